@@ -1,0 +1,90 @@
+"""The figures of the model card, as Markdown between two marks that the hand-written part of the card leaves for them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+BEGIN, STOP = "<!-- figures: written by evaluate.py -->", "<!-- end of figures -->"
+
+
+def table(head: list[str], rows: list[list[object]]) -> str:
+    lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
+
+
+def training(log: list[Mapping[str, Any]]) -> str:
+    """Steps, tokens, minutes and losses of each stage; a resumed run repeats steps and restarts its clock."""
+    rows = []
+    for stage in dict.fromkeys(record["stage"] for record in log):
+        records = [record for record in log if record["stage"] == stage]
+        last = records[-1]
+        seconds = sum(
+            a["seconds"] for a, b in zip(records, [*records[1:], {"seconds": 0}]) if b["seconds"] < a["seconds"]
+        )
+        loss = sum(record["loss"] for record in records[-50:]) / len(records[-50:])
+        rows.append(
+            [
+                stage,
+                f"{last['step']:,}",
+                f"{last['tokens'] / 1e6:.1f}M",
+                f"{seconds / 60:.0f}",
+                f"{loss:.3f}",
+                f"{last['held_out']:.3f}",
+            ]
+        )
+    return table(["stage", "steps", "tokens seen", "minutes", "last training loss", "held-out loss"], rows)
+
+
+def figures_as_markdown(figures: Mapping[str, Any]) -> str:
+    """The generated part of the card; `figures` is what evaluate.py measured."""
+    parameters, acceptance, loops = figures["parameters"], figures["acceptance"], figures["loops"]
+    models = ("target", "draft", "5-gram")
+    perplexity = [
+        [name, f"{row['tokens']:,}", *(f"{row[f'{m} per token']:.2f} / {row[f'{m} per byte']:.3f}" for m in models)]
+        for name, row in figures["perplexity"].items()
+    ]
+    corpus = [[name, *(f"{count:,}" for count in entry.values())] for name, entry in figures["corpus"].items()]
+    total = sum(entry["near_duplicates_dropped"] for entry in figures["corpus"].values())
+    samples = "\n".join(
+        f"{i}. {quote(prompt)}**{quote(text)}**\n" for i, (prompt, text) in enumerate(figures["samples"], 1)
+    )
+    return f"""\
+## Size and training
+
+The target has {parameters["target"]:,} parameters, the draft {parameters["draft"]:,}. Losses are nats a token, of the draft the KL divergence from the target.
+
+{training(figures["log"])}
+
+## Held-out split and near-duplicates
+
+{total:,} training documents shared a run of 24 tokens with a held-out document and were dropped.
+
+{table(["file", "training documents", "training tokens", "held-out documents", "held-out tokens", "near-duplicates dropped"], corpus)}
+
+## Held-out perplexity, per token / per byte
+
+The 5-gram model is an interpolated Kneser-Ney over the same training tokens.
+
+{table(["text", "tokens", *models], perplexity)}
+
+## Acceptance that the forward passes promise
+
+Over what the target writes after {loops["of"]} held-out prompts, one draft token tested at a time: {acceptance["T=0"]:.3f} at T=0 (the argmaxes agree),
+{acceptance["T=1"]:.3f} at T=1 with top-k 20 and top-p 0.9 (mean of sum min(p, q)).
+
+## Completions
+
+At T=0, {loops["looping"]} of {loops["of"]} completions repeat a run of 8 tokens within 60 tokens. At T=0.8, as they came, the model's part in bold:
+
+{samples}"""
+
+
+def quote(text: str) -> str:
+    """Text on one line that Markdown shows as it is."""
+    return text.translate({ord(c): f"\\{c}" for c in "\\`*_<>[]#|"}).replace("\n", " ⏎ ").replace("⏎  ⏎", "⏎⏎")
+
+
+def fill(card: str, figures: Mapping[str, Any]) -> str:
+    """`card` with new figures between the marks; ValueError if it lacks them."""
+    if BEGIN not in card or STOP not in card:
+        raise ValueError(f"The card needs the lines {BEGIN} and {STOP}.")
+    return f"{card.split(BEGIN)[0]}{BEGIN}\n\n{figures_as_markdown(figures)}\n{STOP}{card.split(STOP)[1]}"

@@ -1,0 +1,120 @@
+"""One training loop for target and draft: Muon and AdamW, a log of losses, checkpoints that survive a kill."""
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import numpy as np
+import torch
+from recipe import Run, Shape
+from saving import atomic
+from torch import Tensor
+from torch.nn import functional as F
+from tqdm import tqdm
+from transformers import PreTrainedModel
+
+Batches = Callable[
+    [np.random.Generator, int, int, int], np.ndarray
+]  # (rng, step, rows, length) -> (rows, length + 1) ids
+
+
+def next_token_loss(model: PreTrainedModel, tokens: Tensor) -> Tensor:
+    """Mean cross-entropy in nats of tokens (B, T + 1), each given those before it."""
+    logits = model(input_ids=tokens[:, :-1], use_cache=False).logits
+    return F.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def distillation_loss(target: PreTrainedModel, model: PreTrainedModel, tokens: Tensor) -> Tensor:
+    """Mean KL(p || q) in nats between the next-token distributions of target p and model q over tokens (B, T + 1)."""
+    tokens = tokens[:, :-1]
+    with torch.no_grad():
+        log_p = F.log_softmax(target(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float(), -1)
+    log_q = F.log_softmax(model(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float(), -1)
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+
+
+def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices inside the layers, AdamW for embedding and norms; each group remembers its `peak` rate."""
+    embedding = model.get_input_embeddings().weight
+    matrices = [p for p in model.parameters() if p.ndim == 2 and p is not embedding]
+    rest = [p for p in model.parameters() if p.ndim != 2]
+    muon = {"params": matrices, "peak": run.muon_rate, "weight_decay": run.weight_decay}
+    adam = [{"params": [embedding], "peak": run.adam_rate}, {"params": rest, "peak": run.adam_rate}]
+    return [torch.optim.Muon([muon], lr=run.muon_rate), torch.optim.AdamW(adam, betas=(0.9, 0.95), weight_decay=0.0)]
+
+
+def load_checkpoint(path: Path, shape: Shape, run: Run) -> dict:
+    """The checkpoint at `path`; ValueError if it is of another size, or if its steps can no longer be changed."""
+    checkpoint = torch.load(path, map_location="cpu", weights_only=True)
+    if checkpoint["shape"] != asdict(shape):
+        raise ValueError(
+            f"The checkpoint {path} is of another size ({checkpoint['shape']}, not {asdict(shape)}); "
+            "give its own --size, or another folder with --work."
+        )
+    if checkpoint["steps"] != run.steps and checkpoint["step"] > run.decay_from * min(checkpoint["steps"], run.steps):
+        raise ValueError(
+            f"The checkpoint {path} at step {checkpoint['step']} is past the plateau of {run.steps} or of its own "
+            f"{checkpoint['steps']} steps, so their number can no longer be changed; give {checkpoint['steps']} steps."
+        )
+    return checkpoint
+
+
+def fit(
+    model: PreTrainedModel,
+    loss_of: Callable[[PreTrainedModel, Tensor], Tensor],
+    batches: Batches,
+    held_out: np.ndarray,
+    *,
+    name: str,
+    shape: Shape,
+    run: Run,
+    work: Path,
+    seed: int,
+    device: str,
+) -> PreTrainedModel:
+    """Trains `model` in place, resuming from `work/<name>.pt`; logs to `work/losses.jsonl` (nats a token, of the batch
+    and of held_out, (B, T + 1) ids). Batches are a function of (seed, step), so the step is all of the data's position
+    and a resumed run sees what an uninterrupted one would."""
+    path, step = work / f"{name}.pt", 0
+    model.to(device).train()
+    opts = optimizers(model, run)
+    if path.is_file():
+        checkpoint = load_checkpoint(path, shape, run)
+        step = checkpoint["step"]
+        model.load_state_dict(checkpoint["model"])
+        for opt, state in zip(opts, checkpoint["optimizers"], strict=True):
+            opt.load_state_dict(state)
+
+    def loss(tokens: Tensor) -> Tensor:
+        with torch.autocast(device, torch.bfloat16):
+            return loss_of(model, tokens)
+
+    compiled = torch.compile(loss, dynamic=False) if run.compile else loss
+    start = time.monotonic()
+    with open(work / "losses.jsonl", "a") as log, tqdm(total=run.steps, initial=step, desc=name) as bar:
+        while step < run.steps:
+            length = run.short if step < run.long_from * run.steps else model.config.max_position_embeddings
+            rng = np.random.default_rng([seed, step])
+            tokens = torch.from_numpy(batches(rng, step, max(run.tokens_per_step // length, 1), length)).to(device)
+            value = compiled(tokens)
+            value.backward()
+            for opt in opts:
+                for group in opt.param_groups:
+                    group["lr"] = group["peak"] * run.rate(step)
+                opt.step()
+                opt.zero_grad()
+            step += 1
+            record = {"stage": name, "step": step, "tokens": step * run.tokens_per_step, "loss": round(value.item(), 4)}
+            record |= {"rate": round(run.rate(step - 1), 4), "seconds": round(time.monotonic() - start, 1)}
+            if step % run.checkpoint_every == 0 or step == run.steps:
+                with torch.no_grad():
+                    record["held_out"] = round(loss(torch.from_numpy(held_out).to(device)).item(), 4)
+                state = {"shape": asdict(shape), "steps": run.steps, "step": step, "model": model.state_dict()}
+                with atomic(path) as temporary:
+                    torch.save(state | {"optimizers": [opt.state_dict() for opt in opts]}, temporary)
+            print(json.dumps(record), file=log, flush=True)
+            bar.update()
+            bar.set_postfix(loss=record["loss"])
+    return model.eval()

@@ -1,0 +1,41 @@
+"""Picks the fixed prompts of all measurements from documents that were never trained on, and writes prompts.json."""
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+from corpus import documents, find_files, is_held_out
+from recipe import sizes
+
+HERE = Path(__file__).parent
+OPENINGS = {"tinystories": 36, "tinystories_recased": 6, "snakes_stories": 24}
+WORDS = 22  # about 28 tokens: longer than the runs that training and held-out text may share
+INSTRUCTIONS = 10
+
+
+def opening(text: str) -> str | None:
+    """The first words of a story's first paragraph that is long enough (titles are not), None if there is none."""
+    match = re.search(rf"^(?:\S+ ){{{WORDS - 1}}}\S+", text, re.MULTILINE)
+    return match and match[0]
+
+
+def pick(data: Path) -> dict[str, list[str]]:
+    """{"openings": ..., "instructions": ...}: story openings, and `User: ...` lines that ask for a story."""
+    settings = sizes()["full"].corpus
+    files = find_files(data, settings)
+    held_out = {n: [d for d in documents(files[n]) if is_held_out(d, settings.held_out_every)] for n in OPENINGS}
+    asked = [
+        d.split("\nAssistant:") for d in held_out["snakes_stories"] if re.match(r"User: .* (story|tale) called", d)
+    ]
+    held_out["snakes_stories"] = [turns[1] for turns in asked[INSTRUCTIONS:]]
+    openings = []
+    for name, count in OPENINGS.items():
+        openings += [found for text in held_out[name] if (found := opening(text))][:count]
+    return {"openings": openings, "instructions": [f"{turns[0]}\nAssistant:" for turns in asked[:INSTRUCTIONS]]}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--data", type=Path, default=HERE.parents[2] / "shared" / "data")
+    (HERE / "prompts.json").write_text(json.dumps(pick(parser.parse_args().data), indent=1, ensure_ascii=False) + "\n")

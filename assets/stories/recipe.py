@@ -1,0 +1,142 @@
+"""Every number of the recipe, by size. `full` is the pair the project wants, `interim` what two CPU cores can teach in an hour."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from corpus import END_ID, CorpusSettings
+from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
+
+STORIES_FIRST = {  # how often each file is seen, relative to its length
+    "tinystories": 3,
+    "tinystories_recased": 3,
+    "snakes_stories": 1,
+    "snakes_explain": 1,
+    "snakes_scripts": 0.5,
+    "snakes_textbook": 0.5,
+    "storybooks": 2,
+    "gutenberg_burgess": 2,
+    "fairytaleqa": 1,
+    "sgd": 1,
+    "synthpersona": 1,
+    "topicalchat": 1,
+    "gsm8k_train": 1,
+}
+# Few tokens teach one thing: nine in ten are stories, the rest is there so that nothing in it is foreign.
+STORIES_ABOVE_ALL = STORIES_FIRST | {
+    "snakes_explain": 0.1,
+    "snakes_scripts": 0.05,
+    "snakes_textbook": 0.03,
+    "gutenberg_burgess": 1,
+    "fairytaleqa": 0.5,
+    "sgd": 0.05,
+    "synthpersona": 0.2,
+    "topicalchat": 0.1,
+    "gsm8k_train": 0.05,
+}
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A Llama with tied embeddings."""
+
+    width: int
+    layers: int
+    heads: int
+    feed_forward: int
+
+    def build(self, vocab_size: int, context: int) -> LlamaForCausalLM:
+        """A fresh float32 model, its weights drawn from torch's global random source."""
+        model = LlamaForCausalLM(
+            LlamaConfig(
+                vocab_size=vocab_size,
+                hidden_size=self.width,
+                num_hidden_layers=self.layers,
+                num_attention_heads=self.heads,
+                num_key_value_heads=self.heads,
+                intermediate_size=self.feed_forward,
+                max_position_embeddings=context,
+                tie_word_embeddings=True,
+                bos_token_id=END_ID,
+                eos_token_id=END_ID,
+                pad_token_id=END_ID,
+            )
+        )
+        model.generation_config = GenerationConfig(bos_token_id=END_ID, eos_token_id=END_ID, pad_token_id=END_ID)
+        return model
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model's training: steps, tokens a step, learning rates (Muon for the matrices, AdamW for the rest)."""
+
+    steps: int
+    tokens_per_step: int
+    short: int = 256  # tokens of context ...
+    long_from: float = 0.85  # ... until this share of the steps, and the whole context from there on
+    decay_from: float = 0.6
+    muon_rate: float = 0.02
+    adam_rate: float = 0.008
+    weight_decay: float = 0.05
+    compile: bool = True
+    checkpoint_every: int = 50  # steps
+
+    def rate(self, step: int) -> float:
+        """Warm-up, plateau, then straight to zero: a function of the step and `steps` alone, so a run that is still
+        on its plateau may be given another number of steps when it resumes."""
+        progress = step / self.steps
+        return min(1.0, (step + 1) / (0.02 * self.steps + 1), (1 - progress) / (1 - self.decay_from))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """From text to pair. `own_batches` of 128 texts the target writes itself are what the draft sees from `own_from` on."""
+
+    corpus: CorpusSettings
+    target: Shape
+    draft: Shape
+    target_run: Run
+    draft_run: Run
+    own_batches: int
+    own_length: int = 256  # tokens, prompt included
+    own_from: float = 0.4
+    context: int = 1024
+    seed: int = 0
+
+
+def sizes() -> Mapping[str, Recipe]:
+    """The dial: "tiny" is for tests and teaches nothing."""
+    draft = Shape(
+        width=192, layers=1, heads=6, feed_forward=704
+    )  # 1.34M, one layer: on a CPU layers are what a draft costs
+    return {
+        "tiny": Recipe(
+            corpus=CorpusSettings(
+                {"tinystories": 1, "snakes_stories": 1}, vocab_size=300, held_out_every=5, shingle=13
+            ),
+            target=Shape(width=32, layers=2, heads=2, feed_forward=64),
+            draft=Shape(width=16, layers=1, heads=1, feed_forward=32),
+            target_run=Run(steps=30, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
+            draft_run=Run(steps=10, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
+            own_batches=1,
+            own_length=32,
+            context=128,
+        ),
+        "interim": Recipe(
+            corpus=CorpusSettings(STORIES_ABOVE_ALL),
+            target=Shape(width=256, layers=8, heads=4, feed_forward=704),  # 7.5M
+            draft=draft,
+            target_run=Run(steps=3000, tokens_per_step=8192),
+            draft_run=Run(steps=1000, tokens_per_step=8192),
+            own_batches=40,
+        ),
+        "full": Recipe(
+            corpus=CorpusSettings(STORIES_FIRST),
+            target=Shape(width=512, layers=8, heads=8, feed_forward=1408),  # 27.8M
+            draft=draft,
+            # 5,000 steps are four times through the text; the held-out loss in the log says whether that is too often
+            target_run=Run(steps=5000, tokens_per_step=65536, long_from=0.5, weight_decay=0.1, checkpoint_every=250),
+            draft_run=Run(steps=6000, tokens_per_step=65536, checkpoint_every=250),
+            own_batches=400,
+            own_length=512,
+        ),
+    }

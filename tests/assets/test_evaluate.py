@@ -1,0 +1,99 @@
+import json
+from pathlib import Path
+
+import card
+import evaluate
+import numpy as np
+import pytest
+from corpus import Mixture, prepare
+from ngram import KneserNey
+from recipe import sizes
+from train import train
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+STORIES = Path(evaluate.__file__).parent
+SHIPPED = pytest.mark.skipif(not (STORIES / "target").is_dir(), reason="the weights are not here yet")
+
+
+def test_the_5_gram_model_is_normalised():
+    train = np.random.default_rng(0).integers(0, 6, 300)
+    model = KneserNey(train, vocab_size=7, order=3)
+    for context in ([0, 1], [5, 5], [6, 6], [2, 6], [6, 2]):  # 6 was never seen
+        sums = sum(np.exp(model.log_probs(np.array([*context, w])))[0] for w in range(7))
+        assert sums == pytest.approx(1)
+
+
+def test_the_5_gram_model_by_hand():
+    # bigrams ab ab ba ac: all of a's 3 followers from counts 2 and 1, discount n1 / (n1 + 2 n2) = 2 / 4
+    model = KneserNey(np.array([0, 1, 0, 1, 0, 2]), vocab_size=4, order=2)
+    # unigrams by how many tokens precede: a 2 (b, -), b 1, c 1 -> a 1, b 1, c 1 with bigrams ab ba ac; discount 1
+    unigram = (1 - 1 + 3 * 1 / 4) / 3
+    discount = 1 / 3 if (1, 2) == (2, 1) else (2) / (2 + 2 * 1 + 0)
+    counts = {(0, 1): 2, (1, 0): 2, (0, 2): 1}
+    ones, twos = 1, 2
+    discount = ones / (ones + 2 * twos)
+    expected = (counts[0, 1] - discount + discount * 2 * unigram) / 3
+    assert np.exp(model.log_probs(np.array([0, 1])))[0] == pytest.approx(expected)
+
+
+def test_a_repeated_run_is_a_loop():
+    assert evaluate.loops([1, 2, 3] * 5)
+    assert not evaluate.loops(list(range(60)))
+
+
+def test_evaluation_fills_the_card(data, tmp_path, monkeypatch):
+    train(sizes()["tiny"], data, tmp_path / "work", tmp_path, "cpu")
+    path = tmp_path / "card.md"
+    path.write_text(f"# Card\n{card.BEGIN}\nold\n{card.STOP}\nend\n")
+    arguments = ["evaluate.py", f"--work={tmp_path / 'work'}", f"--pair={tmp_path}", f"--card={path}", "--limit=500"]
+    monkeypatch.setattr("sys.argv", arguments)
+    monkeypatch.setattr(evaluate, "NEW_TOKENS", 10)
+    evaluate.main()
+    text = path.read_text()
+    assert text.startswith("# Card") and text.endswith("end\n") and "old" not in text
+    for heading in ("Held-out perplexity", "near-duplicates", "Acceptance", "Completions"):
+        assert heading in text
+
+
+def test_held_out_scores_do_not_depend_on_where_windows_end(data, tmp_path):
+    recipe = sizes()["tiny"]
+    prepare(data, tmp_path, recipe.corpus)
+    model = recipe.target.build(300, 32).eval()
+    ids = Mixture.load(tmp_path, recipe.corpus.weights).batch(np.random.default_rng(0), 1, 60)[0]
+    whole = evaluate.log_probs(model, ids)
+    assert whole.shape == (60,)
+    np.testing.assert_allclose(evaluate.log_probs(model, ids[31:]), whole[31:], rtol=1e-4)
+
+
+def test_prompts_are_enough_and_plain():
+    prompts = json.loads((STORIES / "prompts.json").read_text())
+    assert len(prompts["openings"]) >= 60 and len(prompts["instructions"]) == 10
+    assert all(prompt.startswith("User: ") for prompt in prompts["instructions"])
+
+
+@SHIPPED
+def test_every_shipped_file_is_below_10_mb():
+    assert all(path.stat().st_size < 10_000_000 for path in STORIES.rglob("*") if path.is_file())
+
+
+@SHIPPED
+@pytest.mark.parametrize("name, most", [("target", 31_000_000), ("draft", 1_500_000)])
+def test_the_shipped_pair_loads(name, most):
+    model = AutoModelForCausalLM.from_pretrained(STORIES / name)
+    tokenizer = AutoTokenizer.from_pretrained(STORIES / name)
+    assert model.num_parameters() <= most
+    assert model.config.vocab_size == len(tokenizer) <= 4096
+    assert model.config.max_position_embeddings >= 1024
+    text = "狐 🦊\x00\n\n  “ok”"
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@SHIPPED
+def test_the_card_says_what_it_must():
+    text = (STORIES / "README.md").read_text()
+    assert "Built with Llama" in text and "Llama-Stories" in text
+    for name in sizes()["full"].corpus.weights:
+        assert name in text
+    for heading in ("Held-out perplexity", "near-duplicates", "Acceptance", "Completions", "Limits"):
+        assert heading in text
+    assert text.split(card.BEGIN)[1].split(card.STOP)[0].strip()

@@ -1,0 +1,145 @@
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import train as script
+from fit import fit, next_token_loss
+from recipe import Run, sizes
+from saving import atomic
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+STORIES = Path(script.__file__).parent
+TINY = sizes()["tiny"]
+RUN = Run(steps=8, tokens_per_step=64, short=16, compile=False, checkpoint_every=3)
+
+
+def train_tiny(work, run=RUN, stop_at=None):
+    """Trains a tiny target on noise; `stop_at` kills it in that step."""
+
+    def batches(rng, step, rows, length):
+        if step == stop_at:
+            raise KeyboardInterrupt
+        return rng.integers(0, 300, (rows, length + 1))
+
+    work.mkdir(exist_ok=True)
+    torch.manual_seed(0)
+    model, probe = TINY.target.build(300, 32), np.ones((2, 17), np.int64)
+    settings = {"name": "target", "shape": TINY.target, "run": run, "work": work, "seed": 0, "device": "cpu"}
+    return fit(model, next_token_loss, batches, probe, **settings)
+
+
+def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path):
+    whole = train_tiny(tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(tmp_path / "killed", stop_at=5)
+    resumed = train_tiny(tmp_path / "killed")
+    for (name, a), b in zip(whole.state_dict().items(), resumed.state_dict().values(), strict=True):
+        torch.testing.assert_close(a, b, msg=name)
+    steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()]
+    assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+
+
+def test_steps_may_change_on_the_plateau_only(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(tmp_path, stop_at=4)
+    train_tiny(tmp_path, replace(RUN, steps=6))
+    with pytest.raises(ValueError, match="plateau.*give 6 steps"):
+        train_tiny(tmp_path, RUN)
+
+
+def test_the_rate_warms_up_and_decays_to_zero():
+    rates = [Run(steps=100, tokens_per_step=1).rate(step) for step in range(101)]
+    assert rates[0] < rates[1] < rates[10] == rates[60] == 1 > rates[80] == pytest.approx(0.5)
+    assert rates[100] == 0
+
+
+def test_a_checkpoint_of_another_size_is_named(tmp_path):
+    train_tiny(tmp_path)
+    (tmp_path / "tokens").mkdir()
+    (tmp_path / "target.pt").rename(tmp_path / "draft.pt")
+    torch.manual_seed(0)
+    settings = {"name": "draft", "shape": TINY.draft, "run": RUN, "work": tmp_path, "seed": 0, "device": "cpu"}
+    with pytest.raises(ValueError, match="draft.pt is of another size.*--size.*--work"):
+        fit(TINY.draft.build(300, 32), next_token_loss, None, None, **settings)
+
+
+def test_a_full_disk_leaves_the_old_model_whole(tmp_path, monkeypatch):
+    torch.manual_seed(0)
+    target, draft, tokenizer = TINY.target.build(300, 32), TINY.draft.build(300, 32), FakeTokenizer()
+    script.save_pair(target, draft, tokenizer, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    tokenizer.room = 1  # the second folder does not fit
+    with pytest.raises(OSError, match="disk is full: free some space"):
+        script.save_pair(target, draft, tokenizer, tmp_path)
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    script.save_pair(target, draft, FakeTokenizer(), tmp_path)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["draft", "target"]
+
+
+class FakeTokenizer:
+    room = 99
+
+    def save_pretrained(self, folder):
+        if self.room <= 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= 1
+
+
+def test_an_interrupted_file_is_not_there(tmp_path):
+    with pytest.raises(KeyboardInterrupt), atomic(tmp_path / "a") as path:
+        path.write_text("half")
+        raise KeyboardInterrupt
+    assert not list(tmp_path.iterdir())
+
+
+def command(data, work, out):
+    return [
+        sys.executable,
+        str(STORIES / "train.py"),
+        "--size=tiny",
+        f"--data={data}",
+        f"--work={work}",
+        f"--out={out}",
+    ]
+
+
+def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
+    work, out = tmp_path / "work", tmp_path / "out"
+    quiet = {
+        "stdout": subprocess.DEVNULL,
+        "stderr": subprocess.PIPE,
+        "text": True,
+        "env": os.environ | {"OMP_NUM_THREADS": "1"},
+    }
+    with subprocess.Popen(command(data, work, out), **quiet) as process:
+        while process.poll() is None and not (work / "target.pt").exists():
+            time.sleep(0.02)
+        process.send_signal(signal.SIGKILL)
+    assert not out.exists()
+    done = subprocess.run(command(data, work, out), **quiet, check=False)
+    assert done.returncode == 0, done.stderr
+    for name, parameters in (("target", 28_000), ("draft", 8_000)):
+        model = AutoModelForCausalLM.from_pretrained(out / name)
+        tokenizer = AutoTokenizer.from_pretrained(out / name)
+        assert model.dtype == torch.bfloat16
+        assert 0.5 < model.num_parameters() / parameters < 2
+        ids = tokenizer("The small fox", return_tensors="pt")
+        assert model.generate(**ids, max_new_tokens=3).shape[1] > ids.input_ids.shape[1]
+
+
+def test_bad_input_is_one_sentence(tmp_path):
+    with pytest.raises(SystemExit) as stop:
+        script.main(
+            ["--size=tiny", f"--data={tmp_path / 'no'}", f"--work={tmp_path / 'work'}", f"--out={tmp_path / 'out'}"]
+        )
+    assert "does not exist" in str(stop.value)
+    assert not (tmp_path / "out").exists()
