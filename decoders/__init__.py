@@ -1,0 +1,20 @@
+"""Language-model decoding, exact and side by side: one engine, every decoder of the papers.
+
+    import decoders
+    pair = decoders.load_pair()
+    out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"](), max_new_tokens=64)
+"""
+
+from decoders.catalog import catalog
+from decoders.engine.pair import ModelPair, load_pair
+from decoders.errors import InputError, ModelError
+from decoders.generate import Event, Result, generate, stream
+from decoders.metrics import Metrics
+from decoders.settings import Method
+from decoders.trace import Fate, Round, Trial
+from decoders.warp import Warping
+
+__all__ = [
+    "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
+    "catalog", "generate", "load_pair", "stream",
+]  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where draft tokens come from."""

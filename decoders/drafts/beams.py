@@ -1,0 +1,105 @@
+"""Beams: a multiset of tree nodes with raw joint log-likelihoods, and the steps of beam sampling and beam search on them.
+
+Draft and target beams are the same thing; which model scores them is the caller's affair.
+"""
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from decoders.request import Ask, Request
+from decoders.shapes import Logits, NodeId, Probs, TokenId
+from decoders.trace import Fate, Round, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Beam:
+    """A node, and the raw joint log-likelihood (nats) of the way there since the beams began."""
+
+    node: NodeId
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class BeamDraw:
+    """A continuation of one beam: `parent` is the index of that beam, for liveness belongs to the draw, not to the node."""
+
+    parent: int
+    token: TokenId
+    beam: Beam
+
+
+def joint(beams: Sequence[Beam], logits: Logits) -> torch.Tensor:
+    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising)."""
+    scores = torch.tensor([b.score for b in beams], dtype=logits.dtype, device=logits.device)
+    return logits.log_softmax(-1) + scores[:, None]
+
+
+def beam_probs(request: Request, log_joint: torch.Tensor) -> Probs:
+    """p_beam or q_beam, shape (W, V): the warping applied once, to the flattened joint."""
+    return request.warp(log_joint.flatten()).view_as(log_joint)
+
+
+def draw_beams(request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, probs: Probs, count: int) -> list[BeamDraw]:
+    """`count` continuations drawn i.i.d. with replacement from probs (W, V)."""
+    return [extend(request, beams, log_joint, index) for index in request.source.draw(probs.flatten(), count)]
+
+
+def extend(request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int) -> BeamDraw:
+    """The continuation with this index into the flattened (W, V) joint."""
+    parent, token = divmod(index, log_joint.shape[-1])
+    node = request.tree.add(beams[parent].node, token)
+    return BeamDraw(parent, token, Beam(node, log_joint[parent, token].item()))
+
+
+def best(request: Request, beams: Sequence[Beam]) -> Beam:
+    """The beam of lowest perplexity, exp(-score / length), ties to the earliest."""
+    return max(beams, key=lambda b: b.score / request.tree.new_length(b.node))
+
+
+def drawn_trials(request: Request, beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]) -> list[Trial]:
+    """The trace of continuations drawn from the target's own p_beam (W, V)."""
+    return [
+        Trial(d.beam.node, d.token, beams[d.parent].node, fate, p=p_beam[d.parent, d.token].item())
+        for d, fate in zip(draws, fates, strict=True)
+    ]
+
+
+def commit_beams(
+    request: Request, trials: list[Trial], drawn: list[Beam], live: list[Beam], ended: list[Beam], keep_one: bool = False
+) -> Round:
+    """Commit a layer of beams: those that end are added to `ended`, the others become `live` (both lists change in place), of
+    which `keep_one` leaves the best alone. The answer is the best of all, provisional until no beam lives or the budget is out."""
+    live[:] = []
+    for beam in drawn:
+        (ended if request.ends(beam.node) else live).append(beam)
+    if keep_one and live:
+        live[:] = [best(request, live)]
+    answer = best(request, [*ended, *live]).node
+    over = not live or request.tree.new_length(live[0].node) >= request.budget
+    finished = (request.ends(answer) or "budget") if over else None
+    return request.commit(trials, [b.node for b in live] or [answer], answer, finished, provisional=True)
+
+
+def likeliest_draft(
+    request: Request, width: int, steps: int, sampled: bool
+) -> Generator[Ask, Logits, list[NodeId]]:
+    """The draft of MTAD: beams of the draft model from the current context; the path (after the tip) of highest raw joint q.
+
+    sampled: beam sampling of `width` draws a step, else beam search of that width. Beams that end compete with their score.
+    """
+    live, ended = [Beam(request.tip, 0.0)], []
+    for _ in range(steps):
+        log_joint = joint(live, (yield request.ask("draft", [b.node for b in live])))
+        if sampled:
+            draws = draw_beams(request, live, log_joint, beam_probs(request, log_joint), width)
+        else:
+            order = log_joint.flatten().sort(dim=-1, descending=True, stable=True).indices
+            draws = [extend(request, live, log_joint, i) for i in order[:width].tolist()]
+        ended += [d.beam for d in draws if request.tree.tokens[d.beam.node] in request.end_tokens]
+        live = [d.beam for d in draws if request.tree.tokens[d.beam.node] not in request.end_tokens]
+        if not live:
+            break
+    winner = max([*ended, *live], key=lambda b: b.score)
+    return request.tree.lineage(winner.node, request.tree.depths[request.tip] + 1)

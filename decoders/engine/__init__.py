@@ -1,0 +1,1 @@
+"""Running models on token trees: packed forward passes over unpadded caches."""

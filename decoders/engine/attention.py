@@ -1,0 +1,117 @@
+"""Attention of packed tokens over unpadded caches, and its entry in the `transformers` attention registry.
+
+One operator over plain tensors, so that a compiled pass has no break in it. A model calls it through `AttentionInterface` under the
+name `NAME`; the packing travels as the keyword argument `packing` of the model's forward.
+"""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface, AttentionMaskInterface
+
+from decoders.errors import InputError
+
+NAME = "decoders_packed"
+
+
+class Packing(NamedTuple):
+    """How the tokens of one pass belong to requests.
+
+    rows      (tokens,) where in the arena each token's key and value go
+    segments  (requests, 5) on the CPU: first token, token after the last, first arena row, rows already there, and where in
+              `masks` the (tokens, rows) mask of the request begins, or -1 where its tokens are a chain that sees all before it
+    masks     all masks flattened, bool; a token sees the rows that are True
+    keys, values   the arena's tensors by layer, (rows, K, D)
+    """
+
+    rows: Tensor
+    segments: Tensor
+    masks: Tensor
+    keys: list[Tensor]
+    values: list[Tensor]
+
+
+@dataclass
+class LayoutProbe:
+    """Stands in for a packing on a first pass and notes each layer's heads and dimensions: (K, D of keys, D of values)."""
+
+    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+
+
+def attend(
+    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, rows: Tensor, segments: Tensor, masks: Tensor, scale: float, softcap: float
+) -> Tensor:
+    """q (H, tokens, D), k (K, tokens, D), v (K, tokens, D') -> (tokens, H, D').
+
+    Writes k and v into their arena rows, then lets each request's tokens attend to that request's rows. The H / K query heads
+    that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
+    """
+    keys.index_copy_(0, rows, k.transpose(0, 1))
+    values.index_copy_(0, rows, v.transpose(0, 1))
+    heads, tokens, size = q.shape
+    groups = heads // k.shape[0]
+    out = q.new_empty(tokens, heads, v.shape[-1])
+    for start, stop, base, past, mask_start in segments.tolist():
+        n, total = stop - start, past + stop - start
+        if n == 0:
+            continue
+        query = q[:, start:stop].reshape(1, -1, groups * n, size)
+        key = keys[base : base + total].transpose(0, 1)[None]
+        value = values[base : base + total].transpose(0, 1)[None]
+        mask = None
+        if mask_start >= 0:
+            mask = masks[mask_start : mask_start + n * total].view(n, total)
+        elif n > 1:
+            mask = torch.ones(n, total, dtype=torch.bool, device=q.device).tril(past)
+        if mask is not None and groups > 1:
+            mask = mask.repeat(groups, 1)
+        if softcap:
+            scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
+            if mask is not None:
+                scores = scores.masked_fill(~mask, float("-inf"))
+            result = scores.float().softmax(-1).to(value.dtype) @ value if scores.dtype != torch.float64 else scores.softmax(-1) @ value
+        else:
+            result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+        out[start:stop] = result.reshape(heads, n, -1).transpose(0, 1)
+    return out
+
+
+attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("keys", "values"))
+
+
+@attend_op.register_fake
+def _(q, k, v, keys, values, rows, segments, masks, scale, softcap):
+    return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
+
+
+# What models pass along that attention may leave aside: it is in the packing, or means nothing without padding or gradients.
+_IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states",
+                      "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
+
+
+def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+    """The function in the registry; query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
+    if others.get("sliding_window"):
+        raise InputError("its attention has a sliding window, which the packed cache does not model.")
+    strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
+    if strange:
+        raise InputError(f"its attention takes {', '.join(strange)}, which the packed attention does not model.")
+    if packing is None:
+        raise InputError("it does not hand its keyword arguments down to its attention.")
+    layer = module.layer_idx
+    if isinstance(packing, LayoutProbe):
+        packing.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
+        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
+    run = attend_op if torch.compiler.is_compiling() else attend
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    out = run(
+        query[0], key[0], value[0], packing.keys[layer], packing.values[layer], packing.rows, packing.segments, packing.masks, scale, softcap or 0.0
+    )
+    return out[None], None
+
+
+AttentionInterface.register(NAME, packed_attention)
+AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)

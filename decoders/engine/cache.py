@@ -1,0 +1,138 @@
+"""Key-value rows: which node lies in which row of which request (CacheRows), and the memory they lie in (Arena)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+
+class CacheRows:
+    """The rows of one request in one model's arena: `nodes[r]` lies in row `base + r`.
+
+    Rows up to `trunk` hold the first nodes of the tree's trunk in order and never move; the rows behind them, the tail, hold
+    whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
+    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j.
+    """
+
+    def __init__(self, base: int, capacity: int):
+        self.base, self.capacity = base, capacity
+        self.nodes: list[NodeId] = []
+        self.row: dict[NodeId, int] = {}
+        self.trunk = 0
+        self.visible = np.zeros((16, 16), dtype=bool)
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+    def sync(self, tree: TokenTree) -> list[int] | None:
+        """Forget the rows of nodes the tree let go. Where that squeezes the tail: the old rows of what is now rows trunk .. end."""
+        live = set(tree.tail)
+        dead = [r for r in range(self.trunk, len(self.nodes)) if self.nodes[r] not in live and not tree.in_trunk(self.nodes[r])]
+        while dead and dead[-1] == len(self.nodes) - 1:
+            dead.pop()
+            del self.row[self.nodes.pop()]
+        moved = None
+        if 2 * len(dead) > len(self.nodes):
+            gone = set(dead)
+            moved = [r for r in range(self.trunk, len(self.nodes)) if r not in gone]
+            keep = np.array(moved, dtype=int) - self.trunk
+            self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
+            for r in dead:
+                del self.row[self.nodes[r]]
+            self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
+            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+        grown = self.trunk
+        while grown < min(len(self.nodes), len(tree.trunk)) and self.nodes[grown] == tree.trunk[grown]:
+            grown += 1
+        if shift := grown - self.trunk:
+            size = len(self.nodes) - grown
+            self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
+            self.trunk = grown
+        return moved
+
+    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+        """Give `nodes` (parents first) the next rows. Returns which of all rows each may see, (nodes, rows) bool, or None where
+        they are a chain that sees every row before it."""
+        past = len(self.nodes)
+        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False))
+        for r, node in enumerate(nodes, past):
+            self.row[node] = r
+        self.nodes += nodes
+        if chain and self.trunk == past and tree.in_trunk(nodes[-1]):
+            self.trunk = len(self.nodes)
+            return None
+        tail = len(self.nodes) - self.trunk
+        if tail > len(self.visible):
+            grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
+            grown[: len(self.visible), : len(self.visible)] = self.visible
+            self.visible = grown
+        for i, node in enumerate(nodes, past - self.trunk):
+            parent = self.row.get(tree.parents[node], -1) - self.trunk
+            self.visible[i, :] = self.visible[parent] if parent >= 0 else False
+            self.visible[i, i] = True
+        if chain:
+            return None
+        mask = np.ones((len(nodes), len(self.nodes)), dtype=bool)
+        mask[:, self.trunk :] = self.visible[past - self.trunk : tail, :tail]
+        return mask
+
+
+class Arena:
+    """The keys and values of one model for all its requests: per layer two tensors (rows, K, D), of which each request has a stretch.
+
+    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows.
+    """
+
+    def __init__(self, layout: Sequence[tuple[int, int, int]], dtype: torch.dtype, device: torch.device):
+        self.keys = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, size, _ in layout]
+        self.values = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, _, size in layout]
+        self.row_bytes = sum(t.shape[1] * t.shape[2] * t.element_size() for t in (*self.keys, *self.values))
+        self._taken: list[CacheRows] = []
+
+    @property
+    def rows(self) -> int:
+        return len(self.keys[0])
+
+    def take(self, capacity: int) -> CacheRows:
+        """A free stretch of `capacity` rows."""
+        base = 0
+        for other in self._taken:
+            if other.base - base >= capacity:
+                break
+            base = other.base + other.capacity
+        if base + capacity > self.rows:
+            self._grow(max(base + capacity, self.rows * 3 // 2))
+        cache = CacheRows(base, capacity)
+        self._taken.append(cache)
+        self._taken.sort(key=lambda c: c.base)
+        return cache
+
+    def give_back(self, cache: CacheRows) -> None:
+        self._taken.remove(cache)
+
+    def make_room(self, cache: CacheRows, extra: int) -> None:
+        """Have `extra` more rows fit, by a move to a stretch of twice the size where they do not."""
+        if len(cache) + extra <= cache.capacity:
+            return
+        place = self.take(2 * (len(cache) + extra))
+        for t in (*self.keys, *self.values):
+            t[place.base : place.base + len(cache)] = t[cache.base : cache.base + len(cache)]
+        self._taken.remove(place)
+        cache.base, cache.capacity = place.base, place.capacity
+        self._taken.sort(key=lambda c: c.base)
+
+    def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
+        """Bring the old rows `moved` of a cache to its rows `trunk` and on."""
+        start = len(cache) - len(moved) + cache.base
+        old = torch.tensor(moved, device=self.keys[0].device) + cache.base
+        for t in (*self.keys, *self.values):
+            t[start : start + len(moved)] = t[old]
+
+    def _grow(self, rows: int) -> None:
+        for tensors in (self.keys, self.values):
+            for layer, old in enumerate(tensors):
+                tensors[layer] = old.new_empty(rows, *old.shape[1:])
+                tensors[layer][: len(old)] = old

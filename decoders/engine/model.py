@@ -1,0 +1,158 @@
+"""One model made ready for packed passes, and the cache memory of one run on it."""
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from transformers import PreTrainedModel
+
+from decoders.engine.attention import NAME, LayoutProbe
+from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.packing import Feed, missing_ancestors, pack
+from decoders.errors import InputError, ModelError
+from decoders.shapes import Logits, NodeId
+from decoders.tree import TokenTree
+
+
+class PackedModel:
+    """A causal language model whose attention can be switched to the packed one; outside of a pass it is as it was.
+
+    role       "target" or "draft", for messages
+    positions  how many tokens it can look at, or None where its config does not say
+    layout     for each layer (K, D of keys, D of values)
+    weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
+    Raises InputError for a model whose attention the packed one does not model, by name.
+    """
+
+    def __init__(self, model: PreTrainedModel, role: str):
+        self.model, self.role = model, role
+        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
+        config = model.config.get_text_config()
+        if model.config.is_encoder_decoder:
+            raise InputError(f"The {self.name} is an encoder-decoder model; load a causal language model.")
+        if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
+            raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
+        if not getattr(model, "_supports_attention_backend", False):
+            raise InputError(f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers.")
+        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
+            kinds = sorted(set(config.layer_types) - {"full_attention"})
+            raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
+        self.vocabulary: int = config.vocab_size
+        self.positions: int | None = getattr(config, "max_position_embeddings", None)
+        self.forward: Callable = model.forward
+        self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layout = self._probe()
+        tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
+        head = model.get_output_embeddings()
+        looked_up = {id(t) for t in tables if head is None or t is not head.weight}
+        self.weight_bytes = sum(p.nbytes for p in model.parameters() if id(p) not in looked_up)
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+    @contextmanager
+    def switched(self) -> Iterator[None]:
+        """The packed attention is on inside, in the model's config and those nested in it."""
+        config = self.model.config
+        before = config._attn_implementation
+        config._attn_implementation = NAME
+        try:
+            yield
+        finally:
+            config._attn_implementation = before
+
+    def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+        """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
+        keep = {"logits_to_keep": wanted} if self._keep else {}
+        with torch.inference_mode(), self.switched():
+            logits = self.forward(input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep).logits[0]
+        return logits if self._keep else logits[wanted]
+
+    def _probe(self) -> list[tuple[int, int, int]]:
+        probe = LayoutProbe()
+        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
+        try:
+            self(ids, torch.tensor([[0, 1]], device=self.device), torch.tensor([0, 1], device=self.device), probe)
+        except InputError as error:
+            raise InputError(f"The {self.name} cannot be run: {error}") from None
+        except TypeError as error:
+            raise InputError(f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}.") from None
+        if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
+            raise InputError(f"The {self.name} does not send all its layers through the attention interface of transformers.")
+        return [probe.layers[i] for i in range(len(probe.layers))]
+
+
+@dataclass(frozen=True, slots=True)
+class PassCost:
+    """What one pass read for one request: bytes of cache; and of weights, which all requests of the pass share."""
+
+    cache_bytes: int
+    weight_bytes: int
+
+
+class Engine:
+    """Packed passes of one model for the requests of one run. Closing it frees all cache memory."""
+
+    def __init__(self, model: PackedModel):
+        self.model = model
+        self.arena = Arena(model.layout, model.dtype, model.device)
+        self._caches: dict[TokenTree, CacheRows] = {}
+        self.passes = 0
+        self.fed_tokens = 0
+
+    def admit(self, tree: TokenTree, rows: int) -> None:
+        """Reserve `rows` cache rows for a request; it gets more if it turns out to need them."""
+        self._caches[tree] = self.arena.take(rows)
+
+    def release(self, tree: TokenTree) -> None:
+        if (cache := self._caches.pop(tree, None)) is not None:
+            self.arena.give_back(cache)
+
+    def rows_of(self, tree: TokenTree) -> int:
+        """Cache rows of a request in use now."""
+        return len(self._caches[tree])
+
+    def run(self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None) -> list[tuple[Logits | None, PassCost]]:
+        """One forward pass for all requests: for each the raw logits (nodes, V) at the nodes it wants, and what that cost.
+
+        Ancestors that the model has not seen are fed with them. A request with more than `chunk` tokens to feed gets its first
+        `chunk` fed and None for an answer: ask again. Raises ModelError, naming requests by their place, for logits that are
+        no distribution.
+        """
+        feeds = []
+        for tree, nodes in wants:
+            cache = self._caches[tree]
+            moved = cache.sync(tree)
+            if moved is not None:
+                self.arena.squeeze(cache, moved)
+            if any(n in cache.row for n in nodes):
+                raise RuntimeError("a node was asked about a second time after its logits were let go")
+            missing = missing_ancestors(tree, cache, nodes)
+            partial = chunk is not None and len(missing) > chunk
+            feeds.append(Feed(tree, cache, missing[:chunk] if partial else missing, [missing[chunk - 1]] if partial else list(nodes)))
+        inputs = pack(feeds, self.arena, self.model.device)
+        logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
+        if logits.dtype != torch.float64:
+            logits = logits.float()
+        self.passes += 1
+        self.fed_tokens += inputs.input_ids.shape[1]
+        answers, start = [], 0
+        for feed, (_, nodes) in zip(feeds, wants, strict=True):
+            cost = PassCost(len(feed.cache) * self.arena.row_bytes, self.model.weight_bytes)
+            part = logits[start : start + len(feed.wanted)]
+            start += len(feed.wanted)
+            answers.append((part if feed.wanted == list(nodes) else None, cost))
+        return answers
+
+
+def check_logits(logits: Logits, name: str, step: int) -> None:
+    """Raise ModelError unless every row of logits (nodes, V) makes a distribution."""
+    if not logits.amax(-1).isfinite().all():
+        raise ModelError(f"The {name} gave logits that are not numbers at token {step}; check its weights and its dtype.")

@@ -1,0 +1,71 @@
+"""From what requests want to feed to the tensors of one pass."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from decoders.engine.attention import Packing
+from decoders.engine.cache import Arena, CacheRows
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One request's part of a pass: the nodes to feed, parents first, and those of them whose logits are wanted."""
+
+    tree: TokenTree
+    cache: CacheRows
+    nodes: list[NodeId]
+    wanted: list[NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInputs:
+    """The tensors of one pass: input_ids and positions (1, tokens), wanted (n,) indices into the tokens."""
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    wanted: torch.Tensor
+    packing: Packing
+
+
+def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:
+    """The wanted nodes and all their ancestors that have no row yet, parents first."""
+    found: set[NodeId] = set()
+    for node in wanted:
+        while node >= 0 and node not in cache.row and node not in found:
+            found.add(node)
+            node = tree.parents[node]
+    return sorted(found)
+
+
+def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device) -> PackedInputs:
+    """Lay the feeds one after the other, without padding, and give their tokens cache rows."""
+    tokens: list[int] = []
+    positions: list[int] = []
+    rows: list[int] = []
+    wanted: list[int] = []
+    segments: list[tuple[int, int, int, int, int]] = []
+    masks: list[np.ndarray] = []
+    mask_size = 0
+    for feed in feeds:
+        start, past = len(tokens), len(feed.cache)
+        arena.make_room(feed.cache, len(feed.nodes))
+        mask = feed.cache.append(feed.tree, feed.nodes)
+        tokens += [feed.tree.tokens[n] for n in feed.nodes]
+        positions += [feed.tree.depths[n] for n in feed.nodes]
+        first = feed.cache.base + past
+        rows += range(first, first + len(feed.nodes))
+        wanted += [start + feed.cache.row[n] - past for n in feed.wanted]
+        segments.append((start, len(tokens), feed.cache.base, past, -1 if mask is None else mask_size))
+        if mask is not None:
+            masks.append(mask.ravel())
+            mask_size += mask.size
+    flat = torch.from_numpy(np.concatenate(masks)) if masks else torch.zeros(0, dtype=torch.bool)
+    packing = Packing(torch.tensor(rows, device=device), torch.tensor(segments), flat.to(device), arena.keys, arena.values)
+    return PackedInputs(
+        torch.tensor([tokens], device=device), torch.tensor([positions], device=device), torch.tensor(wanted, device=device), packing
+    )

@@ -1,0 +1,149 @@
+"""Loading a pair of models, checking that they belong together, and refusing by name what cannot be run."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from decoders.engine.model import Engine, PackedModel
+from decoders.errors import InputError
+from decoders.tree import TokenTree
+
+EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
+
+
+class ModelPair:
+    """A target model, a draft model (or None) and the tokenizer they share.
+
+    target, draft   `transformers` causal language models, on one device; they stay where and as they are, in eval mode
+    tokenizer       may be None where prompts are lists of token ids
+    Raises InputError, before any use, where the pair cannot be run, saying why.
+    """
+
+    def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
+        self.target, self.draft, self.tokenizer = target, draft, tokenizer
+        if draft is not None and draft.device != target.device:
+            raise InputError(f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to().")
+        self.packed: dict[str, PackedModel] = {}
+        for role, model in (("target", target), ("draft", draft)):
+            if model is not None:
+                model.eval()
+                self.packed[role] = PackedModel(model, role)
+        if draft is not None and self.packed["draft"].vocabulary != self.packed["target"].vocabulary:
+            raise InputError(
+                f"Draft and target have different vocabularies: {self.packed['draft'].vocabulary} and "
+                f"{self.packed['target'].vocabulary} tokens; take a draft of the target's family."
+            )
+        for packed in self.packed.values():
+            agrees_with_plain_pass(packed)
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """The ids that end a text, by the target's generation config or else the tokenizer."""
+        ids = getattr(self.target.generation_config, "eos_token_id", None)
+        if ids is None:
+            ids = getattr(self.tokenizer, "eos_token_id", None)
+        return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
+
+    @property
+    def vocabulary(self) -> int:
+        return self.packed["target"].vocabulary
+
+
+def agrees_with_plain_pass(packed: PackedModel) -> None:
+    """Run a 12-token pass of two branched requests and compare it with the model's own forward: some models fail silently.
+
+    The bound allows for rounding in the model's dtype; a wrong mask or position is far outside it. Raises InputError.
+    """
+    size = packed.vocabulary
+    a, b = TokenTree([i * 7 % size for i in range(1, 4)]), TokenTree([i * 5 % size for i in range(2, 4)])
+    x = a.add(2, 4 % size)
+    tips_a = [a.add(x, 1), a.add(x, 3 % size), a.add(2, 2 % size)]
+    y = b.add(1, 3 % size)
+    tips_b = [b.add(y, 1), b.add(b.add(1, 0), 2 % size)]
+    engine = Engine(packed)
+    with torch.inference_mode():
+        wants = [(a, tips_a), (b, tips_b)]
+        for tree, _ in wants:
+            engine.admit(tree, 16)
+        for (tree, tips), (logits, _) in zip(wants, engine.run(wants), strict=True):
+            for tip, row in zip(tips, logits, strict=True):
+                ids = torch.tensor([[tree.tokens[n] for n in tree.lineage(tip)]], device=packed.device)
+                plain = packed.model(ids, use_cache=False).logits[0, -1].to(row.dtype)
+                bound = 64 * torch.finfo(packed.dtype).eps * max(1.0, plain.abs().max().item())
+                if not (row - plain).abs().max().item() <= bound:
+                    raise InputError(
+                        f"The {packed.name} ({packed.model.config.model_type}) answers a packed pass with other logits than a plain one; "
+                        "its attention or positions are not modelled."
+                    )
+
+
+def load_pair(
+    target: str | Path | None = None,
+    draft: str | Path | None = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype = "auto",
+    compile: bool = False,
+) -> ModelPair:
+    """Load a pair: nothing for the embedded one; a folder with `target/` and `draft/` in it; or one or two hub ids or model folders.
+
+    device   default: CUDA where there is one, else the CPU
+    dtype    "auto": bfloat16 on CUDA, float32 on the CPU; or a torch dtype or its name
+    compile  compile both models' passes once, which takes a minute or so and is announced
+    Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
+    """
+    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    dtype = _dtype(dtype, device)
+    if target is None:
+        target = EMBEDDED
+        if not (EMBEDDED / "target" / "config.json").is_file():
+            raise InputError(f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load.")
+    folder = Path(target)
+    if draft is None and (folder / "target").is_dir():
+        target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
+    ids = [str(i) for i in (target, draft) if i is not None]
+    configs = [_fetch(AutoConfig, i) for i in ids]
+    for i, config in zip(ids, configs, strict=True):
+        if config.is_encoder_decoder:
+            raise InputError(f"{i} is an encoder-decoder model; load a causal language model.")
+    tokenizers = [_fetch(AutoTokenizer, i) for i in ids]
+    if len(ids) == 2:
+        _same_vocabulary(*configs, *tokenizers)
+    models = [_fetch(AutoModelForCausalLM, i, dtype=dtype).to(device) for i in ids]
+    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
+    if compile:
+        from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
+
+        compile_passes(pair)
+    return pair
+
+
+def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    if dtype == "auto":
+        return torch.bfloat16 if device.type == "cuda" else torch.float32
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise InputError(f"dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64', not {dtype!r}.")
+    return found
+
+
+def _fetch(kind: Any, name: str, **options: Any) -> Any:
+    try:
+        return kind.from_pretrained(name, trust_remote_code=False, **options)
+    except (OSError, ValueError, KeyError) as error:
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+        raise InputError(f"{name} could not be loaded: {reason}") from error
+
+
+def _same_vocabulary(target_config: Any, draft_config: Any, target: Any, draft: Any) -> None:
+    sizes = [c.get_text_config().vocab_size for c in (target_config, draft_config)]
+    if sizes[0] != sizes[1]:
+        raise InputError(f"Draft and target have different vocabularies: {sizes[1]} and {sizes[0]} tokens; take a draft of the target's family.")
+    words = [t.get_vocab() for t in (target, draft)]
+    if words[0] != words[1]:
+        by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]
+        differing = [i for i in sorted(by_id[0].keys() | by_id[1].keys()) if by_id[0].get(i) != by_id[1].get(i)][:3]
+        shown = "; ".join(f"{i} is {by_id[0].get(i)!r} in the target and {by_id[1].get(i)!r} in the draft" for i in differing)
+        raise InputError(f"Draft and target have different vocabularies, first at token {shown}; take a draft of the target's family.")

@@ -1,0 +1,33 @@
+"""One token at a time: the baselines."""
+
+from dataclasses import dataclass, replace
+
+from decoders.request import Request
+from decoders.settings import Decoding, Method
+from decoders.trace import Fate, Trial
+from decoders.warp import Warping
+
+
+@dataclass(frozen=True)
+class Multinomial(Method):
+    name = "multinomial"
+    law = "target"
+    paper, section = "Leviathan et al. 2023", "2.2"
+    summary = "Draws each token from the warped target: the baseline of every sampler."
+
+    def decode(self, request: Request) -> Decoding:
+        while not request.finished:
+            p = request.warp((yield request.ask("target", [request.tip])))[0]
+            token = request.source.draw(p)[0]
+            node = request.tree.add(request.tip, token)
+            yield request.advance([Trial(node, token, request.tip, Fate.SAMPLED, p=p[token].item())], node)
+
+
+@dataclass(frozen=True)
+class Greedy(Multinomial):
+    name = "greedy"
+    summary = "Takes the likeliest token each time: multinomial sampling at temperature 0."
+    ignores = ("temperature", "top_k", "top_p")
+
+    def warping(self, warping: Warping) -> Warping:
+        return replace(warping, temperature=0.0)

@@ -1,0 +1,71 @@
+"""Beam search and beam sampling: several continuations kept alive by their joint likelihood."""
+
+from dataclasses import dataclass
+
+from decoders.drafts.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
+from decoders.request import Request
+from decoders.settings import Decoding, Method, setting
+from decoders.trace import Fate, Trial
+
+
+@dataclass(frozen=True)
+class BeamSampling(Method):
+    name = "beam_sampling"
+    law = "beam sampling"
+    paper, section = "Qin et al. 2024 (MTAD, DSBD)", "2.1"
+    summary = "Each step draws W continuations from the joint likelihood of all beams; the likeliest sequence is the answer."
+
+    beams: int = setting(4, "beams drawn each step, with replacement", low=1, high=64)
+
+    def decode(self, request: Request) -> Decoding:
+        live, ended = [Beam(request.tip, 0.0)], []
+        while not request.finished:
+            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])))
+            p_beam = beam_probs(request, log_joint)
+            draws = draw_beams(request, live, log_joint, p_beam, self.beams)
+            trials = drawn_trials(request, live, draws, p_beam, [Fate.SAMPLED] * len(draws))
+            yield commit_beams(request, trials, [d.beam for d in draws], live, ended)
+
+
+@dataclass(frozen=True)
+class BeamSearch(Method):
+    """The beam search of `transformers`' generate(num_beams=W, do_sample=False), scores in float32 like there."""
+
+    name = "beam_search"
+    law = None
+    paper, section = "Qin et al. 2024 (MTAD)", "2.1"
+    summary = "Keeps the W likeliest continuations each step and returns the best finished one."
+    ignores = ("temperature", "top_k", "top_p")
+
+    beams: int = setting(4, "beams kept each step", low=1, high=64)
+    length_penalty: float = setting(1.0, "scores are divided by length to this power: above 0 favours longer texts", low=-10.0, high=10.0)
+    early_stopping: bool | str = setting(
+        False, "when to stop: False, by a heuristic; True, at W finished beams; 'never', when none can improve", choices=(False, True, "never")
+    )
+
+    def decode(self, request: Request) -> Decoding:
+        live, done, steps = [Beam(request.tip, 0.0)], [], 0
+        # Enough candidates that W stay alive even if every kept beam ends at once.
+        candidates = max(2, 1 + len(request.end_tokens)) * self.beams
+        while not request.finished:
+            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])).float())
+            steps += 1
+            order = log_joint.flatten().topk(min(candidates, log_joint.numel())).indices.tolist()
+            drawn = [extend(request, live, log_joint, i).beam for i in order]
+            reason = {b.node: request.ends(b.node) or ("budget" if steps == request.budget else None) for b in drawn}
+            ended = [b for b in drawn[: self.beams] if reason[b.node]]
+            live = [b for b in drawn if not reason[b.node]][: self.beams]
+            done = sorted([*done, *(self._scored(b, steps) for b in ended)], key=lambda b: -b.score)[: self.beams]
+            full = len(done) == self.beams
+            horizon = request.budget if self.early_stopping == "never" and self.length_penalty > 0 else steps
+            hopeless = full and not (live and self._scored(live[0], horizon).score > done[-1].score)
+            over = not live or hopeless or (self.early_stopping is True and full)
+            answer = (done if over else live)[0].node
+            trials = [
+                Trial(b.node, request.tree.tokens[b.node], request.tree.parents[b.node], Fate.SEARCHED) for b in [*live, *ended]
+            ]
+            finished = (request.ends(answer) or "budget") if over else None
+            yield request.commit(trials, [b.node for b in live] or [answer], answer, finished, provisional=True)
+
+    def _scored(self, beam: Beam, length: int) -> Beam:
+        return Beam(beam.node, beam.score / length**self.length_penalty)

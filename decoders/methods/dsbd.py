@@ -1,0 +1,135 @@
+"""Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model writes ahead."""
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import torch
+
+from decoders.drafts.beams import Beam, BeamDraw, beam_probs, best, commit_beams, draw_beams, drawn_trials, joint
+from decoders.request import Ask, Request
+from decoders.sampling import residual
+from decoders.settings import Decoding, Method, setting
+from decoders.shapes import Logits, NodeId, Probs
+from decoders.theory import beam_acceptances, dynamic_width
+from decoders.trace import Fate, Trial
+
+
+@dataclass(frozen=True, slots=True)
+class Layer:
+    """One layer of the draft forest: its draws, and the (rows, V) distribution q_beam they were drawn from.
+
+    `parents[r]` is the index, in the layer above, of the beam that row r of q_beam continues; a draw's `parent` is such an r.
+    """
+
+    draws: list[BeamDraw]
+    q_beam: Probs
+    parents: list[int]
+
+
+@dataclass(frozen=True)
+class DSBD(Method):
+    name = "dsbd"
+    law = "beam sampling per layer"
+    paper, section = "Qin et al. 2024 (DSBD)", "3"
+    summary = "A draft model writes a forest of beams ahead, the target verifies it layer by layer: beam sampling at speculative speed."
+    uses_draft = True
+
+    draft_length: int = setting(2, "layers drafted a round (gamma)", low=1, high=16)
+    draft_beams: int = setting(4, "beams the draft model draws each layer (W_S)", low=1, high=64)
+    beams: int | None = setting(None, "beams of the target each layer (W_L); empty: as many as are likely to be accepted", low=1, high=64, choices=(None,))
+    width_threshold: float = setting(0.9, "with a dynamic width, the chance that a layer is accepted whole (t)", low=0.0, high=1.0)
+    min_beams: int = setting(1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64)
+    keep_one: bool = setting(False, "go on from the best beam only, which saves memory (§3.4)", choices=(False, True))
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.beams is not None and not self.keep_one:
+            object.__setattr__(self, "law", "beam sampling")
+
+    def decode(self, request: Request) -> Decoding:
+        live, ended = [Beam(request.tip, 0.0)], []
+        while not request.finished:
+            forest = yield from self._draft(request, live)
+            nodes = dict.fromkeys([b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws])
+            logits = yield request.ask("target", list(nodes))
+            trials, drawn = self._verify(request, live, forest, dict(zip(nodes, logits, strict=True)), ended)
+            yield commit_beams(request, trials, drawn, live, ended, self.keep_one)
+
+    def _draft(self, request: Request, live: list[Beam]) -> Generator[Ask, Logits, list[Layer]]:
+        """gamma steps of beam sampling by the draft model. The prior weights of the input beams are the target's joint
+        likelihoods: any known proposal is valid, and this one is accepted more often than the draft's own."""
+        forest: list[Layer] = []
+        above, parents = live, list(range(len(live)))
+        for _ in range(min(self.draft_length, request.budget - request.tree.new_length(live[0].node) - 1)):
+            log_joint = joint(above, (yield request.ask("draft", [b.node for b in above])))
+            q_beam = beam_probs(request, log_joint)
+            draws = draw_beams(request, above, log_joint, q_beam, self.draft_beams)
+            forest.append(Layer(draws, q_beam, parents))
+            parents = [i for i, d in enumerate(draws) if not request.ends(d.beam.node)]
+            above = [draws[i].beam for i in parents]
+            if not above:
+                break
+        return forest
+
+    def _verify(
+        self, request: Request, live: list[Beam], forest: list[Layer], p: dict[NodeId, Logits], ended: list[Beam]
+    ) -> tuple[list[Trial], list[Beam]]:
+        """dsbd.txt algorithm 1 with the ratio the right way up. Returns every trial and the beams of the last layer reached;
+        those that ended in a layer before it are added to `ended`."""
+        trials: list[Trial] = []
+        above = dict(enumerate(live))  # index in the layer above -> live beam, scored by the target
+        width = self.beams or max(self.min_beams, len(live))
+        for depth, layer in enumerate(forest):
+            log_joint, p_beam = self._target(request, above, p)
+            # q_beam of the draws whose parents live, renormalised and never warped again; rows as in p_beam.
+            rows = {layer.parents.index(i): row for row, i in enumerate(above)}
+            q_beam = layer.q_beam[list(rows)]
+            q_beam = q_beam / q_beam.sum()
+            surviving = sum(d.parent in rows for d in layer.draws)
+            if self.beams is None:
+                alphas = beam_acceptances(p_beam, q_beam, surviving)
+                width = dynamic_width(alphas, self.width_threshold, self.min_beams)
+            accepted: dict[int, Beam] = {}
+            rest = p_beam
+            for i, draw in enumerate(layer.draws):
+                node, token = draw.beam.node, draw.token
+                trial = Trial(node, token, request.tree.parents[node], Fate.DISCARDED)
+                trials.append(trial)
+                if draw.parent not in rows or len(accepted) == width:
+                    continue
+                place = rows[draw.parent], token
+                trial.p, trial.q = rest[place].item(), q_beam[place].item()
+                trial.accept_probability = min(1.0, trial.p / trial.q)
+                kept, trial.u = request.source.accept(trial.accept_probability)
+                if kept:
+                    trial.fate = Fate.ACCEPTED
+                    accepted[i] = Beam(node, log_joint[place].item())
+                    rest = p_beam
+                else:
+                    trial.fate = Fate.REJECTED
+                    rest = residual(rest, q_beam)
+            if len(accepted) < width:
+                trials += [
+                    Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED)
+                    for later in forest[depth + 1 :]
+                    for d in later.draws
+                ]
+                beams = list(above.values())
+                draws = draw_beams(request, beams, log_joint, rest, 1)
+                draws += draw_beams(request, beams, log_joint, p_beam, width - len(accepted) - 1)
+                fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
+                trials += drawn_trials(request, beams, draws, p_beam, fates)
+                return trials, [*accepted.values(), *(d.beam for d in draws)]
+            above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
+            ended += [b for i, b in accepted.items() if i not in above]
+            if not above:
+                return trials, []
+        log_joint, p_beam = self._target(request, above, p)
+        beams = list(above.values())
+        draws = draw_beams(request, beams, log_joint, p_beam, width)
+        trials += drawn_trials(request, beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        return trials, [d.beam for d in draws]
+
+    def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Logits]) -> tuple[torch.Tensor, Probs]:
+        log_joint = joint(list(above.values()), torch.stack([p[b.node] for b in above.values()]))
+        return log_joint, beam_probs(request, log_joint)

@@ -1,0 +1,31 @@
+"""Multi-token assisted decoding (MTAD, first called MJSD): judge a draft by its joint likelihood."""
+
+from dataclasses import dataclass
+
+from decoders.drafts.beams import likeliest_draft
+from decoders.request import Request
+from decoders.rules.joint import keep_longest
+from decoders.settings import Decoding, Method, setting
+
+
+@dataclass(frozen=True)
+class MTAD(Method):
+    name = "mtad"
+    law = None
+    paper, section = "Qin et al. 2024 (MTAD)", "3.2"
+    summary = "The draft model's best beam is kept as far as the target finds it jointly likely: lower perplexity than sampling."
+    uses_draft = True
+
+    draft_length: int = setting(4, "draft tokens a round (gamma)", low=1, high=64)
+    beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)
+    threshold: float = setting(0.1, "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)", low=0.0, high=1.0)
+    ratio: str = setting("warped", "the distributions compared: warped as sampled, or raw", choices=("warped", "raw"))
+    draft: str = setting("sample", "how the draft model finds its beams: beam sampling or deterministic search", choices=("sample", "search"))
+
+    def decode(self, request: Request) -> Decoding:
+        while not request.finished:
+            steps = min(self.draft_length, request.left - 1)
+            path = yield from likeliest_draft(request, self.beams, steps, self.draft == "sample")
+            p = yield request.ask("target", [request.tip, *path])
+            q = request.answer_to(request.ask("draft", [request.tip, *path[:-1]])) if path else p[:0]
+            yield request.advance(*keep_longest(request, path, p, q, self.threshold, self.ratio == "warped"))

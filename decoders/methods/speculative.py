@@ -1,0 +1,70 @@
+"""Draft, verify, correct: the one speculative loop. Its drafts and rules are pieces."""
+
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+
+from decoders.drafts.chain import chain
+from decoders.drafts.draft import Draft
+from decoders.request import Ask, Request
+from decoders.rules.speculative import SpeculativeRule
+from decoders.rules.walk import Rule, walk
+from decoders.settings import Decoding, Method, setting
+from decoders.shapes import Logits
+from decoders.theory import best_gamma
+
+
+def speculate(request: Request, propose: Callable[[Request], Generator[Ask, Logits, Draft]], rule: Rule) -> Decoding:
+    """speculative-decoding.txt algorithm 1 for any draft source and any rule that judges a draft node by node."""
+    while not request.finished:
+        draft = yield from propose(request)
+        logits = yield request.ask("target", draft.nodes)
+        yield request.advance(*walk(request, draft, logits, rule))
+
+
+@dataclass(frozen=True)
+class Speculative(Method):
+    name = "speculative"
+    law = "target"
+    paper, section = "Leviathan et al. 2023", "2.3, A.5"
+    summary = "A small model drafts a few tokens, the target checks them all in one pass and corrects the first miss."
+    uses_draft = True
+
+    draft_length: int | str = setting(
+        4, "draft tokens a round; 'auto' takes the best for the acceptance and cost seen so far", low=1, high=64, choices=("auto",)
+    )
+    lenience: float = setting(1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0)
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.lenience < 1:
+            object.__setattr__(self, "law", None)
+
+    def decode(self, request: Request) -> Decoding:
+        length = AutoLength(request) if self.draft_length == "auto" else lambda: self.draft_length
+        rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)
+        return speculate(request, lambda r: chain(r, length()), rule)
+
+
+@dataclass
+class AutoLength:
+    """The draft length that maximises the wall-time factor (§3.3, §3.5) for alpha and c as the request's rounds showed them.
+
+    It looks only at rounds that are over, so the law of the output stays the target's; but c comes from the clock, so at
+    temperature above 0 two runs of one seed may draft differently and hence draw different (equally distributed) tokens.
+    """
+
+    request: Request
+    longest: int = 16
+
+    def __call__(self) -> int:
+        # Laplace's rule on "accepted of tested": 4 of 5 stands for the time before the first rounds are in.
+        rounds = self.request.rounds
+        accepted, tested = sum(r.accepted for r in rounds), sum(r.tested for r in rounds)
+        alpha = (accepted + 4) / (tested + 5)
+        # The first round holds the prompt: its times say nothing about a step.
+        steady = [r for r in rounds[1:] if r.draft_calls]
+        if not steady:
+            return 4
+        draft = sum(r.draft_seconds for r in steady) / sum(r.draft_calls for r in steady)
+        verify = sum(r.verify_seconds for r in steady) / len(steady)
+        return best_gamma(alpha, draft / verify, self.longest)

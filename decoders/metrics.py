@@ -1,0 +1,78 @@
+"""What a decoded text is worth and what it took."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from decoders.request import Request
+from decoders.trace import Round
+
+
+def perplexity(log_ps: Iterable[float]) -> float | None:
+    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens."""
+    log_ps = list(log_ps)
+    return math.exp(-sum(log_ps) / len(log_ps)) if log_ps else None
+
+
+def ratio(part: float, whole: float) -> float | None:
+    return part / whole if whole else None
+
+
+@dataclass(frozen=True)
+class Metrics:
+    """One request's figures; a figure without a denominator is None.
+
+    new_tokens         tokens of the output, the end-of-sequence token included
+    seconds            wall time from admission to the end
+    perplexity         of the new tokens under the raw target
+    target_calls, draft_calls   forward passes that returned logits;  prefill_calls  those that only filled the cache
+    drafted, tested, accepted   draft tokens sent to the target, looked at by the rule, kept (for beams: draws)
+    acceptance_rate    accepted / drafted;   alpha  accepted / tested;   block_efficiency  new_tokens / target_calls
+    bytes_read         weights and cache read by all passes; a pass shared by n requests charges each 1/n of the weights
+    peak_cache_rows    most rows of one model's cache in use;   peak_cache_bytes  most bytes of one model's cache in use
+    joules, energy_source   measured energy and its source, None until metered
+    """
+
+    new_tokens: int
+    seconds: float
+    tokens_per_second: float | None
+    perplexity: float | None
+    target_calls: int
+    draft_calls: int
+    prefill_calls: int
+    drafted: int
+    tested: int
+    accepted: int
+    acceptance_rate: float | None
+    alpha: float | None
+    block_efficiency: float | None
+    bytes_read: float
+    peak_cache_rows: int
+    peak_cache_bytes: int
+    joules: float | None = None
+    energy_source: str | None = None
+
+
+def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metrics:
+    rounds = list(rounds)
+    path = request.tree.lineage(request.answer, request.tree.prompt_length)
+    drafted, tested, accepted = (sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted"))
+    counts = request.counts
+    return Metrics(
+        new_tokens=len(path),
+        seconds=seconds,
+        tokens_per_second=ratio(len(path), seconds),
+        perplexity=perplexity(request.kept[n].log_p for n in path),
+        target_calls=counts.target_calls,
+        draft_calls=counts.draft_calls,
+        prefill_calls=counts.prefill_calls,
+        drafted=drafted,
+        tested=tested,
+        accepted=accepted,
+        acceptance_rate=ratio(accepted, drafted),
+        alpha=ratio(accepted, tested),
+        block_efficiency=ratio(len(path), counts.target_calls),
+        bytes_read=counts.bytes_read,
+        peak_cache_rows=counts.peak_rows,
+        peak_cache_bytes=counts.peak_cache_bytes,
+    )

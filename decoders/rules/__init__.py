@@ -1,0 +1,1 @@
+"""How the target's distributions judge a draft."""

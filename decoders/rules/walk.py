@@ -1,0 +1,63 @@
+"""Walking a draft: at each node a rule looks at the children drawn there, and the walk goes on below the one it keeps."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from decoders.drafts.draft import Draft
+from decoders.request import Request
+from decoders.sampling import RandomSource
+from decoders.shapes import Logits, NodeId, Probs, TokenId
+from decoders.trace import Fate, Trial
+
+
+@dataclass(slots=True)
+class Pick:
+    """What a rule did at one node: a (p, q, accept probability, u) for each child it tested, in drawn order; whether it kept the
+    last of them; and, where it kept none, the distribution (V,) that the target's token is drawn from instead."""
+
+    tests: list[tuple[float, float | None, float | None, float | None]] = field(default_factory=list)
+    kept: bool = False
+    rest: Probs | None = None
+
+
+class Rule(Protocol):
+    def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+        """Judge the children `tokens` of one node, in drawn order.
+
+        p, logits: the target's warped and raw next-token values there, (V,). q: what the children were drawn from, (V,), None
+        for a certain child.
+        """
+
+
+def walk(request: Request, draft: Draft, logits: Logits, rule: Rule) -> tuple[list[Trial], NodeId]:
+    """Judge a draft; logits (nodes, V) belong to `draft.nodes`. Returns every trial and the new tip."""
+    row = {node: i for i, node in enumerate(draft.nodes)}
+    p = request.warp(logits)
+    children = defaultdict(list)
+    for draw in draft.draws:
+        children[draw.parent].append(draw)
+    trials: list[Trial] = []
+    node = draft.root
+    while draws := children.pop(node, None):
+        q = draft.q.get(node)
+        pick = rule.pick(p[row[node]], q, [d.token for d in draws], logits[row[node]], request.source)
+        for i, draw in enumerate(draws):
+            fate = Fate.DISCARDED
+            test = pick.tests[i] if i < len(pick.tests) else (None,) * 4
+            if i < len(pick.tests):
+                fate = Fate.ACCEPTED if pick.kept and i == len(pick.tests) - 1 else Fate.REJECTED
+            trials.append(Trial(draw.node, draw.token, draw.parent, fate, *test))
+        if not pick.kept:
+            after, fate, probs = node, Fate.CORRECTED, pick.rest
+            break
+        node = draws[len(pick.tests) - 1].node
+    else:
+        after, fate, probs = node, Fate.BONUS if draft.draws else Fate.SAMPLED, p[row[node]]
+    trials += [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for rest in children.values() for d in rest]
+    if fate == Fate.BONUS and request.tree.tokens[after] in request.end_tokens:
+        return trials, after  # nothing follows the end of the text
+    token = request.source.draw(probs)[0]
+    tip = request.tree.add(after, token)
+    trials.append(Trial(tip, token, after, fate, p=p[row[after], token].item()))
+    return trials, tip

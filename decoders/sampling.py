@@ -1,0 +1,45 @@
+"""The request's random source, and the residual distribution: all randomness of all decoders."""
+
+from typing import Protocol
+
+import torch
+
+from decoders.shapes import Probs
+
+
+class RandomSource(Protocol):
+    """What a decoder may do at random. Tests put a source in its place that enumerates every outcome."""
+
+    def draw(self, probs: Probs, count: int = 1) -> list[int]:
+        """`count` independent draws, with replacement, of an index into probs (V,)."""
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        """True with this probability (values above 1 count as 1), and the uniform number u in [0, 1) that decided."""
+
+
+class SeededSource:
+    """Draws by inverting the cumulative distribution at uniforms from a CPU generator: same seed, same draws on any device."""
+
+    def __init__(self, seed: int):
+        self._generator = torch.Generator().manual_seed(seed)
+
+    def draw(self, probs: Probs, count: int = 1) -> list[int]:
+        u = torch.rand(count, generator=self._generator, dtype=torch.float64)
+        cumulative = probs.double().cumsum(-1)
+        # `right` steps over tokens without mass; the factor keeps the product below the total where rounding would reach it.
+        below = u.to(probs.device) * (cumulative[-1] * (1 - 2**-52))
+        return torch.searchsorted(cumulative, below, right=True).tolist()
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        u = torch.rand((), generator=self._generator, dtype=torch.float64).item()
+        return u < probability, u
+
+
+def residual(p: Probs, q: Probs) -> Probs:
+    """norm(max(0, p - q)), shape (V,): what is left of p once q has been tried and refused (speculative-decoding.txt §2.3).
+
+    Where nothing is left (q covers p, so a refusal has probability zero up to rounding) it is p itself.
+    """
+    rest = (p - q).clamp_(min=0)
+    mass = rest.sum()
+    return rest / mass if mass > 0 else p

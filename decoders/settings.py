@@ -1,0 +1,82 @@
+"""Settings of a decoder: frozen dataclass fields that carry their range and their help, checked when built."""
+
+import dataclasses
+import difflib
+from collections.abc import Generator, Iterable
+from typing import Any, ClassVar
+
+from decoders.errors import InputError
+from decoders.request import Ask, Request
+from decoders.shapes import Logits
+from decoders.trace import Round
+from decoders.warp import Warping
+
+Decoding = Generator[Ask | Round, Logits | None, None]  # what `decode` is: asks are answered with logits, rounds with None
+
+
+def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: Iterable[Any] = ()) -> Any:
+    """A dataclass field with one line of help and the values it may take: from `low` to `high`, or one of `choices`, or both."""
+    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)})
+
+
+class Method:
+    """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
+
+    law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy); an instance whose
+                 settings change the claim carries its own
+    paper, section   where it is defined;  summary  one line for a reader who knows none of them
+    uses_draft   whether it needs a draft model
+    ignores      the shared settings it does not look at
+    """
+
+    name: ClassVar[str]
+    law: ClassVar[str | None]
+    paper: ClassVar[str]
+    section: ClassVar[str]
+    summary: ClassVar[str]
+    uses_draft: ClassVar[bool] = False
+    ignores: ClassVar[tuple[str, ...]] = ()
+
+    def __new__(cls, *args, **settings):
+        known = [field.name for field in dataclasses.fields(cls)]
+        for name in settings:
+            if name not in known:
+                raise InputError(f"{cls.name} has no setting {name!r}: {nearest(name, known)}")
+        return super().__new__(cls)
+
+    def __post_init__(self):
+        for field in dataclasses.fields(self):
+            _check(self.name, field, getattr(self, field.name))
+
+    @property
+    def lossless(self) -> bool:
+        return self.law is not None
+
+    def warping(self, warping: Warping) -> Warping:
+        """The warping this method really uses, given the caller's."""
+        return warping
+
+    def decode(self, request: Request) -> Decoding:
+        raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
+
+
+def _check(method: str, field: dataclasses.Field, value: Any) -> None:
+    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+    if value in choices and not (isinstance(value, bool) and not any(isinstance(c, bool) for c in choices)):
+        return
+    options = [repr(c) for c in choices]
+    if low is not None or high is not None:
+        options.append(f"a {'whole ' if isinstance(low, int) else ''}number from {low} to {high}")
+        is_number = isinstance(value, int if isinstance(low, int) else (int, float)) and not isinstance(value, bool)
+        if is_number and low <= value <= high:
+            return
+    elif not choices:
+        return
+    raise InputError(f"{method}: {field.name} must be {' or '.join(options)}, not {value!r}.")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """A hint for a message about an unknown name: the nearest one, or all of them."""
+    words = list(words)
+    close = difflib.get_close_matches(word, words, 1)
+    return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(words) or 'none'}."

@@ -1,0 +1,18 @@
+"""The dimension glossary and the tensor aliases of the package.
+
+nodes   tree nodes of one request that a model was asked about, in the order they were asked
+tokens  the packed tokens of one forward pass, those of all its requests one after the other
+rows    cache rows; a row holds the keys and values of one node in one layer
+W       beams (a multiset: equal beams are several entries)
+V       vocabulary size
+H, K    query heads, key-value heads;  D  head dimension
+"""
+
+from torch import Tensor
+
+Logits = Tensor  # (nodes, V), float32 or float64, raw: no temperature, no truncation
+Probs = Tensor  # (..., V), each row sums to one
+LogProbs = Tensor  # (..., V)
+
+NodeId = int  # index into a TokenTree; parents have lower ids than their children
+TokenId = int

@@ -1,0 +1,109 @@
+"""The papers' closed forms. Plain numbers and tensors in, plain numbers out; nothing here knows a model."""
+
+import math
+
+import torch
+
+from decoders.sampling import residual
+from decoders.shapes import Probs
+
+# ---- Speculative decoding (speculative-decoding.txt §3)
+
+
+def acceptance(p: Probs, q: Probs) -> float:
+    """beta = sum min(p, q), the probability that one draft token is accepted (theorem 3.5); alpha is its mean."""
+    return torch.minimum(p, q).sum().item()
+
+
+def expected_tokens(alpha: float, gamma: int) -> float:
+    """Tokens a round, (1 - alpha^(gamma+1)) / (1 - alpha) (eq. 1)."""
+    return float(gamma + 1) if alpha == 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
+
+
+def walltime_factor(alpha: float, gamma: int, c: float) -> float:
+    """Expected speed-up over plain decoding (theorem 3.8); c is the time of a draft pass over that of a target pass."""
+    return expected_tokens(alpha, gamma) / (gamma * c + 1)
+
+
+def operations_factor(alpha: float, gamma: int, c_hat: float) -> float:
+    """Expected growth of arithmetic operations (theorem 3.11); c_hat is the draft's operations per token over the target's."""
+    return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
+
+
+def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
+    """The draft length from 1 to `longest` of the largest wall-time factor (§3.5), the shortest where several are."""
+    return max(range(1, longest + 1), key=lambda gamma: walltime_factor(alpha, gamma, c))
+
+
+# ---- DSBD (dsbd.txt §3.2)
+
+
+def beam_acceptances(p: Probs, q: Probs, draws: int) -> list[float]:
+    """alpha_1 .. alpha_draws (eq. 4): the chance that draw j is accepted when all before it since the last acceptance were not."""
+    alphas = []
+    for _ in range(draws):
+        alphas.append(min(1.0, acceptance(p, q)))
+        p = residual(p, q)
+    return alphas
+
+
+def accepted_distribution(alphas: list[float]) -> list[float]:
+    """P(m, k) for m = len(alphas) and k = 0 .. m (eq. 2-3): the chance that k of m draws are accepted.
+
+    After an acceptance the index of alpha restarts at 1.
+    """
+    m = len(alphas)
+    refused = [math.prod(1 - a for a in alphas[:i]) for i in range(m + 1)]
+    table = [[1.0]]
+    for n in range(1, m + 1):
+        row = [refused[n]]
+        row += [sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1)) for k in range(1, n + 1)]
+        table.append(row)
+    return table[m]
+
+
+def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
+    """max(W_min, the largest K with P(at least K accepted) >= t) (eq. 5-7, whose sum must start at k = 0)."""
+    at_least, width = 1.0, 0
+    for k, probability in enumerate(accepted_distribution(alphas)):
+        # at_least = P(at least k); the slack keeps a sum of probabilities that is 1 up to rounding from failing t = 1.
+        if at_least >= threshold - 1e-12:
+            width = k
+        at_least -= probability
+    return max(minimum, width)
+
+
+def dsbd_steps(beta: float, gamma: int, threshold: float = 1.0) -> float:
+    """Theorem 3.2: steps a round from min(t, beta). A lower bound, for constant beta or beta's minimum over reachable layers;
+    not for its mean (see ALGORITHMS.md)."""
+    return expected_tokens(min(threshold, beta), gamma)
+
+
+# ---- MTAD (mtad.txt §3.2)
+
+
+def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
+    """A lower bound on the kept draft tokens of a round where |log p - log q| <= U nats: min(gamma, ceil(ln(1/tau)/U) - 1).
+
+    Theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything for tau < 1; tau = 0 keeps everything too.
+    """
+    if threshold >= 1:
+        return 0
+    if threshold == 0 or U == 0:
+        return gamma
+    if math.isinf(U):
+        return 0
+    return min(gamma, max(0, math.ceil(math.log(1 / threshold) / U) - 1))
+
+
+def mtad_perplexity_bound(gamma_bar: float, H_pq: float, L_q: float, epsilon: float = 0.0) -> float:
+    """Lemma 3.4 (eq. 6): the limit of the output's perplexity under the draft model, from the mean tokens a round gamma_bar, the
+    cross entropy H(p, q) in nats, the mean largest log-likelihood L_q of gamma - 1 tokens, and the beams' error epsilon <= 0."""
+    return math.exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
+
+
+def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, epsilon: float = 0.0) -> float:
+    """Theorem 3.5 (eq. 8): the limit of MTAD's perplexity over exact joint decoding's; H_p is the target's entropy in nats."""
+    if threshold == 0 or math.isinf(U):
+        return math.inf
+    return threshold ** (-1 / gamma_bar) * math.exp(((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar)

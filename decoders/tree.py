@@ -1,0 +1,83 @@
+"""One request is one token tree: its prompt the trunk, its drafts and beams the branches."""
+
+from collections.abc import Iterable, Sequence
+
+from decoders.shapes import NodeId, TokenId
+
+
+class TokenTree:
+    """A growing tree of (token, parent, depth); node ids are never reused, so a trace may refer to them.
+
+    `trunk[d]` is the node of depth d that every live tip descends from (or is); `tail` lists the other live nodes, parents first.
+    Nodes that were let go keep their id, token and parent, but `add` no longer finds them.
+    """
+
+    def __init__(self, prompt: Sequence[TokenId]):
+        self.tokens: list[TokenId] = list(prompt)
+        self.parents: list[NodeId] = list(range(-1, len(prompt) - 1))
+        self.depths: list[int] = list(range(len(prompt)))
+        self.trunk: list[NodeId] = list(range(len(prompt)))
+        self.tail: list[NodeId] = []
+        self.prompt_length = len(prompt)
+        self._children: dict[tuple[NodeId, TokenId], NodeId] = {}
+
+    def add(self, parent: NodeId, token: TokenId) -> NodeId:
+        """The child of `parent` with this token, made if it is not there: equal beams share one node."""
+        node = self._children.get((parent, token))
+        if node is None:
+            node = len(self.tokens)
+            self._children[parent, token] = node
+            self.tokens.append(token)
+            self.parents.append(parent)
+            self.depths.append(self.depths[parent] + 1)
+            self.tail.append(node)
+        return node
+
+    def lineage(self, node: NodeId, stop: int = 0) -> list[NodeId]:
+        """The nodes from depth `stop` down to `node`, in reading order."""
+        nodes = []
+        while node >= 0 and self.depths[node] >= stop:
+            nodes.append(node)
+            node = self.parents[node]
+        return nodes[::-1]
+
+    def fork(self, a: NodeId, b: NodeId) -> NodeId:
+        """The deepest node that both descend from (or are)."""
+        while a != b:
+            if self.depths[a] >= self.depths[b]:
+                a = self.parents[a]
+            else:
+                b = self.parents[b]
+        return a
+
+    def new_tokens(self, node: NodeId) -> list[TokenId]:
+        """The tokens after the prompt on the way to `node`."""
+        return [self.tokens[n] for n in self.lineage(node, self.prompt_length)]
+
+    def new_length(self, node: NodeId) -> int:
+        """How many tokens after the prompt the way to `node` has."""
+        return self.depths[node] + 1 - self.prompt_length
+
+    def in_trunk(self, node: NodeId) -> bool:
+        depth = self.depths[node]
+        return depth < len(self.trunk) and self.trunk[depth] == node
+
+    def keep(self, tips: Iterable[NodeId]) -> None:
+        """Keep the given tips and their ancestors, let every other branch go, and lengthen the trunk as far as they agree."""
+        tips = set(tips)
+        live: set[NodeId] = set()
+        for node in tips:
+            while node not in live and not self.in_trunk(node):
+                live.add(node)
+                node = self.parents[node]
+        tail = sorted(live)
+        # The trunk grows along only children; ids are topological, so an only child is the next one in order.
+        children: dict[NodeId, list[NodeId]] = {}
+        for node in tail:
+            children.setdefault(self.parents[node], []).append(node)
+        tip = self.trunk[-1]
+        while tip not in tips and len(children.get(tip, ())) == 1:
+            tip = children[tip][0]
+            self.trunk.append(tip)
+        self.tail = [node for node in tail if not self.in_trunk(node)]
+        self._children = {(self.parents[node], self.tokens[node]): node for node in self.tail}

@@ -1,0 +1,66 @@
+"""Warping: the one function from logits to the distribution that is sampled."""
+
+from dataclasses import dataclass
+
+import torch
+
+from decoders.errors import InputError
+from decoders.shapes import Logits, Probs
+
+
+@dataclass(frozen=True)
+class Warping:
+    """Temperature first, then top-k, then top-p (the token that crosses p is kept).
+
+    temperature 0 is a one-hot at the argmax, ties to the lowest id; top_k 0 and top_p 1 leave the distribution whole.
+    Raises InputError for values out of range.
+    """
+
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+
+    def __post_init__(self):
+        if not 0 <= self.temperature <= 100:
+            raise InputError(f"temperature must lie in [0, 100], not {self.temperature}.")
+        if self.top_k != int(self.top_k) or self.top_k < 0:
+            raise InputError(f"top_k must be a whole number, 0 (off) or more, not {self.top_k}.")
+        if not 0 < self.top_p <= 1:
+            raise InputError(f"top_p must lie in (0, 1], not {self.top_p}.")
+
+    def __call__(self, logits: Logits) -> Probs:
+        return warp(logits, self)
+
+
+def warp(logits: Logits, warping: Warping) -> Probs:
+    """logits (..., V) -> probabilities (..., V) of the same float type.
+
+    A joint distribution over (beam, token) pairs is warped by flattening its log-likelihoods into one row first.
+    """
+    if warping.temperature == 0:
+        return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    scaled = logits / warping.temperature
+    size = scaled.shape[-1]
+    k = min(warping.top_k, size) or size
+    if k == size and warping.top_p == 1:
+        return scaled.softmax(-1)
+    values, ids = _top(scaled, k)
+    probs = values.softmax(-1)
+    if warping.top_p < 1:
+        before = probs.cumsum(-1) - probs  # the mass in front of each token: a token stays while that is below top_p
+        probs = probs.masked_fill(before >= warping.top_p, 0)
+        probs = probs / probs.sum(-1, keepdim=True)
+    return torch.zeros_like(scaled).scatter_(-1, ids, probs)
+
+
+def _top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """The k largest of each row in falling order, ties to the lower id (torch.topk leaves ties open)."""
+    size = scaled.shape[-1]
+    if k < size:
+        values, ids = scaled.topk(min(k + 1, size))
+        if (values[..., k - 1] > values[..., k]).all():  # no tie at the edge: put the ties inside in order of id
+            ids = ids[..., :k].sort(-1).values
+            values, order = scaled.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+            return values, ids.gather(-1, order)
+    values, ids = scaled.sort(dim=-1, descending=True, stable=True)
+    return values[..., :k], ids[..., :k]
