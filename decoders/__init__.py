@@ -1,8 +1,8 @@
 """Language-model decoding, exact and side by side: one engine, every decoder of the papers.
 
-    import decoders
-    pair = decoders.load_pair()
-    out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"](), max_new_tokens=64)
+import decoders
+pair = decoders.load_pair()
+out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"](), max_new_tokens=64)
 """
 
 from decoders.catalog import catalog

@@ -57,13 +57,17 @@ class Event:
     result: Result | None = None
 
 
-def generate(pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any) -> Result | list[Result]:
+def generate(
+    pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any
+) -> Result | list[Result]:
     """Decode a prompt, or a list of prompts as one batch; takes the options of `stream`.
 
     Raises InputError before any work for input that cannot be used, ModelError where a lone request's model fails; in a list the
     failed request carries its `error` and the others are whole.
     """
-    results = {event.request: event.result for event in stream(pair, prompt, method, **options) if event.result is not None}
+    results = {
+        event.request: event.result for event in stream(pair, prompt, method, **options) if event.result is not None
+    }
     if not _is_batch(prompt):
         if results[0].error is not None:
             raise results[0].error
@@ -100,7 +104,9 @@ def stream(
     if isinstance(method, str):
         method = catalog[method]()
     if method.uses_draft and pair.draft is None:
-        raise InputError(f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without.")
+        raise InputError(
+            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without."
+        )
     warping = method.warping(Warping(temperature, top_k, top_p))
     _whole("max_new_tokens", max_new_tokens, LONGEST_BUDGET)
     for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
@@ -110,7 +116,9 @@ def stream(
     ids = [_encode(pair, p, method, max_new_tokens) for p in prompts]
     seeds = [seed + i for i in range(len(ids))] if isinstance(seed, int) else list(seed)
     if len(seeds) != len(ids):
-        raise InputError(f"There are {len(ids)} prompts and {len(seeds)} seeds; give one int, or one seed for each prompt.")
+        raise InputError(
+            f"There are {len(ids)} prompts and {len(seeds)} seeds; give one int, or one seed for each prompt."
+        )
     stops = [stop] if isinstance(stop, str) else list(stop)
     if not all(isinstance(s, str) and s for s in stops):
         raise InputError("Stop strings must be texts of at least one character.")
@@ -118,19 +126,28 @@ def stream(
         raise InputError("Stop strings need a tokenizer; this pair has none.")
     end_tokens = frozenset() if ignore_eos else pair.end_tokens
     finds_stop = _stop_finder(pair.tokenizer, stops) if stops else None
-    requests = [Request(p, SeededSource(s), warping, max_new_tokens, end_tokens, finds_stop) for p, s in zip(ids, seeds, strict=True)]
+    requests = [
+        Request(p, SeededSource(s), warping, max_new_tokens, end_tokens, finds_stop)
+        for p, s in zip(ids, seeds, strict=True)
+    ]
     jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]
     roles = ("target", "draft") if method.uses_draft else ("target",)
-    return _events(pair, roles, jobs, stops, max_batch=max_batch, prefill_chunk=prefill_chunk, cancelled=_cancel_check(cancel))
+    return _events(
+        pair, roles, jobs, stops, max_batch=max_batch, prefill_chunk=prefill_chunk, cancelled=_cancel_check(cancel)
+    )
 
 
-def _events(pair: ModelPair, roles: Sequence[str], jobs: Sequence[Job], stops: Sequence[str], **control: Any) -> Iterator[Event]:
+def _events(
+    pair: ModelPair, roles: Sequence[str], jobs: Sequence[Job], stops: Sequence[str], **control: Any
+) -> Iterator[Event]:
     engines = {role: Engine(pair.packed[role]) for role in roles}
     for job, entry in drive(jobs, engines, **control):
         if entry is not None:
             yield Event(job.index, entry, entry.keep, entry.tokens, entry.provisional)
         else:
-            yield Event(job.index, None, job.request.tree.new_length(job.request.answer), [], False, _result(pair, job, stops))
+            yield Event(
+                job.index, None, job.request.tree.new_length(job.request.answer), [], False, _result(pair, job, stops)
+            )
 
 
 def _result(pair: ModelPair, job: Job, stops: Sequence[str]) -> Result:
@@ -138,12 +155,25 @@ def _result(pair: ModelPair, job: Job, stops: Sequence[str]) -> Result:
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     tokens = [request.tree.tokens[n] for n in path]
     shown = tokens[:-1] if tokens and tokens[-1] in request.end_tokens else tokens
-    text = pair.tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False) if pair.tokenizer else ""
+    text = (
+        pair.tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+        if pair.tokenizer
+        else ""
+    )
     for s in stops:
         text = text.split(s, 1)[0]
     trials = [request.kept[n] for n in path]
     metrics = measure(request, request.rounds, request.seconds)
-    return Result(text, tokens, trials, request.rounds, metrics, request.tree.tokens[: request.tree.prompt_length], request.finished, job.error)
+    return Result(
+        text,
+        tokens,
+        trials,
+        request.rounds,
+        metrics,
+        request.tree.tokens[: request.tree.prompt_length],
+        request.finished,
+        job.error,
+    )
 
 
 def _is_batch(prompt: Any) -> bool:

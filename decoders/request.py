@@ -131,7 +131,12 @@ class Request:
         return self.commit(trials, [tip], tip, finished)
 
     def commit(
-        self, trials: list[Trial], tips: Sequence[NodeId], answer: NodeId, finished: str | None = None, provisional: bool = False
+        self,
+        trials: list[Trial],
+        tips: Sequence[NodeId],
+        answer: NodeId,
+        finished: str | None = None,
+        provisional: bool = False,
     ) -> Round:
         """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last word.
         A provisional answer may be taken back by a later round. Yield the result."""

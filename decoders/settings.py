@@ -11,12 +11,18 @@ from decoders.shapes import Logits
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Decoding = Generator[Ask | Round, Logits | None, None]  # what `decode` is: asks are answered with logits, rounds with None
+Decoding = Generator[
+    Ask | Round, Logits | None, None
+]  # what `decode` is: asks are answered with logits, rounds with None
 
 
-def setting(default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: Iterable[Any] = ()) -> Any:
+def setting(
+    default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: Iterable[Any] = ()
+) -> Any:
     """A dataclass field with one line of help and the values it may take: from `low` to `high`, or one of `choices`, or both."""
-    return dataclasses.field(default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)})
+    return dataclasses.field(
+        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)}
+    )
 
 
 class Method:

@@ -57,7 +57,9 @@ def accepted_distribution(alphas: list[float]) -> list[float]:
     table = [[1.0]]
     for n in range(1, m + 1):
         row = [refused[n]]
-        row += [sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1)) for k in range(1, n + 1)]
+        row += [
+            sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1)) for k in range(1, n + 1)
+        ]
         table.append(row)
     return table[m]
 
@@ -106,4 +108,6 @@ def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, e
     """Theorem 3.5 (eq. 8): the limit of MTAD's perplexity over exact joint decoding's; H_p is the target's entropy in nats."""
     if threshold == 0 or math.isinf(U):
         return math.inf
-    return threshold ** (-1 / gamma_bar) * math.exp(((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar)
+    return threshold ** (-1 / gamma_bar) * math.exp(
+        ((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar
+    )

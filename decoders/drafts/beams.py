@@ -41,7 +41,9 @@ def beam_probs(request: Request, log_joint: torch.Tensor) -> Probs:
     return request.warp(log_joint.flatten()).view_as(log_joint)
 
 
-def draw_beams(request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, probs: Probs, count: int) -> list[BeamDraw]:
+def draw_beams(
+    request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, probs: Probs, count: int
+) -> list[BeamDraw]:
     """`count` continuations drawn i.i.d. with replacement from probs (W, V)."""
     return [extend(request, beams, log_joint, index) for index in request.source.draw(probs.flatten(), count)]
 
@@ -58,7 +60,9 @@ def best(request: Request, beams: Sequence[Beam]) -> Beam:
     return max(beams, key=lambda b: b.score / request.tree.new_length(b.node))
 
 
-def drawn_trials(request: Request, beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]) -> list[Trial]:
+def drawn_trials(
+    request: Request, beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]
+) -> list[Trial]:
     """The trace of continuations drawn from the target's own p_beam (W, V)."""
     return [
         Trial(d.beam.node, d.token, beams[d.parent].node, fate, p=p_beam[d.parent, d.token].item())
@@ -67,7 +71,12 @@ def drawn_trials(request: Request, beams: Sequence[Beam], draws: Sequence[BeamDr
 
 
 def commit_beams(
-    request: Request, trials: list[Trial], drawn: list[Beam], live: list[Beam], ended: list[Beam], keep_one: bool = False
+    request: Request,
+    trials: list[Trial],
+    drawn: list[Beam],
+    live: list[Beam],
+    ended: list[Beam],
+    keep_one: bool = False,
 ) -> Round:
     """Commit a layer of beams: those that end are added to `ended`, the others become `live` (both lists change in place), of
     which `keep_one` leaves the best alone. The answer is the best of all, provisional until no beam lives or the budget is out."""
@@ -82,9 +91,7 @@ def commit_beams(
     return request.commit(trials, [b.node for b in live] or [answer], answer, finished, provisional=True)
 
 
-def likeliest_draft(
-    request: Request, width: int, steps: int, sampled: bool
-) -> Generator[Ask, Logits, list[NodeId]]:
+def likeliest_draft(request: Request, width: int, steps: int, sampled: bool) -> Generator[Ask, Logits, list[NodeId]]:
     """The draft of MTAD: beams of the draft model from the current context; the path (after the tip) of highest raw joint q.
 
     sampled: beam sampling of `width` draws a step, else beam search of that width. Beams that end compete with their score.

@@ -42,7 +42,16 @@ class LayoutProbe:
 
 
 def attend(
-    q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, rows: Tensor, segments: Tensor, masks: Tensor, scale: float, softcap: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    segments: Tensor,
+    masks: Tensor,
+    scale: float,
+    softcap: float,
 ) -> Tensor:
     """q (H, tokens, D), k (K, tokens, D), v (K, tokens, D') -> (tokens, H, D').
 
@@ -72,7 +81,11 @@ def attend(
             scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
             if mask is not None:
                 scores = scores.masked_fill(~mask, float("-inf"))
-            result = scores.float().softmax(-1).to(value.dtype) @ value if scores.dtype != torch.float64 else scores.softmax(-1) @ value
+            result = (
+                scores.float().softmax(-1).to(value.dtype) @ value
+                if scores.dtype != torch.float64
+                else scores.softmax(-1) @ value
+            )
         else:
             result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
         out[start:stop] = result.reshape(heads, n, -1).transpose(0, 1)
@@ -108,7 +121,16 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
     run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = run(
-        query[0], key[0], value[0], packing.keys[layer], packing.values[layer], packing.rows, packing.segments, packing.masks, scale, softcap or 0.0
+        query[0],
+        key[0],
+        value[0],
+        packing.keys[layer],
+        packing.values[layer],
+        packing.rows,
+        packing.segments,
+        packing.masks,
+        scale,
+        softcap or 0.0,
     )
     return out[None], None
 

@@ -30,7 +30,11 @@ class CacheRows:
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Forget the rows of nodes the tree let go. Where that squeezes the tail: the old rows of what is now rows trunk .. end."""
         live = set(tree.tail)
-        dead = [r for r in range(self.trunk, len(self.nodes)) if self.nodes[r] not in live and not tree.in_trunk(self.nodes[r])]
+        dead = [
+            r
+            for r in range(self.trunk, len(self.nodes))
+            if self.nodes[r] not in live and not tree.in_trunk(self.nodes[r])
+        ]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             del self.row[self.nodes.pop()]
@@ -57,7 +61,9 @@ class CacheRows:
         """Give `nodes` (parents first) the next rows. Returns which of all rows each may see, (nodes, rows) bool, or None where
         they are a chain that sees every row before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False))
+        chain = tree.depths[nodes[0]] == past and all(
+            tree.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False)
+        )
         for r, node in enumerate(nodes, past):
             self.row[node] = r
         self.nodes += nodes

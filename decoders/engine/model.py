@@ -35,7 +35,9 @@ class PackedModel:
         if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
             raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
         if not getattr(model, "_supports_attention_backend", False):
-            raise InputError(f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers.")
+            raise InputError(
+                f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers."
+            )
         if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
             kinds = sorted(set(config.layer_types) - {"full_attention"})
             raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
@@ -72,7 +74,9 @@ class PackedModel:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         keep = {"logits_to_keep": wanted} if self._keep else {}
         with torch.inference_mode(), self.switched():
-            logits = self.forward(input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep).logits[0]
+            logits = self.forward(
+                input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
+            ).logits[0]
         return logits if self._keep else logits[wanted]
 
     def _probe(self) -> list[tuple[int, int, int]]:
@@ -83,9 +87,13 @@ class PackedModel:
         except InputError as error:
             raise InputError(f"The {self.name} cannot be run: {error}") from None
         except TypeError as error:
-            raise InputError(f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}.") from None
+            raise InputError(
+                f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}."
+            ) from None
         if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
-            raise InputError(f"The {self.name} does not send all its layers through the attention interface of transformers.")
+            raise InputError(
+                f"The {self.name} does not send all its layers through the attention interface of transformers."
+            )
         return [probe.layers[i] for i in range(len(probe.layers))]
 
 
@@ -119,7 +127,9 @@ class Engine:
         """Cache rows of a request in use now."""
         return len(self._caches[tree])
 
-    def run(self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None) -> list[tuple[Logits | None, PassCost]]:
+    def run(
+        self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None
+    ) -> list[tuple[Logits | None, PassCost]]:
         """One forward pass for all requests: for each the raw logits (nodes, V) at the nodes it wants, and what that cost.
 
         Ancestors that the model has not seen are fed with them. A request with more than `chunk` tokens to feed gets its first
@@ -136,7 +146,14 @@ class Engine:
                 raise RuntimeError("a node was asked about a second time after its logits were let go")
             missing = missing_ancestors(tree, cache, nodes)
             partial = chunk is not None and len(missing) > chunk
-            feeds.append(Feed(tree, cache, missing[:chunk] if partial else missing, [missing[chunk - 1]] if partial else list(nodes)))
+            feeds.append(
+                Feed(
+                    tree,
+                    cache,
+                    missing[:chunk] if partial else missing,
+                    [missing[chunk - 1]] if partial else list(nodes),
+                )
+            )
         inputs = pack(feeds, self.arena, self.model.device)
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
@@ -155,4 +172,6 @@ class Engine:
 def check_logits(logits: Logits, name: str, step: int) -> None:
     """Raise ModelError unless every row of logits (nodes, V) makes a distribution."""
     if not logits.amax(-1).isfinite().all():
-        raise ModelError(f"The {name} gave logits that are not numbers at token {step}; check its weights and its dtype.")
+        raise ModelError(
+            f"The {name} gave logits that are not numbers at token {step}; check its weights and its dtype."
+        )

@@ -65,7 +65,12 @@ def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device) -> PackedInp
             masks.append(mask.ravel())
             mask_size += mask.size
     flat = torch.from_numpy(np.concatenate(masks)) if masks else torch.zeros(0, dtype=torch.bool)
-    packing = Packing(torch.tensor(rows, device=device), torch.tensor(segments), flat.to(device), arena.keys, arena.values)
+    packing = Packing(
+        torch.tensor(rows, device=device), torch.tensor(segments), flat.to(device), arena.keys, arena.values
+    )
     return PackedInputs(
-        torch.tensor([tokens], device=device), torch.tensor([positions], device=device), torch.tensor(wanted, device=device), packing
+        torch.tensor([tokens], device=device),
+        torch.tensor([positions], device=device),
+        torch.tensor(wanted, device=device),
+        packing,
     )

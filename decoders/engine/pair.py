@@ -24,7 +24,9 @@ class ModelPair:
     def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
         self.target, self.draft, self.tokenizer = target, draft, tokenizer
         if draft is not None and draft.device != target.device:
-            raise InputError(f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to().")
+            raise InputError(
+                f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
+            )
         self.packed: dict[str, PackedModel] = {}
         for role, model in (("target", target), ("draft", draft)):
             if model is not None:
@@ -99,7 +101,9 @@ def load_pair(
     if target is None:
         target = EMBEDDED
         if not (EMBEDDED / "target" / "config.json").is_file():
-            raise InputError(f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load.")
+            raise InputError(
+                f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load."
+            )
     folder = Path(target)
     if draft is None and (folder / "target").is_dir():
         target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
@@ -140,10 +144,16 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
 def _same_vocabulary(target_config: Any, draft_config: Any, target: Any, draft: Any) -> None:
     sizes = [c.get_text_config().vocab_size for c in (target_config, draft_config)]
     if sizes[0] != sizes[1]:
-        raise InputError(f"Draft and target have different vocabularies: {sizes[1]} and {sizes[0]} tokens; take a draft of the target's family.")
+        raise InputError(
+            f"Draft and target have different vocabularies: {sizes[1]} and {sizes[0]} tokens; take a draft of the target's family."
+        )
     words = [t.get_vocab() for t in (target, draft)]
     if words[0] != words[1]:
         by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]
         differing = [i for i in sorted(by_id[0].keys() | by_id[1].keys()) if by_id[0].get(i) != by_id[1].get(i)][:3]
-        shown = "; ".join(f"{i} is {by_id[0].get(i)!r} in the target and {by_id[1].get(i)!r} in the draft" for i in differing)
-        raise InputError(f"Draft and target have different vocabularies, first at token {shown}; take a draft of the target's family.")
+        shown = "; ".join(
+            f"{i} is {by_id[0].get(i)!r} in the target and {by_id[1].get(i)!r} in the draft" for i in differing
+        )
+        raise InputError(
+            f"Draft and target have different vocabularies, first at token {shown}; take a draft of the target's family."
+        )

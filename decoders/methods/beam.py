@@ -13,7 +13,9 @@ class BeamSampling(Method):
     name = "beam_sampling"
     law = "beam sampling"
     paper, section = "Qin et al. 2024 (MTAD, DSBD)", "2.1"
-    summary = "Each step draws W continuations from the joint likelihood of all beams; the likeliest sequence is the answer."
+    summary = (
+        "Each step draws W continuations from the joint likelihood of all beams; the likeliest sequence is the answer."
+    )
 
     beams: int = setting(4, "beams drawn each step, with replacement", low=1, high=64)
 
@@ -38,9 +40,13 @@ class BeamSearch(Method):
     ignores = ("temperature", "top_k", "top_p")
 
     beams: int = setting(4, "beams kept each step", low=1, high=64)
-    length_penalty: float = setting(1.0, "scores are divided by length to this power: above 0 favours longer texts", low=-10.0, high=10.0)
+    length_penalty: float = setting(
+        1.0, "scores are divided by length to this power: above 0 favours longer texts", low=-10.0, high=10.0
+    )
     early_stopping: bool | str = setting(
-        False, "when to stop: False, by a heuristic; True, at W finished beams; 'never', when none can improve", choices=(False, True, "never")
+        False,
+        "when to stop: False, by a heuristic; True, at W finished beams; 'never', when none can improve",
+        choices=(False, True, "never"),
     )
 
     def decode(self, request: Request) -> Decoding:
@@ -62,7 +68,8 @@ class BeamSearch(Method):
             over = not live or hopeless or (self.early_stopping is True and full)
             answer = (done if over else live)[0].node
             trials = [
-                Trial(b.node, request.tree.tokens[b.node], request.tree.parents[b.node], Fate.SEARCHED) for b in [*live, *ended]
+                Trial(b.node, request.tree.tokens[b.node], request.tree.parents[b.node], Fate.SEARCHED)
+                for b in [*live, *ended]
             ]
             finished = (request.ends(answer) or "budget") if over else None
             yield request.commit(trials, [b.node for b in live] or [answer], answer, finished, provisional=True)

@@ -36,8 +36,16 @@ class DSBD(Method):
 
     draft_length: int = setting(2, "layers drafted a round (gamma)", low=1, high=16)
     draft_beams: int = setting(4, "beams the draft model draws each layer (W_S)", low=1, high=64)
-    beams: int | None = setting(None, "beams of the target each layer (W_L); empty: as many as are likely to be accepted", low=1, high=64, choices=(None,))
-    width_threshold: float = setting(0.9, "with a dynamic width, the chance that a layer is accepted whole (t)", low=0.0, high=1.0)
+    beams: int | None = setting(
+        None,
+        "beams of the target each layer (W_L); empty: as many as are likely to be accepted",
+        low=1,
+        high=64,
+        choices=(None,),
+    )
+    width_threshold: float = setting(
+        0.9, "with a dynamic width, the chance that a layer is accepted whole (t)", low=0.0, high=1.0
+    )
     min_beams: int = setting(1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64)
     keep_one: bool = setting(False, "go on from the best beam only, which saves memory (§3.4)", choices=(False, True))
 

@@ -18,9 +18,15 @@ class MTAD(Method):
 
     draft_length: int = setting(4, "draft tokens a round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)
-    threshold: float = setting(0.1, "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)", low=0.0, high=1.0)
+    threshold: float = setting(
+        0.1, "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)", low=0.0, high=1.0
+    )
     ratio: str = setting("warped", "the distributions compared: warped as sampled, or raw", choices=("warped", "raw"))
-    draft: str = setting("sample", "how the draft model finds its beams: beam sampling or deterministic search", choices=("sample", "search"))
+    draft: str = setting(
+        "sample",
+        "how the draft model finds its beams: beam sampling or deterministic search",
+        choices=("sample", "search"),
+    )
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:

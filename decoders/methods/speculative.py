@@ -30,9 +30,15 @@ class Speculative(Method):
     uses_draft = True
 
     draft_length: int | str = setting(
-        4, "draft tokens a round; 'auto' takes the best for the acceptance and cost seen so far", low=1, high=64, choices=("auto",)
+        4,
+        "draft tokens a round; 'auto' takes the best for the acceptance and cost seen so far",
+        low=1,
+        high=64,
+        choices=("auto",),
     )
-    lenience: float = setting(1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0)
+    lenience: float = setting(
+        1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
+    )
 
     def __post_init__(self):
         super().__post_init__()
