@@ -1,0 +1,46 @@
+# make run    install what is needed and open the workbench
+# make test   install what the tests need, a browser included, and run everything
+# make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+
+PYTHON ?= python3
+VENV ?= .venv
+SIZE ?= interim
+DATA ?= ../shared/data
+bin := $(VENV)/bin
+
+.PHONY: run test lint format train bench chromium
+
+run: $(VENV)/.run
+	$(bin)/python app.py
+
+test: $(VENV)/.dev chromium
+	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/.dev
+	$(bin)/ruff check .
+	$(bin)/ruff format --check .
+
+format: $(VENV)/.dev
+	$(bin)/ruff check --fix .
+	$(bin)/ruff format .
+
+train: $(VENV)/.run
+	$(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA)
+
+bench: $(VENV)/.run
+	$(bin)/python -m bench
+
+# The browser tests drive Debian's Chromium; elsewhere any Chromium that CHROMIUM names.
+chromium:
+	@command -v "$${CHROMIUM:-chromium}" >/dev/null \
+	|| { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
+	|| echo "No Chromium found: install one and set CHROMIUM=/path/to/it; the browser tests fail without."
+
+$(VENV)/.run: requirements.txt
+	test -x $(bin)/python || $(PYTHON) -m venv $(VENV)
+	$(bin)/pip install --quiet -r requirements.txt
+	touch $@
+
+$(VENV)/.dev: requirements-dev.txt $(VENV)/.run
+	$(bin)/pip install --quiet -r requirements-dev.txt
+	touch $@
