@@ -1,9 +1,7 @@
-"""The figures of the model card, as Markdown between two marks that the hand-written part of the card leaves for them."""
+"""The measured parts of the model card, as Markdown between marks that its hand-written part leaves for them."""
 
 from collections.abc import Mapping
 from typing import Any
-
-BEGIN, STOP = "<!-- figures: written by evaluate.py -->", "<!-- end of figures -->"
 
 
 def table(head: list[str], rows: list[list[object]]) -> str:
@@ -16,9 +14,12 @@ def training(log: list[Mapping[str, Any]]) -> str:
     rows = []
     for stage in dict.fromkeys(record["stage"] for record in log):
         records = [record for record in log if record["stage"] == stage]
+        held_out = [record["held_out"] for record in records if "held_out" in record]
         last = records[-1]
         seconds = sum(
-            a["seconds"] for a, b in zip(records, [*records[1:], {"seconds": 0}]) if b["seconds"] < a["seconds"]
+            a["seconds"]
+            for a, b in zip(records, [*records[1:], {"seconds": 0}], strict=False)
+            if b["seconds"] < a["seconds"]
         )
         loss = sum(record["loss"] for record in records[-50:]) / len(records[-50:])
         rows.append(
@@ -28,7 +29,7 @@ def training(log: list[Mapping[str, Any]]) -> str:
                 f"{last['tokens'] / 1e6:.1f}M",
                 f"{seconds / 60:.0f}",
                 f"{loss:.3f}",
-                f"{last['held_out']:.3f}",
+                f"{held_out[-1]:.3f}" if held_out else "",
             ]
         )
     return table(["stage", "steps", "tokens seen", "minutes", "last training loss", "held-out loss"], rows)
@@ -83,8 +84,9 @@ def quote(text: str) -> str:
     return text.translate({ord(c): f"\\{c}" for c in "\\`*_<>[]#|"}).replace("\n", " ⏎ ").replace("⏎  ⏎", "⏎⏎")
 
 
-def fill(card: str, figures: Mapping[str, Any]) -> str:
-    """`card` with new figures between the marks; ValueError if it lacks them."""
-    if BEGIN not in card or STOP not in card:
-        raise ValueError(f"The card needs the lines {BEGIN} and {STOP}.")
-    return f"{card.split(BEGIN)[0]}{BEGIN}\n\n{figures_as_markdown(figures)}\n{STOP}{card.split(STOP)[1]}"
+def fill(card: str, part: str, text: str) -> str:
+    """`card` with `text` between the lines <!-- part --> and <!-- /part -->; ValueError if it lacks them."""
+    begin, end = f"<!-- {part} -->", f"<!-- /{part} -->"
+    if begin not in card or end not in card:
+        raise ValueError(f"The card needs the lines {begin} and {end}.")
+    return f"{card.split(begin)[0]}{begin}\n\n{text}\n{end}{card.split(end)[1]}"

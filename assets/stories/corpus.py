@@ -98,7 +98,7 @@ def train_tokenizer(files: Mapping[str, Path], settings: CorpusSettings) -> PreT
 def tokenize(texts: Iterator[str], tokenizer: PreTrainedTokenizerFast, chunk: int = 2000) -> np.ndarray:
     """All texts as one uint16 array, each followed by the end-of-text token."""
     parts: list[np.ndarray] = []
-    while batch := [text + END for _, text in zip(range(chunk), texts)]:
+    while batch := [text + END for _, text in zip(range(chunk), texts, strict=False)]:
         parts += [np.array(e.ids, np.uint16) for e in tokenizer.backend_tokenizer.encode_batch_fast(batch)]
     return np.concatenate(parts) if parts else np.zeros(0, np.uint16)
 

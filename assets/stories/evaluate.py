@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from card import fill
+from card import figures_as_markdown, fill
 from corpus import END_ID
 from ngram import KneserNey
 from torch.nn import functional as F
@@ -49,10 +49,12 @@ def perplexities(
 ) -> dict[str, dict[str, float]]:
     """Held-out tokens, bytes, and for each model and a 5-gram perplexity per token and bits per byte; by file, of the
     story files together and of all, at most `limit` tokens of a file."""
-    held_out = {p.name.split(".")[0]: np.load(p)[:limit] for p in sorted((work / "tokens").glob("*.held_out.npy"))}
+    names = json.loads((work / "tokens" / "report.json").read_text())
+    held_out = {name: np.load(work / "tokens" / f"{name}.held_out.npy")[:limit] for name in names}
     train = np.concatenate([np.load(work / "tokens" / f"{name}.train.npy") for name in held_out])
     five_gram = KneserNey(train, len(tokenizer))
     rows: dict[str, dict[str, float]] = {}
+    totals = ("stories", "all")
     for name, ids in held_out.items():
         if not len(ids):
             continue
@@ -67,7 +69,7 @@ def perplexities(
             nats = row.pop(label)
             row[f"{label} per token"] = float(np.exp(nats / row["tokens"]))
             row[f"{label} per byte"] = float(np.exp(nats / row["bytes"]))
-    return rows
+    return {name: row for name, row in rows.items() if name not in totals} | {name: rows[name] for name in totals}
 
 
 @torch.inference_mode()
@@ -136,7 +138,7 @@ def main() -> None:
         "samples": [[p, tokenizer.decode(ids)] for p, ids in zip(shown, samples, strict=True)],
         "log": [json.loads(line) for line in (args.work / "losses.jsonl").read_text().splitlines()],
     }
-    args.card.write_text(fill(args.card.read_text(), figures))
+    args.card.write_text(fill(args.card.read_text(), "figures", figures_as_markdown(figures)))
 
 
 if __name__ == "__main__":

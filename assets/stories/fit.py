@@ -15,6 +15,7 @@ from torch.nn import functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
+MICRO_BATCH = 16384  # tokens of one forward and backward pass: bounds memory, whatever the step's batch
 Batches = Callable[
     [np.random.Generator, int, int, int], np.ndarray
 ]  # (rng, step, rows, length) -> (rows, length + 1) ids
@@ -88,7 +89,7 @@ def fit(
             opt.load_state_dict(state)
 
     def loss(tokens: Tensor) -> Tensor:
-        with torch.autocast(device, torch.bfloat16):
+        with torch.autocast(torch.device(device).type, torch.bfloat16):
             return loss_of(model, tokens)
 
     compiled = torch.compile(loss, dynamic=False) if run.compile else loss
@@ -97,16 +98,20 @@ def fit(
         while step < run.steps:
             length = run.short if step < run.long_from * run.steps else model.config.max_position_embeddings
             rng = np.random.default_rng([seed, step])
-            tokens = torch.from_numpy(batches(rng, step, max(run.tokens_per_step // length, 1), length)).to(device)
-            value = compiled(tokens)
-            value.backward()
+            rows = max(run.tokens_per_step // length, 1)
+            tokens = torch.from_numpy(batches(rng, step, rows, length)).to(device)
+            value = 0.0
+            for part in tokens.split(max(MICRO_BATCH // length, 1)):
+                share = compiled(part) * (len(part) / rows)
+                share.backward()
+                value += share.item()
             for opt in opts:
                 for group in opt.param_groups:
                     group["lr"] = group["peak"] * run.rate(step)
                 opt.step()
                 opt.zero_grad()
             step += 1
-            record = {"stage": name, "step": step, "tokens": step * run.tokens_per_step, "loss": round(value.item(), 4)}
+            record = {"stage": name, "step": step, "tokens": step * run.tokens_per_step, "loss": round(value, 4)}
             record |= {"rate": round(run.rate(step - 1), 4), "seconds": round(time.monotonic() - start, 1)}
             if step % run.checkpoint_every == 0 or step == run.steps:
                 with torch.no_grad():

@@ -89,7 +89,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Recipe:
-    """From text to pair. `own_batches` of 128 texts the target writes itself are what the draft sees from `own_from` on."""
+    """From text to pair. `own_batches` of `own_rows` texts the target writes itself are what the draft sees from `own_from` on."""
 
     corpus: CorpusSettings
     target: Shape
@@ -97,6 +97,7 @@ class Recipe:
     target_run: Run
     draft_run: Run
     own_batches: int
+    own_rows: int = 128
     own_length: int = 256  # tokens, prompt included
     own_from: float = 0.4
     context: int = 1024
@@ -118,6 +119,7 @@ def sizes() -> Mapping[str, Recipe]:
             target_run=Run(steps=30, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
             draft_run=Run(steps=10, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
             own_batches=1,
+            own_rows=16,
             own_length=32,
             context=128,
         ),
@@ -127,7 +129,7 @@ def sizes() -> Mapping[str, Recipe]:
             draft=draft,
             target_run=Run(steps=3000, tokens_per_step=8192),
             draft_run=Run(steps=1000, tokens_per_step=8192),
-            own_batches=40,
+            own_batches=24,
         ),
         "full": Recipe(
             corpus=CorpusSettings(STORIES_FIRST),
@@ -136,7 +138,8 @@ def sizes() -> Mapping[str, Recipe]:
             # 5,000 steps are four times through the text; the held-out loss in the log says whether that is too often
             target_run=Run(steps=5000, tokens_per_step=65536, long_from=0.5, weight_decay=0.1, checkpoint_every=250),
             draft_run=Run(steps=6000, tokens_per_step=65536, checkpoint_every=250),
-            own_batches=400,
+            own_batches=50,
+            own_rows=1024,
             own_length=512,
         ),
     }

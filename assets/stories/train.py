@@ -52,7 +52,7 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str) -> Non
         target, next_token_loss, story_batch, probe, name="target", shape=recipe.target, run=recipe.target_run, **common
     )
     target.requires_grad_(False)
-    own = write(target, mixture, work, recipe.own_batches, recipe.own_length, recipe.seed, device)
+    own = write(target, mixture, work, recipe, device)
 
     def draft_batch(rng: np.random.Generator, step: int, rows: int, length: int) -> np.ndarray:
         source = own if step >= recipe.own_from * recipe.draft_run.steps else mixture
