@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.catalog import catalog
-from decoders.engine.model import Engine
+from decoders.engine.model import PADDINGS, Engine
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError, ModelError
 from decoders.loop import Job, drive
@@ -89,6 +89,7 @@ def stream(
     ignore_eos: bool = False,
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
+    padding: str = "none",
     cancel: Any = None,
 ) -> Iterator[Event]:
     """The same as `generate`, as it happens: an Event for each round, and a last one with the Result for each request.
@@ -97,6 +98,8 @@ def stream(
     seed           an int (request i of a list gets seed + i) or one int for each request
     stop           strings that end the text;   ignore_eos  go on behind the end-of-sequence token
     max_batch      requests in flight at most;   prefill_chunk  prompt tokens of a request in one pass at most
+    padding        "none"; "inputs", "kv" or "both" pad as batches without packing must, in static batches, for comparison
+                   (ems-sd.txt): the same tokens, more work
     cancel         a threading.Event, or a function that says True: ends every request within a round
     Input is checked here, at the call; closing the iterator early frees the cache. A request that fails ends with a Result that
     carries the error.
@@ -112,6 +115,8 @@ def stream(
     for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
         if value is not None:
             _whole(name, value, LONGEST_BUDGET)
+    if padding not in PADDINGS:
+        raise InputError(f"padding must be one of {', '.join(PADDINGS)}, not {padding!r}.")
     prompts = list(prompt) if _is_batch(prompt) else [prompt]
     ids = [_encode(pair, p, method, max_new_tokens) for p in prompts]
     seeds = [seed + i for i in range(len(ids))] if isinstance(seed, int) else list(seed)
@@ -132,16 +137,15 @@ def stream(
     ]
     jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]
     roles = ("target", "draft") if method.uses_draft else ("target",)
-    return _events(
-        pair, roles, jobs, stops, max_batch=max_batch, prefill_chunk=prefill_chunk, cancelled=_cancel_check(cancel)
-    )
+    engines = {role: Engine(pair.packed[role], padding) for role in roles}
+    control = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "static": padding != "none"}
+    return _events(pair, jobs, stops, drive(jobs, engines, **control, cancelled=_cancel_check(cancel)))
 
 
 def _events(
-    pair: ModelPair, roles: Sequence[str], jobs: Sequence[Job], stops: Sequence[str], **control: Any
+    pair: ModelPair, jobs: Sequence[Job], stops: Sequence[str], driven: Iterator[tuple[Job, Round | None]]
 ) -> Iterator[Event]:
-    engines = {role: Engine(pair.packed[role]) for role in roles}
-    for job, entry in drive(jobs, engines, **control):
+    for job, entry in driven:
         if entry is not None:
             yield Event(job.index, entry, entry.keep, entry.tokens, entry.provisional)
         else:

@@ -52,11 +52,13 @@ def drive(
     *,
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
+    static: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Job, Round | None]]:
     """Decode all jobs; yields each round as it is committed, and (job, None) once when a job is over.
 
-    At most `max_batch` requests are in flight, and the place of one that ends goes to the next at once. `cancelled` is looked at
+    At most `max_batch` requests are in flight, and the place of one that ends goes to the next at once; in `static` batches not
+    before all have ended. `cancelled` is looked at
     before every pass. However it ends, also by closing this generator, all cache rows are given back.
     """
     queue, active = deque(jobs), list[Job]()
@@ -68,7 +70,11 @@ def drive(
                     job.decoding.close()
                     yield job, None
                 return
-            while queue and (max_batch is None or len(active) < max_batch):
+            if static and active:
+                room = 0
+            else:
+                room = len(queue) if max_batch is None else max_batch - len(active)
+            for _ in range(min(room, len(queue))):
                 job = queue.popleft()
                 _admit(job.request, engines)
                 active.append(job)
@@ -109,6 +115,10 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
     for job, (_, nodes), (logits, cost) in zip(turn, wants, engine.run(wants, chunk), strict=True):
         request, counts = job.request, job.request.counts
         counts.bytes_read += cost.cache_bytes + cost.weight_bytes / len(turn)
+        counts.padded_tokens += cost.padded_tokens
+        counts.padded_rows += cost.padded_rows
+        if model == "target" and cost.longest_growth:
+            counts.padding_ratios.append(cost.padded_rows / cost.longest_growth)
         counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
         counts.peak_cache_bytes = max(counts.peak_cache_bytes, cost.cache_bytes)
         if logits is None:

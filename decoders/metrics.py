@@ -30,6 +30,8 @@ class Metrics:
     acceptance_rate    accepted / drafted;   alpha  accepted / tested;   block_efficiency  new_tokens / target_calls
     bytes_read         weights and cache read by all passes; a pass shared by n requests charges each 1/n of the weights
     peak_cache_rows    most rows of one model's cache in use;   peak_cache_bytes  most bytes of one model's cache in use
+    padded_tokens, padded_rows   what `padding` made this request compute and keep in vain, over both models
+    padding_ratio      mean over rounds of its padded rows / the longest acceptance (ems-sd.txt eq. 10), None where not padded
     joules, energy_source   measured energy and its source, None until metered
     """
 
@@ -49,6 +51,9 @@ class Metrics:
     bytes_read: float
     peak_cache_rows: int
     peak_cache_bytes: int
+    padded_tokens: int
+    padded_rows: int
+    padding_ratio: float | None
     joules: float | None = None
     energy_source: str | None = None
 
@@ -75,4 +80,7 @@ def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metric
         bytes_read=counts.bytes_read,
         peak_cache_rows=counts.peak_rows,
         peak_cache_bytes=counts.peak_cache_bytes,
+        padded_tokens=counts.padded_tokens,
+        padded_rows=counts.padded_rows,
+        padding_ratio=ratio(sum(counts.padding_ratios), len(counts.padding_ratios)),
     )

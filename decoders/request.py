@@ -31,11 +31,16 @@ class Counts:
     """Forward passes of one request, and the bytes of weights and cache that they read.
 
     A pass that several requests shared counts once for each; its weights are read once, so each bears its part.
+    `padding_ratios` has pads / tau_max of this request for each alignment of the target's caches: their mean over rounds and
+    requests is the paper's r (ems-sd.txt eq. 9-10).
     """
 
     target_calls: int = 0
     draft_calls: int = 0
     prefill_calls: int = 0
+    padded_tokens: int = 0
+    padded_rows: int = 0
+    padding_ratios: list[float] = field(default_factory=list)
     bytes_read: float = 0.0
     peak_rows: int = 0
     peak_cache_bytes: int = 0

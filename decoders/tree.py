@@ -19,6 +19,7 @@ class TokenTree:
         self.trunk: list[NodeId] = list(range(len(prompt)))
         self.tail: list[NodeId] = []
         self.prompt_length = len(prompt)
+        self.commits = 0  # how often `keep` was called
         self._children: dict[tuple[NodeId, TokenId], NodeId] = {}
 
     def add(self, parent: NodeId, token: TokenId) -> NodeId:
@@ -64,6 +65,7 @@ class TokenTree:
 
     def keep(self, tips: Iterable[NodeId]) -> None:
         """Keep the given tips and their ancestors, let every other branch go, and lengthen the trunk as far as they agree."""
+        self.commits += 1
         tips = set(tips)
         live: set[NodeId] = set()
         for node in tips:

@@ -8,20 +8,25 @@ import torch
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
+PAD = -1  # stands for a node in a row that only aligns this request's cache with the others of its batch
+
 
 class CacheRows:
     """The rows of one request in one model's arena: `nodes[r]` lies in row `base + r`.
 
     Rows up to `trunk` hold the first nodes of the tree's trunk in order and never move; the rows behind them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j.
+    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. Rows up to `settled` can no
+    longer die: they hold trunk nodes or pads.
     """
 
     def __init__(self, base: int, capacity: int):
         self.base, self.capacity = base, capacity
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
-        self.trunk = 0
+        self.trunk = self.settled = 0
+        self.pads = 0
+        self.alive = 0
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -29,15 +34,16 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Forget the rows of nodes the tree let go. Where that squeezes the tail: the old rows of what is now rows trunk .. end."""
-        live = set(tree.tail)
+        live = {PAD, *tree.tail}
         dead = [
             r
-            for r in range(self.trunk, len(self.nodes))
+            for r in range(self.settled, len(self.nodes))
             if self.nodes[r] not in live and not tree.in_trunk(self.nodes[r])
         ]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             del self.row[self.nodes.pop()]
+        self.alive = len(self.nodes) - len(dead) - self.pads
         moved = None
         if 2 * len(dead) > len(self.nodes):
             gone = set(dead)
@@ -47,7 +53,11 @@ class CacheRows:
             for r in dead:
                 del self.row[self.nodes[r]]
             self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
-            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk) if n != PAD)
+        while self.settled < len(self.nodes) and (
+            self.nodes[self.settled] == PAD or tree.in_trunk(self.nodes[self.settled])
+        ):
+            self.settled += 1
         grown = self.trunk
         while grown < min(len(self.nodes), len(tree.trunk)) and self.nodes[grown] == tree.trunk[grown]:
             grown += 1
@@ -70,11 +80,7 @@ class CacheRows:
         if chain and self.trunk == past and tree.in_trunk(nodes[-1]):
             self.trunk = len(self.nodes)
             return None
-        tail = len(self.nodes) - self.trunk
-        if tail > len(self.visible):
-            grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
-            grown[: len(self.visible), : len(self.visible)] = self.visible
-            self.visible = grown
+        tail = self._grow_visible()
         for i, node in enumerate(nodes, past - self.trunk):
             parent = self.row.get(tree.parents[node], -1) - self.trunk
             self.visible[i, :] = self.visible[parent] if parent >= 0 else False
@@ -84,6 +90,21 @@ class CacheRows:
         mask = np.ones((len(nodes), len(self.nodes)), dtype=bool)
         mask[:, self.trunk :] = self.visible[past - self.trunk : tail, :tail]
         return mask
+
+    def append_pads(self, count: int) -> None:
+        """Rows that nothing sees, for `padding="kv"`."""
+        self.nodes += [PAD] * count
+        self.pads += count
+        self.visible[self._grow_visible() - count :] = False
+
+    def _grow_visible(self) -> int:
+        """Make `visible` large enough for all rows of the tail, and return their number."""
+        tail = len(self.nodes) - self.trunk
+        if tail > len(self.visible):
+            grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
+            grown[: len(self.visible), : len(self.visible)] = self.visible
+            self.visible = grown
+        return tail
 
 
 class Arena:
@@ -136,6 +157,14 @@ class Arena:
         old = torch.tensor(moved, device=self.keys[0].device) + cache.base
         for t in (*self.keys, *self.values):
             t[start : start + len(moved)] = t[old]
+
+    def pad(self, cache: CacheRows, count: int) -> None:
+        """Append `count` pad rows, whose zeros are read like any other row."""
+        self.make_room(cache, count)
+        end = cache.base + len(cache)
+        for t in (*self.keys, *self.values):
+            t[end : end + count] = 0
+        cache.append_pads(count)
 
     def _grow(self, rows: int) -> None:
         for tensors in (self.keys, self.values):

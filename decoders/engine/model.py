@@ -99,19 +99,34 @@ class PackedModel:
 
 @dataclass(frozen=True, slots=True)
 class PassCost:
-    """What one pass read for one request: bytes of cache; and of weights, which all requests of the pass share."""
+    """What one pass took for one request: bytes read of its cache, and of weights, which all requests of the pass share; tokens
+    computed only to fill up its input; rows added only to align its cache, and the most rows that any request of the batch had
+    kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0 where nothing was aligned)."""
 
     cache_bytes: int
     weight_bytes: int
+    padded_tokens: int = 0
+    padded_rows: int = 0
+    longest_growth: int = 0
+
+
+PADDINGS = ("none", "inputs", "kv", "both")
 
 
 class Engine:
-    """Packed passes of one model for the requests of one run. Closing it frees all cache memory."""
+    """Packed passes of one model for the requests of one run. Closing it frees all cache memory.
 
-    def __init__(self, model: PackedModel):
+    padding   "none"; or what a batch without packing has to do, for comparison (ems-sd.txt §3.1): "inputs" fills every request's
+              tokens up to the longest of the pass, "kv" every cache by the longest acceptance of the round, "both" is the
+              vanilla method. Prompts are left out of it. The answers are the same.
+    """
+
+    def __init__(self, model: PackedModel, padding: str = "none"):
         self.model = model
+        self.padding = padding
         self.arena = Arena(model.layout, model.dtype, model.device)
         self._caches: dict[TokenTree, CacheRows] = {}
+        self._aligned: dict[TokenTree, tuple[int, int]] = {}
         self.passes = 0
         self.fed_tokens = 0
 
@@ -120,6 +135,7 @@ class Engine:
         self._caches[tree] = self.arena.take(rows)
 
     def release(self, tree: TokenTree) -> None:
+        self._aligned.pop(tree, None)
         if (cache := self._caches.pop(tree, None)) is not None:
             self.arena.give_back(cache)
 
@@ -144,6 +160,9 @@ class Engine:
                 self.arena.squeeze(cache, moved)
             if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were let go")
+        padded_rows, longest = self._align([tree for tree, _ in wants]) if self.padding in ("kv", "both") else ({}, 0)
+        for tree, nodes in wants:
+            cache = self._caches[tree]
             missing = missing_ancestors(tree, cache, nodes)
             partial = chunk is not None and len(missing) > chunk
             feeds.append(
@@ -154,19 +173,41 @@ class Engine:
                     [missing[chunk - 1]] if partial else list(nodes),
                 )
             )
-        inputs = pack(feeds, self.arena, self.model.device)
+        inputs = pack(feeds, self.arena, self.model.device, padded=self.padding in ("inputs", "both"))
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()
         self.passes += 1
         self.fed_tokens += inputs.input_ids.shape[1]
         answers, start = [], 0
-        for feed, (_, nodes) in zip(feeds, wants, strict=True):
-            cost = PassCost(len(feed.cache) * self.arena.row_bytes, self.model.weight_bytes)
+        segments = inputs.packing.segments.tolist()
+        for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=True):
+            cost = PassCost(
+                len(feed.cache) * self.arena.row_bytes,
+                self.model.weight_bytes,
+                end - first - len(feed.nodes),
+                padded_rows.get(tree, 0),
+                longest,
+            )
             part = logits[start : start + len(feed.wanted)]
             start += len(feed.wanted)
             answers.append((part if feed.wanted == list(nodes) else None, cost))
         return answers
+
+    def _align(self, trees: Sequence[TokenTree]) -> tuple[dict[TokenTree, int], int]:
+        """Once a round, pad every cache by what it kept less than the one that kept most; the pads stay until the batch ends.
+
+        Returns the rows added to each and that most.
+        """
+        before = {tree: self._aligned.get(tree, (tree.prompt_length, 0)) for tree in trees}
+        if any(tree.commits == before[tree][1] for tree in trees):
+            return {}, 0
+        kept = {tree: self._caches[tree].alive - before[tree][0] for tree in trees}
+        longest = max(kept.values())
+        for tree in trees:
+            self.arena.pad(self._caches[tree], longest - kept[tree])
+            self._aligned[tree] = self._caches[tree].alive, tree.commits
+        return {tree: longest - kept[tree] for tree in trees}, longest
 
 
 def check_logits(logits: Logits, name: str, step: int) -> None:

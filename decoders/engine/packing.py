@@ -21,6 +21,10 @@ class Feed:
     nodes: list[NodeId]
     wanted: list[NodeId]
 
+    @property
+    def is_prefill(self) -> bool:
+        return self.nodes[0] < self.tree.prompt_length
+
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
@@ -42,8 +46,13 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device) -> PackedInputs:
-    """Lay the feeds one after the other, without padding, and give their tokens cache rows."""
+def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device, padded: bool = False) -> PackedInputs:
+    """Lay the feeds one after the other and give their tokens cache rows.
+
+    padded: every feed but those of prompts is filled up to the longest with tokens that are computed and attend like any other;
+    no token sees them, and their rows are free again after the pass.
+    """
+    longest = max((len(f.nodes) for f in feeds if padded and not f.is_prefill), default=0)
     tokens: list[int] = []
     positions: list[int] = []
     rows: list[int] = []
@@ -53,12 +62,17 @@ def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device) -> PackedInp
     mask_size = 0
     for feed in feeds:
         start, past = len(tokens), len(feed.cache)
-        arena.make_room(feed.cache, len(feed.nodes))
+        pads = 0 if feed.is_prefill else max(0, longest - len(feed.nodes))
+        arena.make_room(feed.cache, len(feed.nodes) + pads)
         mask = feed.cache.append(feed.tree, feed.nodes)
-        tokens += [feed.tree.tokens[n] for n in feed.nodes]
-        positions += [feed.tree.depths[n] for n in feed.nodes]
+        if mask is not None and pads:
+            # Pads come last and see everything; nothing sees them.
+            mask = np.pad(mask, ((0, pads), (0, pads)))
+            mask[-pads:] = True
+        tokens += [feed.tree.tokens[n] for n in feed.nodes] + [0] * pads
+        positions += [feed.tree.depths[n] for n in feed.nodes] + [feed.tree.depths[feed.nodes[-1]]] * pads
         first = feed.cache.base + past
-        rows += range(first, first + len(feed.nodes))
+        rows += range(first, first + len(feed.nodes) + pads)
         wanted += [start + feed.cache.row[n] - past for n in feed.wanted]
         segments.append((start, len(tokens), feed.cache.base, past, -1 if mask is None else mask_size))
         if mask is not None:
