@@ -52,7 +52,7 @@ class Method:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            _check(self.name, field, getattr(self, field.name))
+            check(self.name, field, getattr(self, field.name))
 
     @property
     def lossless(self) -> bool:
@@ -66,7 +66,8 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 
 
-def _check(method: str, field: dataclasses.Field, value: Any) -> None:
+def check(owner: str, field: dataclasses.Field, value: Any) -> None:
+    """Raise InputError where a `setting` of `owner` has a value that it may not take."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     if value in choices and not (isinstance(value, bool) and not any(isinstance(c, bool) for c in choices)):
         return
@@ -78,7 +79,7 @@ def _check(method: str, field: dataclasses.Field, value: Any) -> None:
             return
     elif not choices:
         return
-    raise InputError(f"{method}: {field.name} must be {' or '.join(options)}, not {value!r}.")
+    raise InputError(f"{owner}: {field.name} must be {' or '.join(options)}, not {value!r}.")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
