@@ -1,6 +1,7 @@
 """The public calls: check everything that can be known beforehand, then let the loop run."""
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,7 +129,7 @@ def stream(
     finds_stop = stop_finder(pair.tokenizer, stops) if stops else None
     end_tokens = frozenset() if ignore_eos else pair.end_tokens
     requests = [
-        Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop)
+        Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop, clock)
         for ids, s in zip(prompts, seeds, strict=True)
     ]
     jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]

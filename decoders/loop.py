@@ -92,8 +92,8 @@ def drive(
 
 
 def _admit(request: Request, engines: Mapping[str, Engine]) -> None:
-    # A chain and its draft fit in this; a decoder with many beams moves to a larger stretch once.
-    rows = len(request.tree.tokens) + request.budget + 16
+    # A chain and its draft fit in this; a long text or many beams move to a larger stretch now and then.
+    rows = len(request.tree.tokens) + min(request.budget, 512) + 16
     for engine in engines.values():
         engine.admit(request.tree, rows)
 
@@ -125,5 +125,5 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
             request.note_time(model)
             job.resume(request.answer_to(job.waiting))
         except ModelError as error:
-            job.error = error
+            job.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             job.decoding.close()

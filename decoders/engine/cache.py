@@ -1,6 +1,7 @@
 """Key-value rows: which node lies in which row of which request (CacheRows), and the memory they lie in (Arena)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -48,42 +49,42 @@ class CacheRows:
                 del self.row[self.nodes[r]]
             self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
             self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
-        grown = self.trunk
-        while grown < min(len(self.nodes), len(tree.trunk)) and self.nodes[grown] == tree.trunk[grown]:
-            grown += 1
-        if shift := grown - self.trunk:
-            size = len(self.nodes) - grown
+        if shift := self._lengthen_trunk(tree):
+            size = len(self.nodes) - self.trunk
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
-            self.trunk = grown
         return moved
 
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
         """Give `nodes` (parents first) the next rows. Returns which of all rows each may see, (nodes, rows) bool, or None where
         they are a chain that sees every row before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(
-            tree.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False)
-        )
-        for r, node in enumerate(nodes, past):
-            self.row[node] = r
+        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
+        self.row.update((node, r) for r, node in enumerate(nodes, past))
         self.nodes += nodes
-        if chain and self.trunk == past and tree.in_trunk(nodes[-1]):
-            self.trunk = len(self.nodes)
-            return None
+        if self.trunk == past:
+            self._lengthen_trunk(tree)
         tail = len(self.nodes) - self.trunk
         if tail > len(self.visible):
             grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
             grown[: len(self.visible), : len(self.visible)] = self.visible
             self.visible = grown
-        for i, node in enumerate(nodes, past - self.trunk):
+        first = max(past, self.trunk)
+        for i, node in enumerate(self.nodes[first:], first - self.trunk):
             parent = self.row.get(tree.parents[node], -1) - self.trunk
-            self.visible[i, :] = self.visible[parent] if parent >= 0 else False
+            self.visible[i] = self.visible[parent] if parent >= 0 else False
             self.visible[i, i] = True
         if chain:
             return None
-        mask = np.ones((len(nodes), len(self.nodes)), dtype=bool)
-        mask[:, self.trunk :] = self.visible[past - self.trunk : tail, :tail]
+        mask = np.tri(len(nodes), len(self.nodes), past, dtype=bool)
+        mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
         return mask
+
+    def _lengthen_trunk(self, tree: TokenTree) -> int:
+        """Count into the trunk the rows behind it that hold the tree's trunk in order; by how many it grew."""
+        before = self.trunk
+        while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
+            self.trunk += 1
+        return self.trunk - before
 
 
 class Arena:
