@@ -46,7 +46,7 @@ class PackedModel:
             raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
         self.vocabulary: int = config.vocab_size
         self.positions: int | None = getattr(config, "max_position_embeddings", None)
-        self.forward: Callable = twin(model).forward
+        self.forward: Callable = twin(model, NAME).forward
         self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = self._probe()
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
@@ -89,14 +89,14 @@ class PackedModel:
         return [probe.layers[i] for i in range(len(probe.layers))]
 
 
-def twin(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy of the model that shares its weights and buffers, with a config of its own in which the packed attention is on.
+def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
+    """A copy of the model that shares its weights and buffers, with a config of its own that names another attention.
 
     So nothing has to be switched on and off around a pass, and the caller may use the model in another thread meanwhile.
     """
     shared = {id(d): d for m in model.modules() for d in (m._parameters, m._buffers)}
     other = copy.deepcopy(model, shared)
-    other.config._attn_implementation = NAME
+    other.config._attn_implementation = attention
     return other
 
 
