@@ -9,7 +9,7 @@ from decoders.catalog import catalog
 from decoders.engine.model import Engine
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError, ModelError
-from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder, whole
+from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, encode_references, stop_finder, whole
 from decoders.loop import Job, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
@@ -126,10 +126,11 @@ def stream(
         _fits(pair, roles, len(ids), budget)
     seeds = as_seeds(seed, len(prompts))
     stops = as_stops(stop, pair.tokenizer)
+    references = encode_references(method.references, pair.tokenizer)
     finds_stop = stop_finder(pair.tokenizer, stops) if stops else None
     end_tokens = frozenset() if ignore_eos else pair.end_tokens
     requests = [
-        Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop, clock)
+        Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
         for ids, s in zip(prompts, seeds, strict=True)
     ]
     jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]

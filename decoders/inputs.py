@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from numbers import Integral
+from pathlib import Path
 from typing import Any
 
 from decoders.errors import InputError
 from decoders.shapes import TokenId
 
+LONGEST_REFERENCE = 16 * 2**20
 SEEDS = range(-(2**63), 2**64)  # what torch.Generator takes
 
 
@@ -98,3 +100,41 @@ def cancel_check(cancel: Any) -> Callable[[], bool]:
     if not callable(check):
         raise InputError(f"cancel must be a threading.Event or a function that says True, not {cancel!r}.")
     return check
+
+
+def as_references(references: Any) -> tuple[str, ...]:
+    """Reference documents: one text or a list of them, none of them empty."""
+    texts = (references,) if isinstance(references, str) else as_list(references)
+    if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
+        raise InputError(f"references must be texts, not {references!r}; read a file with read_reference(path).")
+    for i, text in enumerate(texts):
+        if not text.strip():
+            raise InputError(f"Reference document {i + 1} is empty; give it some text or leave it out.")
+    return tuple(texts)
+
+
+def encode_references(references: Sequence[str], tokenizer: Any) -> list[list[TokenId]]:
+    """The token ids of reference documents, without the special tokens that begin a prompt."""
+    if references and tokenizer is None:
+        raise InputError("Reference documents need a tokenizer; this pair has none.")
+    return [list(tokenizer(text, add_special_tokens=False).input_ids) for text in references]
+
+
+def read_reference(path: str | Path) -> str:
+    """The text of a reference file, which must be UTF-8, not empty and at most LONGEST_REFERENCE bytes."""
+    path = Path(path)
+    try:
+        if path.stat().st_size > LONGEST_REFERENCE:
+            raise InputError(
+                f"{path} is larger than {LONGEST_REFERENCE // 2**20} MB; give a shorter reference document."
+            )
+        text = path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path} cannot be read: {error.strerror}; give the path of a text file.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not text in UTF-8; save it as plain text first.") from None
+    if "\0" in text:
+        raise InputError(f"{path} is not text: it holds zero bytes; save it as plain text first.")
+    if not text.strip():
+        raise InputError(f"{path} is empty; give a file with some text.")
+    return text

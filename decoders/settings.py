@@ -33,6 +33,7 @@ class Method:
     paper, section   where it is defined;  summary  one line for a reader who knows none of them
     uses_draft   whether it needs a draft model
     ignores      the shared settings it does not look at
+    references   texts that its drafts may copy from, a setting of those that look things up
     """
 
     name: ClassVar[str]
@@ -42,6 +43,7 @@ class Method:
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
     ignores: ClassVar[tuple[str, ...]] = ()
+    references = ()
 
     def __new__(cls, *args, **settings):
         known = [field.name for field in dataclasses.fields(cls)]
