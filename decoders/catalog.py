@@ -5,8 +5,11 @@ from collections.abc import Iterator, Mapping
 from decoders.errors import InputError
 from decoders.methods.autoregressive import Greedy, Multinomial
 from decoders.methods.beam import BeamSampling, BeamSearch
+from decoders.methods.bild import BiLD
 from decoders.methods.dsbd import DSBD
+from decoders.methods.family import MCSS, NGramDrafts, PromptLookup, SpecInfer, SpecTr, Typical
 from decoders.methods.mtad import MTAD
+from decoders.methods.mtjd import MTJD
 from decoders.methods.speculative import Speculative
 from decoders.settings import Method, nearest
 
@@ -32,4 +35,7 @@ class Catalog(Mapping[str, type[Method]]):
         return len(self._methods)
 
 
-catalog = Catalog(Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD)
+catalog = Catalog(
+    Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
+    MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts,
+)  # fmt: skip

@@ -1,5 +1,6 @@
 """The public calls: check everything that can be known beforehand, then let the loop run."""
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,7 @@ from decoders.catalog import catalog
 from decoders.engine.model import PADDINGS, Engine
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError, ModelError
+from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, encode_references, stop_finder, whole
 from decoders.loop import Job, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
@@ -68,7 +70,7 @@ def generate(
     results = {
         event.request: event.result for event in stream(pair, prompt, method, **options) if event.result is not None
     }
-    if not _is_batch(prompt):
+    if not as_prompts(prompt)[1]:
         if results[0].error is not None:
             raise results[0].error
         return results[0]
@@ -91,6 +93,7 @@ def stream(
     prefill_chunk: int | None = None,
     padding: str = "none",
     cancel: Any = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Event]:
     """The same as `generate`, as it happens: an Event for each round, and a last one with the Result for each request.
 
@@ -101,45 +104,44 @@ def stream(
     padding        "none"; "inputs", "kv" or "both" pad as batches without packing must, in static batches, for comparison
                    (ems-sd.txt): the same tokens, more work
     cancel         a threading.Event, or a function that says True: ends every request within a round
+    clock          what tells the seconds; one that stops while the caller holds an event leaves the caller's own work out of them
     Input is checked here, at the call; closing the iterator early frees the cache. A request that fails ends with a Result that
     carries the error.
     """
+    if not isinstance(pair, ModelPair):
+        raise InputError(f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}.")
     if isinstance(method, str):
         method = catalog[method]()
+    if not isinstance(method, Method):
+        raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
     if method.uses_draft and pair.draft is None:
         raise InputError(
             f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without."
         )
     warping = method.warping(Warping(temperature, top_k, top_p))
-    _whole("max_new_tokens", max_new_tokens, LONGEST_BUDGET)
+    budget = whole("max_new_tokens", max_new_tokens, LONGEST_BUDGET)
     for name, value in (("max_batch", max_batch), ("prefill_chunk", prefill_chunk)):
         if value is not None:
-            _whole(name, value, LONGEST_BUDGET)
+            whole(name, value, LONGEST_BUDGET)
     if padding not in PADDINGS:
         raise InputError(f"padding must be one of {', '.join(PADDINGS)}, not {padding!r}.")
-    prompts = list(prompt) if _is_batch(prompt) else [prompt]
-    ids = [_encode(pair, p, method, max_new_tokens) for p in prompts]
-    seeds = [seed + i for i in range(len(ids))] if isinstance(seed, int) else list(seed)
-    if len(seeds) != len(ids):
-        raise InputError(
-            f"There are {len(ids)} prompts and {len(seeds)} seeds; give one int, or one seed for each prompt."
-        )
-    stops = [stop] if isinstance(stop, str) else list(stop)
-    if not all(isinstance(s, str) and s for s in stops):
-        raise InputError("Stop strings must be texts of at least one character.")
-    if stops and pair.tokenizer is None:
-        raise InputError("Stop strings need a tokenizer; this pair has none.")
+    prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
+    roles = ("target", "draft") if method.uses_draft else ("target",)
+    for ids in prompts:
+        _fits(pair, roles, len(ids), budget)
+    seeds = as_seeds(seed, len(prompts))
+    stops = as_stops(stop, pair.tokenizer)
+    references = encode_references(method.references, pair.tokenizer)
+    finds_stop = stop_finder(pair.tokenizer, stops) if stops else None
     end_tokens = frozenset() if ignore_eos else pair.end_tokens
-    finds_stop = _stop_finder(pair.tokenizer, stops) if stops else None
     requests = [
-        Request(p, SeededSource(s), warping, max_new_tokens, end_tokens, finds_stop)
-        for p, s in zip(ids, seeds, strict=True)
+        Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
+        for ids, s in zip(prompts, seeds, strict=True)
     ]
     jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]
-    roles = ("target", "draft") if method.uses_draft else ("target",)
     engines = {role: Engine(pair.packed[role], padding) for role in roles}
     control = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "static": padding != "none"}
-    return _events(pair, jobs, stops, drive(jobs, engines, **control, cancelled=_cancel_check(cancel)))
+    return _events(pair, jobs, stops, drive(jobs, engines, **control, cancelled=cancel_check(cancel)))
 
 
 def _events(
@@ -180,51 +182,11 @@ def _result(pair: ModelPair, job: Job, stops: Sequence[str]) -> Result:
     )
 
 
-def _is_batch(prompt: Any) -> bool:
-    return not isinstance(prompt, str) and len(prompt) > 0 and not isinstance(prompt[0], int)
-
-
-def _encode(pair: ModelPair, prompt: Prompt, method: Method, budget: int) -> list[TokenId]:
-    if isinstance(prompt, str):
-        if not prompt:
-            raise InputError("The prompt is empty; give at least one character.")
-        if pair.tokenizer is None:
-            raise InputError("This pair has no tokenizer; give the prompt as a list of token ids.")
-        ids = list(pair.tokenizer(prompt).input_ids)
-    else:
-        ids = [int(i) for i in prompt]
-    if not ids:
-        raise InputError("The prompt is empty; give at least one token.")
-    for i in ids:
-        if not 0 <= i < pair.vocabulary:
-            raise InputError(f"Token id {i} is out of range; the vocabulary has ids 0 to {pair.vocabulary - 1}.")
-    for role in ("target", "draft") if method.uses_draft else ("target",):
+def _fits(pair: ModelPair, roles: Sequence[str], prompt: int, budget: int) -> None:
+    for role in roles:
         positions = pair.packed[role].positions
-        if positions is not None and len(ids) + budget > positions:
+        if positions is not None and prompt + budget > positions:
             raise InputError(
-                f"The prompt of {len(ids)} tokens and {budget} new ones exceed the {positions} positions of the "
+                f"The prompt of {prompt} tokens and {budget} new ones exceed the {positions} positions of the "
                 f"{role} model; shorten the prompt or max_new_tokens."
             )
-    return ids
-
-
-def _whole(name: str, value: Any, most: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-        raise InputError(f"{name} must be a whole number from 1 to {most}, not {value!r}.")
-
-
-def _stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]], bool]:
-    # A character is at most four byte-level tokens; the slack is for a tokenizer that drops a leading space.
-    window = 4 * max(map(len, stops)) + 8
-
-    def finds(tokens: list[TokenId]) -> bool:
-        text = tokenizer.decode(tokens[-window:], clean_up_tokenization_spaces=False)
-        return any(s in text for s in stops)
-
-    return finds
-
-
-def _cancel_check(cancel: Any) -> Callable[[], bool]:
-    if cancel is None:
-        return lambda: False
-    return cancel.is_set if hasattr(cancel, "is_set") else cancel

@@ -98,8 +98,8 @@ def drive(
 
 
 def _admit(request: Request, engines: Mapping[str, Engine]) -> None:
-    # A chain and its draft fit in this; a decoder with many beams moves to a larger stretch once.
-    rows = len(request.tree.tokens) + request.budget + 16
+    # A chain and its draft fit in this; a long text or many beams move to a larger stretch now and then.
+    rows = len(request.tree.tokens) + min(request.budget, 512) + 16
     for engine in engines.values():
         engine.admit(request.tree, rows)
 
@@ -117,7 +117,7 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
         counts.bytes_read += cost.cache_bytes + cost.weight_bytes / len(turn)
         counts.padded_tokens += cost.padded_tokens
         counts.padded_rows += cost.padded_rows
-        if model == "target" and cost.longest_growth:
+        if model == "target" and cost.longest_growth > 0:
             counts.padding_ratios.append(cost.padded_rows / cost.longest_growth)
         counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
         counts.peak_cache_bytes = max(counts.peak_cache_bytes, cost.cache_bytes)
@@ -135,5 +135,5 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
             request.note_time(model)
             job.resume(request.answer_to(job.waiting))
         except ModelError as error:
-            job.error = error
+            job.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             job.decoding.close()

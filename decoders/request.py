@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 
@@ -55,6 +55,7 @@ class Request:
     budget        new tokens at most
     end_tokens    ids that end the output
     stops         whether the new tokens hold a stop string, given them as a list
+    vocabulary    V, for drafts that no model writes;  references  texts, as tokens, that such drafts may copy from
     finished      None while running, else "end of sequence", "stop string", "budget" or "cancelled"
     answer        the tip of the output so far
     """
@@ -68,6 +69,8 @@ class Request:
         end_tokens: frozenset[TokenId] = frozenset(),
         stops: Callable[[list[TokenId]], bool] | None = None,
         clock: Callable[[], float] = time.perf_counter,
+        vocabulary: int | None = None,
+        references: Sequence[Sequence[TokenId]] = (),
     ):
         self.tree = TokenTree(prompt)
         self.source = source
@@ -76,6 +79,8 @@ class Request:
         self.end_tokens = end_tokens
         self.stops = stops
         self.clock = clock
+        self.vocabulary = vocabulary
+        self.references = references
         self.finished: str | None = None
         self.answer: NodeId = self.tree.trunk[-1]
         self.rounds: list[Round] = []

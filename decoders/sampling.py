@@ -4,7 +4,7 @@ from typing import Protocol
 
 import torch
 
-from decoders.shapes import Probs
+from decoders.shapes import Probs, TokenId
 
 
 class RandomSource(Protocol):
@@ -43,3 +43,11 @@ def residual(p: Probs, q: Probs) -> Probs:
     rest = (p - q).clamp_(min=0)
     mass = rest.sum()
     return rest / mass if mass > 0 else p
+
+
+def without(q: Probs, token: TokenId) -> Probs:
+    """q (V,) with `token` ruled out and renormalised; all zeros where there was nothing else."""
+    rest = q.clone()
+    rest[token] = 0
+    mass = rest.sum()
+    return rest / mass if mass > 0 else rest

@@ -33,6 +33,7 @@ class Method:
     paper, section   where it is defined;  summary  one line for a reader who knows none of them
     uses_draft   whether it needs a draft model
     ignores      the shared settings it does not look at
+    references   texts that its drafts may copy from, a setting of those that look things up
     """
 
     name: ClassVar[str]
@@ -42,6 +43,7 @@ class Method:
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
     ignores: ClassVar[tuple[str, ...]] = ()
+    references = ()
 
     def __new__(cls, *args, **settings):
         known = [field.name for field in dataclasses.fields(cls)]
@@ -52,7 +54,7 @@ class Method:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            _check(self.name, field, getattr(self, field.name))
+            check(self.name, field, getattr(self, field.name))
 
     @property
     def lossless(self) -> bool:
@@ -66,7 +68,8 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 
 
-def _check(method: str, field: dataclasses.Field, value: Any) -> None:
+def check(owner: str, field: dataclasses.Field, value: Any) -> None:
+    """Raise InputError where a `setting` of `owner` has a value that it may not take."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     if value in choices and not (isinstance(value, bool) and not any(isinstance(c, bool) for c in choices)):
         return
@@ -78,7 +81,7 @@ def _check(method: str, field: dataclasses.Field, value: Any) -> None:
             return
     elif not choices:
         return
-    raise InputError(f"{method}: {field.name} must be {' or '.join(options)}, not {value!r}.")
+    raise InputError(f"{owner}: {field.name} must be {' or '.join(options)}, not {value!r}.")
 
 
 def nearest(word: str, words: Iterable[str]) -> str:

@@ -35,6 +35,33 @@ def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
     return max(range(1, longest + 1), key=lambda gamma: walltime_factor(alpha, gamma, c))
 
 
+# ---- SpecTr (Sun et al. 2023, K-SEQ)
+
+
+def kseq_division(p: Probs, q: Probs, k: int) -> float:
+    """rho*, the root of 1 - (1-beta)^k = rho beta on [1, k] for beta(rho) = sum min(q, p / rho), rounded up by at most k 2^-40.
+
+    Any rho from rho* to k gives the target's law; below it the residual would be negative.
+    """
+    shared = (p > 0) & (q > 0)
+    p, q = p[shared].double().cpu(), q[shared].double().cpu()
+    low, high = 1.0, float(k)
+    for _ in range(40 if k > 1 else 0):
+        rho = (low + high) / 2
+        beta = torch.minimum(q, p / rho).sum().item()
+        if 1 - (1 - beta) ** k > rho * beta:
+            low = rho
+        else:
+            high = rho
+    return high
+
+
+def kseq_acceptance(p: Probs, q: Probs, k: int) -> float:
+    """The chance 1 - (1-beta)^k that one of k i.i.d. drafts is accepted at one position."""
+    beta = torch.minimum(q, p / kseq_division(p, q, k)).sum().item()
+    return 1 - (1 - beta) ** k
+
+
 # ---- DSBD (dsbd.txt §3.2)
 
 

@@ -16,7 +16,15 @@ import decoders
 
 HERE = Path(__file__).parent
 PAPER = {"temperature": 1.0, "top_k": 20, "top_p": 0.9}  # the settings of the papers' experiments
-HEAD = ["decoder", "perplexity", "tokens/s", "block efficiency", "accepted / drafted", "accepted / tested", "counts"]
+HEAD = [
+    "decoder",
+    "perplexity",
+    "tokens/s",
+    "block efficiency",
+    "accepted / drafted",
+    "accepted / tested",
+    "the counts",
+]
 
 
 def measure(pair: decoders.ModelPair, name: str, prompts: list[str], new_tokens: int) -> list[object]:

@@ -128,7 +128,7 @@ def sizes() -> Mapping[str, Recipe]:
             target=Shape(width=256, layers=8, heads=4, feed_forward=704),  # 7.5M
             draft=draft,
             target_run=Run(steps=3000, tokens_per_step=8192),
-            draft_run=Run(steps=1000, tokens_per_step=8192),
+            draft_run=Run(steps=2000, tokens_per_step=4096),
             own_batches=24,
         ),
         "full": Recipe(

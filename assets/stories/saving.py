@@ -10,29 +10,43 @@ from pathlib import Path
 from safetensors import SafetensorError
 
 
+class NotWritten(OSError):
+    """What could not be written, why, and what to do about it, in one sentence."""
+
+
 @contextmanager
 def atomic(path: Path) -> Iterator[Path]:
     """Yields a temporary path beside `path` to write a file or fill a folder at; moved into place only if all went well.
 
-    OSError, with a sentence that names the remedy, if it could not be written; nothing half-written is left.
+    NotWritten if it could not be; nothing half-written is left.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
+    draft, old = (path.with_name(f".{path.name}.{kind}") for kind in ("part", "old"))
+    remove(draft)  # what a killed run left
     try:
         yield draft
         if path.is_dir():  # a folder can not be replaced in one call: the old one steps aside first
-            old = path.with_name(f".{path.name}.{os.getpid()}.old")
             os.replace(path, old)
             os.replace(draft, path)
-            shutil.rmtree(old)
+            remove(old)
         else:
             os.replace(draft, path)
+    except NotWritten:
+        raise
     except (OSError, SafetensorError, RuntimeError) as error:  # torch.save reports a full disk as a RuntimeError
         full = (
             getattr(error, "errno", None) in (errno.ENOSPC, errno.EDQUOT)
             or shutil.disk_usage(path.parent).free < 1 << 20
         )
         reason = "the disk is full: free some space" if full else f"{error}: mend that"
-        raise OSError(f"Could not write {path}; {reason} and run the same command again, it resumes.") from error
+        raise NotWritten(f"Could not write {path}; {reason} and run the same command again, it resumes.") from error
     finally:
-        shutil.rmtree(draft, ignore_errors=True) if draft.is_dir() else draft.unlink(missing_ok=True)
+        remove(draft)
+
+
+def remove(path: Path) -> None:
+    """Removes a file or folder if it is there."""
+    if path.is_dir():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

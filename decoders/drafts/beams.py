@@ -91,14 +91,18 @@ def commit_beams(
     return request.commit(trials, [b.node for b in live] or [answer], answer, finished, provisional=True)
 
 
-def likeliest_draft(request: Request, width: int, steps: int, sampled: bool) -> Generator[Ask, Logits, list[NodeId]]:
-    """The draft of MTAD: beams of the draft model from the current context; the path (after the tip) of highest raw joint q.
+def likeliest_path(
+    request: Request, model: str, width: int | None, steps: int, sampled: bool
+) -> Generator[Ask, Logits, list[NodeId]]:
+    """Beams of a model from the current context: the path (after the tip) of highest raw joint likelihood; the draft of MTAD,
+    and of the target itself a block of MTJD.
 
-    sampled: beam sampling of `width` draws a step, else beam search of that width. Beams that end compete with their score.
+    sampled: beam sampling of `width` draws a step, else beam search of that width, which None leaves unbounded. Beams that end
+    compete with their score.
     """
     live, ended = [Beam(request.tip, 0.0)], []
     for _ in range(steps):
-        log_joint = joint(live, (yield request.ask("draft", [b.node for b in live])))
+        log_joint = joint(live, (yield request.ask(model, [b.node for b in live])))
         if sampled:
             draws = draw_beams(request, live, log_joint, beam_probs(request, log_joint), width)
         else:

@@ -1,6 +1,7 @@
 """Key-value rows: which node lies in which row of which request (CacheRows), and the memory they lie in (Arena)."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -58,44 +59,38 @@ class CacheRows:
             self.nodes[self.settled] == PAD or tree.in_trunk(self.nodes[self.settled])
         ):
             self.settled += 1
-        grown = self.trunk
-        while grown < min(len(self.nodes), len(tree.trunk)) and self.nodes[grown] == tree.trunk[grown]:
-            grown += 1
-        if shift := grown - self.trunk:
-            size = len(self.nodes) - grown
+        if shift := self._lengthen_trunk(tree):
+            size = len(self.nodes) - self.trunk
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
-            self.trunk = grown
         return moved
 
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
         """Give `nodes` (parents first) the next rows. Returns which of all rows each may see, (nodes, rows) bool, or None where
         they are a chain that sees every row before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(
-            tree.parents[b] == a for a, b in zip(nodes, nodes[1:], strict=False)
-        )
-        for r, node in enumerate(nodes, past):
-            self.row[node] = r
+        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
+        self.row.update((node, r) for r, node in enumerate(nodes, past))
         self.nodes += nodes
-        if chain and self.trunk == past and tree.in_trunk(nodes[-1]):
-            self.trunk = len(self.nodes)
-            return None
+        if self.trunk == past:
+            self._lengthen_trunk(tree)
         tail = self._grow_visible()
-        for i, node in enumerate(nodes, past - self.trunk):
+        first = max(past, self.trunk)
+        for i, node in enumerate(self.nodes[first:], first - self.trunk):
             parent = self.row.get(tree.parents[node], -1) - self.trunk
-            self.visible[i, :] = self.visible[parent] if parent >= 0 else False
+            self.visible[i] = self.visible[parent] if parent >= 0 else False
             self.visible[i, i] = True
         if chain:
             return None
-        mask = np.ones((len(nodes), len(self.nodes)), dtype=bool)
-        mask[:, self.trunk :] = self.visible[past - self.trunk : tail, :tail]
+        mask = np.tri(len(nodes), len(self.nodes), past, dtype=bool)
+        mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
         return mask
 
     def append_pads(self, count: int) -> None:
         """Rows that nothing sees, for `padding="kv"`."""
         self.nodes += [PAD] * count
         self.pads += count
-        self.visible[self._grow_visible() - count :] = False
+        tail = self._grow_visible()
+        self.visible[tail - count : tail] = False
 
     def _grow_visible(self) -> int:
         """Make `visible` large enough for all rows of the tail, and return their number."""
@@ -105,6 +100,13 @@ class CacheRows:
             grown[: len(self.visible), : len(self.visible)] = self.visible
             self.visible = grown
         return tail
+
+    def _lengthen_trunk(self, tree: TokenTree) -> int:
+        """Count into the trunk the rows behind it that hold the tree's trunk in order; by how many it grew."""
+        before = self.trunk
+        while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
+            self.trunk += 1
+        return self.trunk - before
 
 
 class Arena:

@@ -1,8 +1,8 @@
 """One model made ready for packed passes, and the cache memory of one run on it."""
 
+import copy
 import inspect
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -17,9 +17,10 @@ from decoders.tree import TokenTree
 
 
 class PackedModel:
-    """A causal language model whose attention can be switched to the packed one; outside of a pass it is as it was.
+    """A causal language model with packed attention: a twin of the caller's model, which stays as it is.
 
     role       "target" or "draft", for messages
+    forward    the twin's forward; put a compiled one in its place to have passes compiled
     positions  how many tokens it can look at, or None where its config does not say
     layout     for each layer (K, D of keys, D of values)
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
@@ -32,6 +33,8 @@ class PackedModel:
         config = model.config.get_text_config()
         if model.config.is_encoder_decoder:
             raise InputError(f"The {self.name} is an encoder-decoder model; load a causal language model.")
+        if model.device.type == "meta":
+            raise InputError(f"The {self.name} has no weights (it is on the meta device); load it with its weights.")
         if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
             raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
         if not getattr(model, "_supports_attention_backend", False):
@@ -43,7 +46,7 @@ class PackedModel:
             raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
         self.vocabulary: int = config.vocab_size
         self.positions: int | None = getattr(config, "max_position_embeddings", None)
-        self.forward: Callable = model.forward
+        self.forward: Callable = twin(model, NAME).forward
         self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = self._probe()
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
@@ -59,21 +62,10 @@ class PackedModel:
     def dtype(self) -> torch.dtype:
         return self.model.dtype
 
-    @contextmanager
-    def switched(self) -> Iterator[None]:
-        """The packed attention is on inside, in the model's config and those nested in it."""
-        config = self.model.config
-        before = config._attn_implementation
-        config._attn_implementation = NAME
-        try:
-            yield
-        finally:
-            config._attn_implementation = before
-
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         keep = {"logits_to_keep": wanted} if self._keep else {}
-        with torch.inference_mode(), self.switched():
+        with torch.inference_mode():
             logits = self.forward(
                 input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
             ).logits[0]
@@ -86,7 +78,7 @@ class PackedModel:
             self(ids, torch.tensor([[0, 1]], device=self.device), torch.tensor([0, 1], device=self.device), probe)
         except InputError as error:
             raise InputError(f"The {self.name} cannot be run: {error}") from None
-        except TypeError as error:
+        except Exception as error:  # whatever foreign code makes of arguments it does not expect
             raise InputError(
                 f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}."
             ) from None
@@ -95,6 +87,17 @@ class PackedModel:
                 f"The {self.name} does not send all its layers through the attention interface of transformers."
             )
         return [probe.layers[i] for i in range(len(probe.layers))]
+
+
+def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
+    """A copy of the model that shares its weights and buffers, with a config of its own that names another attention.
+
+    So nothing has to be switched on and off around a pass, and the caller may use the model in another thread meanwhile.
+    """
+    shared = {id(d): d for m in model.modules() for d in (m._parameters, m._buffers)}
+    other = copy.deepcopy(model, shared)
+    other.config._attn_implementation = attention
+    return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,9 +151,8 @@ class Engine:
     ) -> list[tuple[Logits | None, PassCost]]:
         """One forward pass for all requests: for each the raw logits (nodes, V) at the nodes it wants, and what that cost.
 
-        Ancestors that the model has not seen are fed with them. A request with more than `chunk` tokens to feed gets its first
-        `chunk` fed and None for an answer: ask again. Raises ModelError, naming requests by their place, for logits that are
-        no distribution.
+        Ancestors that the model has not seen are fed with them. A request with more than `chunk` tokens of its prompt to feed gets
+        the first `chunk` fed and None for an answer: ask again.
         """
         feeds = []
         for tree, nodes in wants:
@@ -164,7 +166,7 @@ class Engine:
         for tree, nodes in wants:
             cache = self._caches[tree]
             missing = missing_ancestors(tree, cache, nodes)
-            partial = chunk is not None and len(missing) > chunk
+            partial = chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk
             feeds.append(
                 Feed(
                     tree,

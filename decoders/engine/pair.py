@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from decoders.engine.model import Engine, PackedModel
+from decoders.engine.model import Engine, PackedModel, twin
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
@@ -22,6 +22,11 @@ class ModelPair:
     """
 
     def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
+        for model in (target, draft):
+            if model is not None and not isinstance(model, PreTrainedModel):
+                raise InputError(
+                    f"A model of a pair is a transformers model, not {model!r}; load_pair() takes names and folders."
+                )
         self.target, self.draft, self.tokenizer = target, draft, tokenizer
         if draft is not None and draft.device != target.device:
             raise InputError(
@@ -54,9 +59,11 @@ class ModelPair:
 
 
 def agrees_with_plain_pass(packed: PackedModel) -> None:
-    """Run a 12-token pass of two branched requests and compare it with the model's own forward: some models fail silently.
+    """Run a 12-token pass of two branched requests and compare it with a plain one: some models fail silently.
 
-    The bound allows for rounding in the model's dtype; a wrong mask or position is far outside it. Raises InputError.
+    The plain pass takes the "eager" attention: it does all that the architecture asks for ("sdpa" has no soft-capping), though its
+    softmax is never finer than float32. The bound on the relative error allows for rounding; a wrong mask or position is far
+    outside it. Raises InputError.
     """
     size = packed.vocabulary
     a, b = TokenTree([i * 7 % size for i in range(1, 4)]), TokenTree([i * 5 % size for i in range(2, 4)])
@@ -64,7 +71,8 @@ def agrees_with_plain_pass(packed: PackedModel) -> None:
     tips_a = [a.add(x, 1), a.add(x, 3 % size), a.add(2, 2 % size)]
     y = b.add(1, 3 % size)
     tips_b = [b.add(y, 1), b.add(b.add(1, 0), 2 % size)]
-    engine = Engine(packed)
+    engine, model = Engine(packed), twin(packed.model, "eager")
+    bound = min(0.1, 256 * max(torch.finfo(dtype).eps for dtype in (packed.dtype, torch.float32)))
     with torch.inference_mode():
         wants = [(a, tips_a), (b, tips_b)]
         for tree, _ in wants:
@@ -72,9 +80,8 @@ def agrees_with_plain_pass(packed: PackedModel) -> None:
         for (tree, tips), (logits, _) in zip(wants, engine.run(wants), strict=True):
             for tip, row in zip(tips, logits, strict=True):
                 ids = torch.tensor([[tree.tokens[n] for n in tree.lineage(tip)]], device=packed.device)
-                plain = packed.model(ids, use_cache=False).logits[0, -1].to(row.dtype)
-                bound = 64 * torch.finfo(packed.dtype).eps * max(1.0, plain.abs().max().item())
-                if not (row - plain).abs().max().item() <= bound:
+                plain = model(ids, use_cache=False).logits[0, -1].to(row.dtype)
+                if not (row - plain).norm() <= bound * plain.norm():
                     raise InputError(
                         f"The {packed.name} ({packed.model.config.model_type}) answers a packed pass with other logits than a plain one; "
                         "its attention or positions are not modelled."
@@ -96,7 +103,7 @@ def load_pair(
     compile  compile both models' passes once, which takes a minute or so and is announced
     Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
     """
-    device = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    device = _device(device)
     dtype = _dtype(dtype, device)
     if target is None:
         target = EMBEDDED
@@ -108,6 +115,9 @@ def load_pair(
     if draft is None and (folder / "target").is_dir():
         target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
     ids = [str(i) for i in (target, draft) if i is not None]
+    for i in ids:
+        if i.startswith(("/", ".", "~")) and not Path(i).is_dir():
+            raise InputError(f"There is no folder {i}; name one that holds a model, or a model of the hub.")
     configs = [_fetch(AutoConfig, i) for i in ids]
     for i, config in zip(ids, configs, strict=True):
         if config.is_encoder_decoder:
@@ -124,6 +134,14 @@ def load_pair(
     return pair
 
 
+def _device(device: str | torch.device | None) -> torch.device:
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        return torch.empty(0, device=device).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
+
+
 def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     if dtype == "auto":
         return torch.bfloat16 if device.type == "cuda" else torch.float32
@@ -136,9 +154,12 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 def _fetch(kind: Any, name: str, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
-    except (OSError, ValueError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise InputError(f"{name} could not be loaded: {reason}") from error
+    except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
+        raise InputError(f"{name} could not be loaded: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
 def _same_vocabulary(target_config: Any, draft_config: Any, target: Any, draft: Any) -> None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import torch
 
-from decoders.drafts.beams import Beam, BeamDraw, beam_probs, best, commit_beams, draw_beams, drawn_trials, joint
+from decoders.drafts.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
 from decoders.request import Ask, Request
 from decoders.sampling import residual
 from decoders.settings import Decoding, Method, setting

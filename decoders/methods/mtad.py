@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decoders.drafts.beams import likeliest_draft
+from decoders.drafts.beams import likeliest_path
 from decoders.request import Request
 from decoders.rules.joint import keep_longest
 from decoders.settings import Decoding, Method, setting
@@ -31,7 +31,7 @@ class MTAD(Method):
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
             steps = min(self.draft_length, request.left - 1)
-            path = yield from likeliest_draft(request, self.beams, steps, self.draft == "sample")
+            path = yield from likeliest_path(request, "draft", self.beams, steps, self.draft == "sample")
             p = yield request.ask("target", [request.tip, *path])
             q = request.answer_to(request.ask("draft", [request.tip, *path[:-1]])) if path else p[:0]
             yield request.advance(*keep_longest(request, path, p, q, self.threshold, self.ratio == "warped"))

@@ -12,8 +12,10 @@ from decoders.settings import Decoding, Method, setting
 from decoders.shapes import Logits
 from decoders.theory import best_gamma
 
+Propose = Callable[[Request], Generator[Ask, Logits, Draft]]
 
-def speculate(request: Request, propose: Callable[[Request], Generator[Ask, Logits, Draft]], rule: Rule) -> Decoding:
+
+def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
     """speculative-decoding.txt algorithm 1 for any draft source and any rule that judges a draft node by node."""
     while not request.finished:
         draft = yield from propose(request)
@@ -21,8 +23,27 @@ def speculate(request: Request, propose: Callable[[Request], Generator[Ask, Logi
         yield request.advance(*walk(request, draft, logits, rule))
 
 
+LENIENCE = setting(
+    1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
+)
+
+
+class Lenient(Method):
+    """A method whose one rule is speculative sampling, with a lenience; below 1 it claims no law."""
+
+    lenience: float
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.lenience < 1:
+            object.__setattr__(self, "law", None)
+
+    def speculate(self, request: Request, propose: Propose) -> Decoding:
+        return speculate(request, propose, SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0))
+
+
 @dataclass(frozen=True)
-class Speculative(Method):
+class Speculative(Lenient):
     name = "speculative"
     law = "target"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
@@ -36,19 +57,11 @@ class Speculative(Method):
         high=64,
         choices=("auto",),
     )
-    lenience: float = setting(
-        1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
-    )
-
-    def __post_init__(self):
-        super().__post_init__()
-        if self.lenience < 1:
-            object.__setattr__(self, "law", None)
+    lenience: float = LENIENCE
 
     def decode(self, request: Request) -> Decoding:
         length = AutoLength(request) if self.draft_length == "auto" else lambda: self.draft_length
-        rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)
-        return speculate(request, lambda r: chain(r, length()), rule)
+        return self.speculate(request, lambda r: chain(r, length()))
 
 
 @dataclass

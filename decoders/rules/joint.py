@@ -5,7 +5,7 @@ import math
 import torch
 
 from decoders.request import Request
-from decoders.shapes import LogProbs, Logits, NodeId
+from decoders.shapes import Logits, LogProbs, NodeId
 from decoders.trace import Fate, Trial
 
 

@@ -41,6 +41,7 @@ def walk(request: Request, draft: Draft, logits: Logits, rule: Rule) -> tuple[li
     node = draft.root
     while draws := children.pop(node, None):
         q = draft.q.get(node)
+        q = None if q is None else q.to(p.device)  # that of a table lies on the CPU
         pick = rule.pick(p[row[node]], q, [d.token for d in draws], logits[row[node]], request.source)
         for i, draw in enumerate(draws):
             fate = Fate.DISCARDED

@@ -1,0 +1,59 @@
+"""Drafts copied from text that is already there: prompt lookup and LLMA."""
+
+from collections.abc import Generator, Iterable
+
+from decoders.drafts.draft import Draft, Draw
+from decoders.request import Ask, Request
+from decoders.shapes import Logits, TokenId
+
+
+class Lookup:
+    """Proposes what followed the last occurrence (or the first) of the tokens the output ends with.
+
+    Reads the reference documents, then the prompt, then the output as it grows, each token once.
+
+    match  longest run of tokens that must agree; shorter runs are tried down to 1
+    copy   tokens proposed at most;   first  take the first occurrence in that order, as LLMA's own code does, not the last
+    """
+
+    def __init__(self, request: Request, match: int, copy: int, first: bool = False):
+        self.match, self.copy, self.first = match, copy, first
+        self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}  # a run -> a text, and where it goes on
+        for reference in request.references:
+            self._read([], reference)
+        self._text: list[TokenId] = []
+
+    def propose(self, request: Request) -> Generator[Ask, Logits, Draft]:
+        """A chain of certain tokens; empty where nothing matches."""
+        yield from ()  # asks no model
+        tree, draft = request.tree, Draft(request.tip)
+        self._read(self._text, [tree.tokens[n] for n in tree.lineage(draft.root, len(self._text))])
+        node = draft.root
+        for token in self._continuation()[: request.left - 1]:
+            child = tree.add(node, token)
+            draft.draws.append(Draw(child, node, token))
+            if token in request.end_tokens:
+                break
+            node = child
+        return draft
+
+    def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        """Append tokens to a text, and note for each run that ends before one of them that it goes on there."""
+        for token in tokens:
+            for n in range(1, min(self.match, len(text)) + 1):
+                run = tuple(text[-n:])
+                if not (self.first and run in self._seen):
+                    self._seen[run] = text, len(text)
+            text.append(token)
+
+    def _continuation(self) -> list[TokenId]:
+        for n in range(min(self.match, len(self._text)), 0, -1):
+            found = self._seen.get(tuple(self._text[-n:]))
+            if found:
+                text, start = found
+                copied = text[start : start + self.copy]
+                # A match that runs into the end of the text goes on with its own copy: a loop is drafted whole.
+                while text is self._text and len(copied) < self.copy:
+                    copied += copied[: self.copy - len(copied)]
+                return copied
+        return []

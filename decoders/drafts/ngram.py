@@ -1,0 +1,52 @@
+"""Drafts from counts: unigram and bigram tables (speculative-decoding.txt §3.6), whose cost is negligible."""
+
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
+
+import torch
+
+from decoders.request import Ask, Request
+from decoders.shapes import Logits, NodeId, Probs, TokenId
+
+
+class NGram:
+    """Smoothed counts of single tokens and pairs over the reference documents, the prompt and the output so far.
+
+    Unigram: q1(x) = (count(x) + s / V) / (tokens + s).  Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
+    What is drawn from is the warping of these, like that of every other model.
+
+    smoothing  s > 0, in counts;   pairs  whether to use the bigrams
+    """
+
+    def __init__(self, request: Request, smoothing: float, pairs: bool):
+        self.smoothing, self.pairs = smoothing, pairs
+        self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
+        self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
+        for reference in request.references:
+            self._count(reference, None)
+        self._depth, self._last = 0, None
+
+    def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
+        """The warped distributions (nodes, V) behind these nodes, in float64 on the CPU."""
+        yield from ()  # asks no model
+        tree = request.tree
+        new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
+        self._last = self._count(new, self._last)
+        self._depth += len(new)
+        prior = (self._tokens + self.smoothing / len(self._tokens)) / (self._tokens.sum() + self.smoothing)
+        rows = torch.stack([self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes])
+        return request.warp(rows.log())
+
+    def _after(self, token: TokenId, prior: Probs) -> Probs:
+        row, followers = self.smoothing * prior, self._pairs[token]
+        row[list(followers)] += torch.tensor(list(followers.values()), dtype=row.dtype)
+        return row / (followers.total() + self.smoothing)
+
+    def _count(self, tokens: Iterable[TokenId], last: TokenId | None) -> TokenId | None:
+        """Count tokens that follow `last`; returns the last of them."""
+        for token in tokens:
+            self._tokens[token] += 1
+            if last is not None:
+                self._pairs[last][token] += 1
+            last = token
+        return last

@@ -1,0 +1,59 @@
+"""A tree of draws: the one way in which draft tokens are sampled, be it a chain, several chains or an expansion."""
+
+from collections.abc import Callable, Generator, Sequence
+
+from decoders.drafts.draft import Draft, Draw
+from decoders.request import Ask, Request
+from decoders.sampling import RandomSource, without
+from decoders.shapes import Logits, NodeId, Probs, TokenId
+
+Predict = Callable[[Request, list[NodeId]], Generator[Ask, Logits, Probs | None]]
+Sampler = Callable[[RandomSource, Probs, int], list[TokenId]]
+
+
+def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
+    """The warped distributions (nodes, V) of the draft model."""
+    return request.warp((yield request.ask("draft", nodes)))
+
+
+def with_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
+    """`count` children drawn i.i.d. from q (V,), as SpecTr and SpecInfer need them."""
+    return source.draw(q, count)
+
+
+def without_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
+    """`count` different children, as MCSS needs them: each from q without those before it; fewer where q has no more."""
+    tokens: list[TokenId] = []
+    while len(tokens) < count and q.any():
+        tokens += source.draw(q)
+        q = without(q, tokens[-1])
+    return tokens
+
+
+def tree(
+    request: Request,
+    expansion: Sequence[int],
+    predict: Predict = draft_model,
+    sample: Sampler = with_replacement,
+) -> Generator[Ask, Logits, Draft]:
+    """Grow a draft below the tip: every draw of layer i gets expansion[i] children; one draft pass a layer.
+
+    (1, 1, 1) is a chain, (k, 1, 1) are k chains; equal draws share a node and stay several, each with children of its own.
+    The tree ends earlier where the budget does, where every branch has ended, or where `predict` returns None for a layer.
+    """
+    draft = Draft(request.tip)
+    layer = [draft.root]
+    for children in expansion[: request.left - 1]:
+        nodes = list(dict.fromkeys(layer))
+        q = yield from predict(request, nodes)
+        if q is None:
+            break
+        draft.q.update(zip(nodes, q, strict=True))
+        grown = len(draft.draws)
+        for node in layer:
+            tokens = sample(request.source, draft.q[node], children)
+            draft.draws += [Draw(request.tree.add(node, token), node, token) for token in tokens]
+        layer = [d.node for d in draft.draws[grown:] if d.token not in request.end_tokens]
+        if not layer:
+            break
+    return draft

@@ -1,0 +1,50 @@
+"""BiLD, the big little decoder: the small model writes, the large one is called when the small one hesitates."""
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from functools import partial
+
+from decoders.drafts.tree import tree
+from decoders.methods.speculative import speculate
+from decoders.request import Ask, Request
+from decoders.rules.typical import ThresholdRule
+from decoders.settings import Decoding, Method, setting
+from decoders.shapes import Logits, NodeId, Probs
+
+
+@dataclass(frozen=True)
+class RollbackRule(ThresholdRule):
+    """Keep a token while -log p(x) <= rollback (nats, raw p); what follows a refused one is dropped."""
+
+    raw = True
+    rollback: float = 2.0
+
+    def passes(self, probability: float, p: Probs) -> bool:
+        return probability > 0 and -math.log(probability) <= self.rollback
+
+
+@dataclass(frozen=True)
+class BiLD(Method):
+    name = "bild"
+    law = None
+    paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
+    summary = "The small model writes on while it is sure; the large one steps in where it hesitates, and rolls back its blunders."
+    uses_draft = True
+
+    draft_length: int = setting(10, "draft tokens a round at most (gamma)", low=1, high=64)
+    fallback: float = setting(
+        0.9, "hand over when the draft's largest probability is below this; above 1: at once", low=0.0, high=2.0
+    )
+    rollback: float = setting(
+        2.0, "undo a token whose -log p under the target exceeds this, in nats", low=0.0, high=100.0
+    )
+
+    def decode(self, request: Request) -> Decoding:
+        grow = partial(tree, expansion=(1,) * self.draft_length, predict=self._confident)
+        return speculate(request, grow, RollbackRule(self.rollback))
+
+    def _confident(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs | None]:
+        """The draft model's warped distribution, or None where its largest raw probability is below `fallback`."""
+        logits = yield request.ask("draft", nodes)
+        return request.warp(logits) if logits.softmax(-1).max().item() >= self.fallback else None

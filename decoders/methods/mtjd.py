@@ -1,0 +1,55 @@
+"""Multi-token joint decoding (MTJD, with greedy choice MJGD): the target commits several tokens at a time by their joint likelihood."""
+
+from dataclasses import dataclass
+
+from decoders.drafts.beams import likeliest_path
+from decoders.errors import InputError
+from decoders.request import Request
+from decoders.settings import Decoding, Method, setting
+from decoders.trace import Fate, Trial
+
+MOST_SEQUENCES = 100_000
+
+
+@dataclass(frozen=True)
+class MTJD(Method):
+    name = "mtjd"
+    law = None
+    paper, section = "Qin et al. 2024 (MTAD)", "3.1"
+    summary = (
+        "Chooses the next K tokens together, by their joint likelihood under the target: lower perplexity, no speed."
+    )
+    ignores = ("temperature", "top_k", "top_p")
+
+    block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
+    beams: int = setting(8, "beams that look for them (W)", low=1, high=64)
+    form: str = setting("search", "how the beams go on: beam search, or beam sampling", choices=("search", "sample"))
+    exact: bool = setting(False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True))
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.form == "sample":
+            object.__setattr__(self, "ignores", ())
+            if self.exact:
+                raise InputError("mtjd: exact goes with form='search'; beam sampling does not try every sequence.")
+
+    def decode(self, request: Request) -> Decoding:
+        length = min(self.block_length, request.budget)
+        if self.exact and request.vocabulary**length > MOST_SEQUENCES:
+            raise InputError(
+                f"mtjd: exact would try {request.vocabulary}**{length} sequences, more than {MOST_SEQUENCES}; "
+                "take a smaller block_length, or beams."
+            )
+        return self._decode(request)
+
+    def _decode(self, request: Request) -> Decoding:
+        beams, sampled = None if self.exact else self.beams, self.form == "sample"
+        while not request.finished:
+            steps = min(self.block_length, request.left)
+            path = yield from likeliest_path(request, "target", beams, steps, sampled)
+            fate = Fate.SAMPLED if sampled else Fate.SEARCHED
+            trials = [
+                Trial(n, request.tree.tokens[n], parent, fate)
+                for n, parent in zip(path, [request.tip, *path], strict=False)
+            ]
+            yield request.advance(trials, path[-1])

@@ -1,0 +1,33 @@
+"""K-SEQ, the rule of SpecTr: several i.i.d. draft tokens, each accepted with the same discounted ratio."""
+
+import torch
+
+from decoders.rules.walk import Pick
+from decoders.sampling import RandomSource, residual
+from decoders.shapes import Logits, Probs, TokenId
+from decoders.theory import kseq_division
+
+
+class KSeqRule:
+    """Accept draft i = 1 .. k in turn with min(1, p / (rho q)); if none, draw from
+
+        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k,    beta = sum min(q, p/rho).
+
+    k is the number of drafts that are still on the accepted path; k = 1 is speculative decoding.
+    """
+
+    def pick(self, p: Probs, q: Probs, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+        rho = kseq_division(p, q, len(tokens))
+        pick = Pick()
+        for token in tokens:
+            p_token, q_token = p[token].item(), q[token].item()
+            probability = min(1.0, p_token / (rho * q_token))
+            pick.kept, u = source.accept(probability)
+            pick.tests.append((p_token, q_token, probability, u))
+            if pick.kept:
+                return pick
+        overlap = torch.minimum(q, p / rho)
+        beta = overlap.sum().item()
+        scale = (1 - (1 - beta) ** len(tokens)) / beta if beta > 0 else 0.0
+        pick.rest = residual(p, scale * overlap)
+        return pick

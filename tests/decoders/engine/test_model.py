@@ -1,0 +1,171 @@
+"""Packed passes equal the model's own forward pass, whatever the trees did before, and leave the model as it was."""
+
+import random
+
+import pytest
+import torch
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, rule
+from transformers import LlamaForCausalLM
+
+from decoders.engine.model import Engine, PackedModel
+from decoders.engine.pair import agrees_with_plain_pass
+from decoders.errors import InputError
+from decoders.tree import TokenTree
+from tests.models import FAMILIES, VOCABULARY, build, plain_logits
+
+TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
+
+
+class Check:
+    """Several trees on one engine; every answer is compared with a plain pass over the node's lineage."""
+
+    def __init__(self, model, prompts, rows):
+        self.model, self.engine = model, Engine(PackedModel(model, "target"))
+        self.trees = [TokenTree(prompt) for prompt in prompts]
+        self.squeezes = self.growths = 0
+        for tree in self.trees:
+            self.engine.admit(tree, rows)
+
+    def open_nodes(self, tree):
+        """Live nodes that the model has not seen."""
+        return [n for n in (*tree.trunk[-1:], *tree.tail) if n not in self.engine._caches[tree].row]
+
+    def ask(self, wants, chunk=None):
+        """wants: (tree, nodes). Returns whether each was answered."""
+        arena, squeeze = self.engine.arena, self.engine.arena.squeeze
+        arena.squeeze = lambda *args: (setattr(self, "squeezes", self.squeezes + 1), squeeze(*args))
+        before = arena.rows
+        answers = self.engine.run(wants, chunk)
+        self.growths += arena.rows > before
+        tolerance = TOLERANCE[self.model.dtype]
+        for (tree, nodes), (logits, cost) in zip(wants, answers, strict=True):
+            assert cost.cache_bytes == self.engine.rows_of(tree) * arena.row_bytes
+            for node, row in zip(nodes, logits if logits is not None else (), strict=logits is not None):
+                plain = plain_logits(self.model, [tree.tokens[n] for n in tree.lineage(node)])
+                torch.testing.assert_close(row, plain, rtol=tolerance, atol=tolerance)
+        return [logits is not None for logits, _ in answers]
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_packed_equals_plain(family, dtype):
+    """Three requests of different lengths through drafts of chains and trees, rollbacks, squeezed caches and a growing arena."""
+    rng = random.Random(0)
+    check = Check(build(family, dtype), [[5, 9, 2, 7], [3], [rng.randrange(VOCABULARY) for _ in range(11)]], rows=8)
+    for _ in range(10):
+        wants = []
+        for tree in check.trees:
+            tips = [tree.trunk[-1], *tree.tail]
+            for _ in range(rng.randrange(1, 20)):
+                tips.append(tree.add(rng.choice(tips[-8:]), rng.randrange(VOCABULARY)))
+            nodes = check.open_nodes(tree)
+            if nodes and rng.random() < 0.9:
+                wants.append((tree, rng.sample(nodes, rng.randrange(1, len(nodes) + 1))))
+        check.ask(wants)
+        for tree in check.trees:
+            live = [tree.trunk[-1], *tree.tail]
+            tree.keep(rng.sample(live[1:] or live, min(len(live[1:] or live), rng.randrange(1, 3))))
+    assert check.squeezes
+    assert check.growths
+
+
+def test_prefill_in_chunks():
+    """The prompt goes in by chunks while another request decodes; a draft behind the prompt is not cut into chunks."""
+    check = Check(build(), [list(range(1, 14)), [4, 4]], rows=40)
+    long, short = check.trees
+    assert check.ask([(long, [12]), (short, [1])], chunk=5) == [False, True]
+    assert check.ask([(long, [12]), (short, [short.add(1, 6)])], chunk=5) == [False, True]
+    assert check.ask([(long, [12])], chunk=5) == [True]
+    node = long.trunk[-1]
+    chain = [node := long.add(node, token) for token in range(8)]
+    assert check.ask([(long, chain)], chunk=5) == [True]
+
+
+class Trees(RuleBasedStateMachine):
+    """Random histories of two trees on a one-layer model."""
+
+    model = build(num_hidden_layers=1)
+    tree = st.integers(0, 1)
+    pick = st.integers(0, 10**6)
+
+    def __init__(self):
+        super().__init__()
+        self.check = Check(self.model, [[1, 2, 3], [9] * 6], rows=4)
+
+    @rule(tree=tree, pick=pick, token=st.integers(0, 3))
+    def add(self, tree, pick, token):
+        tree = self.check.trees[tree]
+        live = [tree.trunk[-1], *tree.tail]
+        tree.add(live[pick % len(live)], token)
+
+    @rule(tree=tree, length=st.integers(1, 6), token=st.integers(0, 3))
+    def add_chain(self, tree, length, token):
+        tree = self.check.trees[tree]
+        node = [tree.trunk[-1], *tree.tail][-1]
+        for _ in range(length):
+            node = tree.add(node, token)
+
+    @rule(picks=st.lists(st.tuples(tree, pick), min_size=1, max_size=6), chunk=st.sampled_from([None, None, 2]))
+    def ask(self, picks, chunk):
+        wants = {}
+        for index, pick in picks:
+            if nodes := self.check.open_nodes(tree := self.check.trees[index]):
+                wants.setdefault(tree, {})[nodes[pick % len(nodes)]] = None
+        if wants:
+            self.check.ask([(tree, list(nodes)) for tree, nodes in wants.items()], chunk)
+
+    @rule(tree=tree, picks=st.lists(pick, min_size=1, max_size=3))
+    def keep(self, tree, picks):
+        tree = self.check.trees[tree]
+        live = [tree.trunk[-1], *tree.tail]
+        tree.keep([live[pick % len(live)] for pick in picks])
+
+
+Trees.TestCase.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)
+TestTrees = Trees.TestCase
+
+
+def test_the_model_stays_as_it_was():
+    """A pass, or a pass that fails, leaves the attention, the weights and `generate` of the caller's model alone."""
+    model = build()
+    weights = {name: (weight, weight.clone()) for name, weight in model.state_dict(keep_vars=True).items()}
+    attention = model.config._attn_implementation
+
+    def tokens():
+        return model.generate(torch.tensor([[1, 2, 3]]), max_new_tokens=8, do_sample=False).tolist()
+
+    before = tokens()
+    check = Check(model, [[1, 2, 3]], rows=8)
+    check.ask([(check.trees[0], [2])])
+    check.engine.model.layout.append(None)
+    check.engine.arena.keys.clear()
+    with pytest.raises(IndexError):
+        check.engine.run([(check.trees[0], [check.trees[0].add(2, 5)])])
+    assert model.config._attn_implementation == attention
+    assert tokens() == before
+    now = model.state_dict(keep_vars=True)
+    assert all(now[name] is weight and torch.equal(weight, copy) for name, (weight, copy) in weights.items())
+
+
+def test_the_twin_shares_weights():
+    """No second copy in memory: a weight changed in place is changed for packed passes too, also after a move."""
+    model = build()
+    packed = PackedModel(model, "target")
+    model.float()
+    with torch.no_grad():
+        model.lm_head.weight.mul_(2)
+    assert packed.dtype == torch.float32
+    agrees_with_plain_pass(packed)
+
+
+class DeafToPositions(LlamaForCausalLM):
+    def forward(self, input_ids, position_ids=None, **others):
+        return super().forward(input_ids, **others)
+
+
+def test_silent_failure_is_caught():
+    """A model that ignores positions runs, with wrong logits: the pass on admission finds out."""
+    with pytest.raises(InputError, match="answers a packed pass with other logits"):
+        agrees_with_plain_pass(PackedModel(DeafToPositions(build().config), "draft"))

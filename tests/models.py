@@ -1,0 +1,78 @@
+"""Builders of tiny random models and of a tokenizer for them."""
+
+from unittest import mock
+
+import torch
+import transformers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
+
+import decoders as library
+
+VOCABULARY = 67
+POSITIONS = 512
+_SIZES = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "max_position_embeddings": POSITIONS,
+    "initializer_range": 0.3,  # the usual 0.02 gives nearly uniform distributions, which hide errors
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+_GEMMA = {"num_key_value_heads": 2, "head_dim": 8, "initializer_range": 0.2}
+FAMILIES = {
+    "llama": ("LlamaConfig", {"num_key_value_heads": 2}),
+    "opt": ("OPTConfig", {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.3, "pad_token_id": 1}),
+    "gpt2": ("GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": POSITIONS}),
+    "qwen3": ("Qwen3Config", {"num_key_value_heads": 2, "head_dim": 8}),
+    "gpt_neox": ("GPTNeoXConfig", {}),
+    "gemma": ("GemmaConfig", _GEMMA),
+    "gemma2": (
+        "Gemma2Config",
+        {**_GEMMA, "layer_types": ["full_attention"] * 2, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 8},
+    ),
+}
+
+
+def build(family: str = "llama", dtype: torch.dtype = torch.float64, seed: int = 0, **changes) -> PreTrainedModel:
+    """A tiny random causal language model; `changes` go into its config."""
+    torch.manual_seed(seed)
+    config, own = FAMILIES[family]
+    config = getattr(transformers, config)(**{**_SIZES, **own, **changes})
+    attention = "eager" if family == "gemma2" else "sdpa"  # "sdpa" leaves soft-capping out
+    return AutoModelForCausalLM.from_config(config, attn_implementation=attention).to(dtype).eval()
+
+
+def build_pair(
+    dtype: torch.dtype = torch.float64, tokenizer=None, eos: int | None = None, noise: float = 0.02
+) -> library.ModelPair:
+    """A random Llama and a draft that is the same model with noise on its weights, so that some drafts are accepted."""
+    target, draft = build(dtype=dtype), build(dtype=dtype)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += noise * torch.randn(weight.shape, generator=generator, dtype=dtype)
+    for model in (target, draft):
+        model.generation_config.eos_token_id = eos
+    return library.ModelPair(target, draft, tokenizer)
+
+
+def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
+    """Byte-level tokens, VOCABULARY of them: <end>, then `words`, then single bytes as far as they fit (é is two of them)."""
+    alphabet = [pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(c)[0][0] for c in "é ,.!?"]
+    pieces = dict.fromkeys(["<end>", *words, *"".join(alphabet), *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"])
+    tokenizer = Tokenizer(models.BPE(dict(zip(pieces, range(VOCABULARY))), merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+def plain_logits(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
+    """The next-token logits (V,) behind `tokens` by the model's own forward pass, its softmax in the model's dtype."""
+    whole_softmax = mock.patch("torch.nn.functional.softmax", lambda x, dim, dtype=None: x.softmax(dim))
+    with torch.inference_mode(), whole_softmax:  # "eager" rounds to float32 there
+        return model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
