@@ -4,10 +4,11 @@ from unittest import mock
 
 import torch
 import transformers
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers.decoders import ByteLevel
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
-import decoders as library
+import decoders
 
 VOCABULARY = 67
 POSITIONS = 512
@@ -49,7 +50,7 @@ def build(family: str = "llama", dtype: torch.dtype = torch.float64, seed: int =
 
 def build_pair(
     dtype: torch.dtype = torch.float64, tokenizer=None, eos: int | None = None, noise: float = 0.02
-) -> library.ModelPair:
+) -> decoders.ModelPair:
     """A random Llama and a draft that is the same model with noise on its weights, so that some drafts are accepted."""
     target, draft = build(dtype=dtype), build(dtype=dtype)
     generator = torch.Generator().manual_seed(1)
@@ -58,16 +59,18 @@ def build_pair(
             weight += noise * torch.randn(weight.shape, generator=generator, dtype=dtype)
     for model in (target, draft):
         model.generation_config.eos_token_id = eos
-    return library.ModelPair(target, draft, tokenizer)
+    return decoders.ModelPair(target, draft, tokenizer)
 
 
 def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
     """Byte-level tokens, VOCABULARY of them: <end>, then `words`, then single bytes as far as they fit (é is two of them)."""
     alphabet = [pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(c)[0][0] for c in "é ,.!?"]
-    pieces = dict.fromkeys(["<end>", *words, *"".join(alphabet), *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"])
-    tokenizer = Tokenizer(models.BPE(dict(zip(pieces, range(VOCABULARY))), merges=[]))
+    pieces = dict.fromkeys(
+        ["<end>", *words, *"".join(alphabet), *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]
+    )
+    tokenizer = Tokenizer(models.BPE(dict(zip(pieces, range(VOCABULARY), strict=False)), merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.decoder = ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
 
 

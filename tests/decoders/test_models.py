@@ -1,0 +1,153 @@
+"""Whole decoders on random models in float64: the tokens of `transformers`, and the same tokens in any batch."""
+
+import math
+
+import pytest
+import torch
+
+from decoders import ModelPair, catalog, generate
+from decoders.engine.model import Engine
+from decoders.trace import DRAFTED
+from tests.models import VOCABULARY, build, build_pair, plain_logits
+
+PROMPT = [5, 6, 7, 8]
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3], [11], [40, 41, 42, 43, 44]]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair()
+
+
+def by_transformers(model, prompt, budget, eos, **options):
+    ids = torch.tensor([prompt])
+    out = model.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=budget,
+        do_sample=False,
+        eos_token_id=eos,
+        pad_token_id=0,
+        **options,
+    )
+    return out[0, len(prompt) :].tolist()
+
+
+def beam_score(model, prompt, tokens, penalty):
+    """What `generate` ranks finished beams by."""
+    return sum(log_ps(model, prompt, tokens)) / len(tokens) ** penalty
+
+
+def log_ps(model, prompt, tokens):
+    """Of each new token, by one plain pass."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt + tokens]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    return logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2", "opt"])
+def test_greedy_is_generate(family):
+    model = build(family)
+    for prompt in PROMPTS[:3]:
+        result = generate(ModelPair(model, None), prompt, "greedy", max_new_tokens=40, ignore_eos=True)
+        assert result.tokens == by_transformers(model, prompt, 40, None)
+
+
+@pytest.mark.parametrize("early_stopping", [False, True, "never"])
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -1.0])
+def test_beam_search_is_generate(early_stopping, penalty):
+    """With and without ends of sequence (many of them, so that beams end early). Scores are kept in float32, so a case in which
+    the two answers score the same to 1e-5 decides nothing and another prompt is drawn."""
+    generator = torch.Generator().manual_seed(3)
+    model, decided = build(initializer_range=0.15), 0
+    pair = ModelPair(model, None)
+    for beams in (2, 3, 5):
+        for eos in (None, [7, 30, 31, 32]):
+            model.generation_config.eos_token_id = eos
+            for _ in range(2):
+                prompt = torch.randint(VOCABULARY, (3,), generator=generator).tolist()
+                options = {"length_penalty": penalty, "early_stopping": early_stopping}
+                theirs = by_transformers(model, prompt, 14, eos, num_beams=beams, **options)
+                method = catalog["beam_search"](beams=beams, **options)
+                ours = generate(pair, prompt, method, max_new_tokens=14).tokens
+                gap = abs(beam_score(model, prompt, ours, penalty) - beam_score(model, prompt, theirs, penalty))
+                if ours != theirs and gap < 1e-5:
+                    continue
+                assert ours == theirs, (prompt, beams, eos, gap)
+                decided += 1
+    assert decided >= 10
+
+
+@pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.law is not None])
+def test_temperature_zero_is_greedy(pair, name):
+    """Every lossless decoder, and beam sampling whose draws coincide there."""
+    greedy = generate(pair, PROMPTS, "greedy", max_new_tokens=33, ignore_eos=True)
+    for result, reference in zip(
+        generate(pair, PROMPTS, name, max_new_tokens=33, temperature=0, ignore_eos=True), greedy, strict=True
+    ):
+        assert result.tokens == reference.tokens
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_alone_or_in_any_batch(name):
+    """The same seeds alone, in a batch of 8, in another order, with places given on (max_batch=3), and with chunked prompts."""
+    pair = build_pair(eos=[0, 1, 2])
+    method = catalog[name]()
+    options = {"max_new_tokens": 12, "top_k": 20, "top_p": 0.95}
+    alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
+    assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, **options)] == alone
+    assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, max_batch=3, **options)] == alone
+    order = [3, 1, 7, 0, 5, 2, 6, 4]
+    shuffled = [PROMPTS[i] for i in order]
+    results = generate(pair, shuffled, method, seed=[7 + i for i in order], prefill_chunk=5, **options)
+    assert [r.tokens for r in results] == [alone[i] for i in order]
+    assert [r.metrics.prefill_calls > 0 for r in results] == [len(p) > 5 for p in shuffled]
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_perplexity_and_trace_are_the_plain_models(pair, name):
+    """log p, the alternatives and the perplexity of the output are those of an independent forward pass."""
+    result = generate(pair, PROMPT, catalog[name](), max_new_tokens=20, seed=1, top_k=20, ignore_eos=True)
+    expected = log_ps(pair.target, PROMPT, result.tokens)
+    assert [t.token for t in result.trials] == result.tokens
+    assert [t.log_p for t in result.trials] == pytest.approx(expected, abs=1e-9)
+    assert result.metrics.perplexity == pytest.approx(math.exp(-sum(expected) / len(expected)), rel=1e-9)
+    for i, trial in enumerate(result.trials):
+        p = plain_logits(pair.target, PROMPT + result.tokens[:i]).softmax(-1).topk(5)
+        assert [a[0] for a in trial.alternatives] == p.indices.tolist()
+        assert [a[1] for a in trial.alternatives] == pytest.approx(p.values.tolist(), abs=1e-9)
+
+
+def test_thirteen_target_calls():
+    """With the target as its own draft every draft token is accepted: 65 tokens, five a round, one target call each."""
+    model = build()
+    pair = ModelPair(model, model)
+    result = generate(pair, PROMPT, catalog["speculative"](draft_length=4), max_new_tokens=65, ignore_eos=True)
+    assert len(result.tokens) == 65
+    assert result.metrics.target_calls == 13
+    assert result.metrics.alpha == 1
+
+
+@pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.uses_draft])
+def test_tokens_of_each_pass(pair, name, monkeypatch):
+    """EMS-SD: a target pass takes, of each unfinished request, one token and its draft; nothing is padded or fed twice."""
+    fed = []
+    run = Engine.run
+
+    def counting(engine, wants, chunk=None):
+        answers = run(engine, wants, chunk)
+        if engine.model.role == "target":
+            fed.append(engine.fed_tokens - sum(fed))
+        return answers
+
+    monkeypatch.setattr(Engine, "run", counting)
+    prompts, settings = (
+        PROMPTS[:4],
+        {"keep_one": True} if name == "dsbd" else {},
+    )  # else its rounds begin with several beams
+    results = generate(pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3)
+    rounds = [r.rounds for r in results]
+    drafts = [[len({t.node for t in entry.trials if t.fate in DRAFTED}) for entry in r] for r in rounds]
+    expected = [sum(1 + d[i] for d in drafts if i < len(d)) for i in range(max(map(len, rounds)))]
+    expected[0] += sum(len(p) - 1 for p in prompts)
+    assert fed == expected
