@@ -1,6 +1,8 @@
 """The papers' closed forms. Plain numbers and tensors in, plain numbers out; nothing here knows a model."""
 
+import itertools
 import math
+from dataclasses import dataclass
 
 import torch
 
@@ -138,3 +140,46 @@ def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, e
     return threshold ** (-1 / gamma_bar) * math.exp(
         ((1 - epsilon * gamma_bar) * H_p + (1 - epsilon + gamma_bar) * U) / gamma_bar
     )
+
+
+# ---- EMS-SD (ems-sd.txt appendix B)
+
+
+@dataclass(frozen=True, slots=True)
+class Padding:
+    """A round of a padded batch, in tokens: mean longest acceptance tau_max, mean pads of a request, and mean of their ratio r."""
+
+    longest: float
+    pads: float
+    ratio: float
+
+
+def longest_acceptance(p: float, batch: int, cap: int) -> list[float]:
+    """P(tau_max = k) for k = 1 .. cap (eq. 11): the longest of `batch` acceptances, each geometric with next-token accuracy p.
+
+    The rest of the mass, P(tau_max > cap), sits on `cap`.
+    """
+    below = [(1 - p**k) ** batch for k in range(cap)] + [1.0]  # P(tau_max <= k)
+    return [below[k] - below[k - 1] for k in range(1, cap + 1)]
+
+
+def expected_padding(p: float, batch: int, cap: int) -> Padding:
+    """The expectations that figure 6 simulates (eq. 8-10), exactly; by symmetry those of one request stand for the batch's mean.
+
+    E[tau / tau_max] sums, over k, 1/k of E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
+    """
+    one = longest_acceptance(p, 1, cap)
+    below = [0.0, *itertools.accumulate(one)]  # P(tau <= k)
+    partial = [0.0, *itertools.accumulate(k * one[k - 1] for k in range(1, cap + 1))]  # E[tau; tau <= k]
+    joint = [e * b ** (batch - 1) for e, b in zip(partial, below, strict=True)]  # E[tau; tau_max <= k]
+    longest = sum(k * probability for k, probability in enumerate(longest_acceptance(p, batch, cap), 1))
+    return Padding(longest, longest - partial[cap], 1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)))
+
+
+def simulated_padding(p: float, batch: int, cap: int, rounds: int, generator: torch.Generator) -> Padding:
+    """The same by the paper's own way: means over `rounds` drawn batches (figure 6)."""
+    guesses = torch.rand(rounds, batch, cap - 1, generator=generator) < p
+    accepted = 1 + guesses.cumprod(-1).sum(-1).double()  # (rounds, batch)
+    longest = accepted.max(-1).values
+    pads = longest - accepted.mean(-1)
+    return Padding(longest.mean().item(), pads.mean().item(), (pads / longest).mean().item())

@@ -1,0 +1,202 @@
+"""What every decoder of the catalog claims is checked by enumeration; a decoder added later is checked without a line here."""
+
+import dataclasses
+
+import pytest
+
+from decoders.catalog import catalog
+from decoders.errors import InputError
+from decoders.methods import speculative
+from decoders.rules.speculative import SpeculativeRule
+from decoders.sampling import SeededSource
+from decoders.settings import Method
+from decoders.warp import Warping
+from tests.oracle import (
+    Drawn,
+    Rows,
+    Situation,
+    TooManyWays,
+    ancestral,
+    assert_exact,
+    decode,
+    distance,
+    drawn,
+    mutant,
+    output_law,
+)
+
+END = frozenset({2})
+GREEDY = Warping(temperature=0)
+
+# A lossy decoder has no law of its own, but at the limits of its settings it has one: (settings, warping, law).
+LIMITS = {
+    "beam_search": [({"beams": 1}, GREEDY, "target")],
+    "bild": [
+        ({"fallback": 1.1}, Warping(0.7, 2, 0.9), "target"),
+        ({"rollback": 0.0, "draft_length": 2}, GREEDY, "target"),
+    ],
+    "mtjd": [({"block_length": 1}, GREEDY, "target")],
+    "typical": [({}, GREEDY, "target")],
+    "mtad": [({"threshold": 1.0, "beams": 2}, Warping(0.7, 2, 0.9), "target"), ({}, GREEDY, "target")],
+}
+
+# Settings that show more of a decoder than one field changed at a time does.
+MORE = {
+    "speculative": [{"draft_length": n} for n in (2, 3)],
+    "dsbd": [
+        {"draft_beams": 2, "beams": 2, "draft_length": 2},
+        {"draft_beams": 3, "beams": 2, "draft_length": 1},
+        {"draft_beams": 3, "width_threshold": 0.5, "min_beams": 2},
+        {"draft_beams": 2, "beams": 2, "keep_one": True},
+    ],
+}
+
+
+def small(method: type[Method], name: str) -> dict:
+    """A value of every setting that keeps the number of ways small: whole numbers of at most 2."""
+    fields = dataclasses.fields(method)
+    values = {f.name: min(2, f.default) for f in fields if type(f.default) is int}
+    return {k: v for k, v in values.items() if k != name}
+
+
+def variations(method: type[Method]) -> list[Method]:
+    """The decoder as it comes, and with each setting in turn at its other choices and its lowest value."""
+    settings = [{}, *MORE.get(method.name, [])]
+    for field in dataclasses.fields(method):
+        choices, low = field.metadata["choices"], field.metadata["low"]
+        values = [*choices, *([low] if low is not None else [])]
+        settings += [{**small(method, field.name), field.name: value} for value in values]
+    return list(dict.fromkeys(method(**s) for s in settings))
+
+
+# From few ways to many; a decoder is checked on as many of them as it has not too many ways to go.
+SITUATIONS = [
+    drawn(3, 1, budget=2, warping=Warping(0.7, 2), end=END),
+    drawn(2, 2, warping=Warping(0.7, 3, 0.9), end=frozenset({1})),
+    drawn(3, 3, warping=Warping(0.7, 2), end=END),
+    drawn(2, 4),
+    drawn(3, 5, warping=Warping(1.5, 0, 0.8)),
+    drawn(3, 6, warping=Warping(1.5, 0, 0.9), end=END),
+    drawn(3, 7),
+    drawn(3, 8, budget=4, end=END),
+]
+CLAIMED = [m for cls in catalog.values() for m in variations(cls) if m.lossless]
+
+
+@pytest.mark.parametrize("method", CLAIMED, ids=repr)
+def test_each_decoder_has_the_law_it_declares(method):
+    for i, situation in enumerate(SITUATIONS):
+        try:
+            assert_exact(method, situation, limit=1200)
+        except TooManyWays:
+            assert i, f"{method!r} has too many ways to go to be checked: give it smaller settings"
+            break
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_every_decoder_is_checked_by_its_law_or_at_its_limits(name):
+    checked = {m.name for m in CLAIMED} | {n for n, limits in LIMITS.items() if limits}
+    assert name in checked, f"{name} declares no law; add what it becomes at a limit of its settings to LIMITS"
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("method", "warping", "law"),
+    [(catalog[n](**s), w, law) for n, limits in LIMITS.items() for s, w, law in limits],
+    ids=repr,
+)
+def test_lossy_decoders_are_exact_at_their_limits(method, warping, law, seed):
+    assert_exact(method, drawn(3, seed, warping=warping, end=END), law=law)
+
+
+@pytest.mark.parametrize("method", [m for c in catalog.values() for m in variations(c)], ids=repr)
+@pytest.mark.parametrize("end", [frozenset(), END])
+def test_at_temperature_0_lossless_decoders_are_greedy(method, end):
+    """Beam sampling and DSBD as well: all their draws coincide."""
+    if not method.lossless:
+        pytest.skip("lossy")
+    for seed in range(3):
+        situation = drawn(4, seed, budget=5, warping=GREEDY, end=end)
+        assert list(output_law(method, situation)) == list(ancestral(situation, GREEDY)), situation
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_token_0_is_an_ordinary_token(name):
+    """Published code crashes when token 0 is drawn. Here target and draft want nothing else, and it is the prompt too."""
+    only_0 = Rows(((1 - 2e-13, 1e-13, 1e-13),))
+    situation = Situation(only_0, only_0, budget=4, warping=Warping(top_p=0.9))
+    assert decode(catalog[name](), situation, SeededSource(0)).output == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_an_end_token_in_the_prompt_ends_nothing(name):
+    likely_0 = Rows(((0.98, 0.01, 0.01),))
+    situation = Situation(likely_0, Drawn(3, 0), warping=GREEDY, end=END, prompt=(2, 0, 2))
+    assert decode(catalog[name](), situation, SeededSource(0)).output == (0, 0, 0)
+
+
+# ---- The check itself: wrong rules fail it
+
+BIASED = {
+    "accepts too often": ("p_token / (self.lenience * q_token)", "1.2 * p_token / q_token"),
+    "ratio upside down": ("p_token / (self.lenience * q_token)", "q_token / p_token if p_token else 1"),
+    "corrects from p": ("residual(p, self.lenience * (point_mass(p, token) if q is None else q))", "p"),
+    "residual subtracted twice": ("residual(p, self.lenience *", "(lambda p, q: residual(residual(p, q), q))(p, "),
+    "unwarped ratio": ("p_token = p[token].item()", "p_token = logits.softmax(-1)[token].item()"),
+    "token 0 taken for no token": ("if not kept:", "if not kept and token:"),
+}
+
+
+@pytest.mark.parametrize("edit", BIASED.values(), ids=BIASED)
+def test_a_biased_rule_fails_the_check(edit, monkeypatch):
+    monkeypatch.setattr(speculative, "SpeculativeRule", mutant(SpeculativeRule, edit))
+    try:
+        d = distance(catalog["speculative"](draft_length=2), drawn(3, 0, warping=Warping(0.7)))
+    except (TypeError, AssertionError, AttributeError):
+        return  # a crash is caught as well
+    assert d > 1e-3
+
+
+def test_a_wrong_declaration_fails_the_check():
+    @dataclasses.dataclass(frozen=True)
+    class Boastful(catalog["mtad"]):
+        law = "target"
+
+    with pytest.raises(AssertionError, match=r"oracle\.distance\(.*Boastful"):
+        assert_exact(Boastful(beams=2), drawn(3))
+
+
+# ---- The mapping
+
+
+def test_an_unknown_decoder_is_refused_with_the_nearest_name():
+    with pytest.raises(InputError, match=r"There is no decoder 'specualtive': did you mean 'speculative'\?"):
+        catalog["specualtive"]
+    assert "specualtive" not in catalog
+    assert list(catalog)[:7] == [
+        "greedy", "multinomial", "beam_search", "beam_sampling", "speculative", "mtad", "dsbd",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("method", catalog.values())
+def test_each_decoder_says_what_it_is(method):
+    assert method.paper
+    assert method.section
+    assert method.summary.endswith(".")
+    assert method().lossless == (method.law is not None)
+    assert catalog[method.name] is method
+
+
+def test_lenience_takes_the_claim_away():
+    assert catalog["speculative"].law == "target"
+    assert not catalog["speculative"](lenience=0.5).lossless
+
+
+def test_dsbd_claims_the_whole_law_only_with_a_fixed_width():
+    dsbd = catalog["dsbd"]
+    assert dsbd(beams=2).law == "beam sampling"
+    assert dsbd(beams=2, keep_one=True).law == dsbd().law == "beam sampling per layer"
+
+
+def test_the_oracle_draws_are_repeatable():
+    assert Drawn(3, 1)((0, 2)).tolist() == Drawn(3, 1)((0, 2)).tolist()

@@ -1,0 +1,220 @@
+"""How requests end: by budget, end of sequence, stop string, cancellation, an early close or an error; and that nothing stays behind."""
+
+import threading
+import weakref
+
+import pytest
+import torch
+
+from decoders import ModelError, catalog, generate, stream
+from decoders.engine.cache import Arena
+from decoders.trace import Fate
+from tests.models import build_pair, build_tokenizer
+
+PROMPT = [5, 6, 7, 8]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair(tokenizer=build_tokenizer(), eos=None)
+
+
+@pytest.fixture
+def arenas(monkeypatch):
+    """Weak references to the cache tensors of every arena that is made."""
+    made = []
+    grow = Arena._grow
+
+    def noting(arena, rows):
+        grow(arena, rows)
+        made.extend(weakref.ref(t) for t in (*arena.keys, *arena.values))
+
+    monkeypatch.setattr(Arena, "_grow", noting)
+    return made
+
+
+def still_there(arenas):
+    """Without a garbage collection: a cache must go at once."""
+    assert arenas, "no cache was ever made"
+    return [ref for ref in arenas if ref() is not None]
+
+
+@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("budget", [1, 2, 7])
+def test_budget(pair, name, budget):
+    result = generate(pair, PROMPT, name, max_new_tokens=budget)
+    assert len(result.tokens) == result.metrics.new_tokens == budget
+    assert result.finished == "budget"
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_end_of_sequence(name):
+    """It may come in the middle of a block; nothing after it is emitted, counted or shown as text."""
+    eos = list(range(40, 67))
+    pair = build_pair(tokenizer=build_tokenizer(), eos=eos)
+    ended = 0
+    for seed in range(6):
+        result = generate(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=10 * seed)[0]
+        assert not set(result.tokens[:-1]) & set(eos)
+        assert result.finished == ("end of sequence" if result.tokens[-1] in eos else "budget")
+        assert result.text == pair.tokenizer.decode([t for t in result.tokens if t not in eos])
+        ended += result.finished == "end of sequence"
+    assert ended
+    ignored = generate(pair, PROMPT, name, max_new_tokens=12, ignore_eos=True)
+    assert len(ignored.tokens) == 12
+
+
+def test_end_of_sequence_inside_a_block():
+    """The draft is the target, greedy: the fifth token is made an end of sequence, the third of a block of five."""
+    pair = build_pair(noise=0.0)
+    method = catalog["speculative"](draft_length=4)
+    tokens = generate(pair, PROMPT, method, temperature=0, max_new_tokens=20).tokens
+    index = next(i for i in range(6, 20) if tokens[i] not in tokens[:i])
+    pair.target.generation_config.eos_token_id = tokens[index]
+    result = generate(pair, PROMPT, method, temperature=0, max_new_tokens=20)
+    assert result.tokens == tokens[: index + 1]
+    last = result.rounds[-1]
+    assert all(t.fate == Fate.ACCEPTED for t in last.trials)
+    assert len(last.trials) == index % 5 + 1
+
+
+@pytest.mark.parametrize("name", ["greedy", "speculative", "beam_search", "dsbd"])
+def test_stop_strings(pair, name):
+    """Also one that runs over a token border, in the middle of a block; the text ends before it, the tokens with it."""
+    whole = generate(pair, PROMPT, name, max_new_tokens=30, temperature=0)
+    stop = whole.text[9:11]
+    result = generate(pair, PROMPT, name, max_new_tokens=30, temperature=0, stop=[stop, "never there"])
+    assert result.finished == "stop string"
+    assert stop not in result.text
+    assert pair.tokenizer.decode(result.tokens).endswith(stop)
+    if name != "beam_search":  # ending early changes which beam wins
+        assert result.text == whole.text.split(stop)[0]
+        assert whole.tokens[: len(result.tokens)] == result.tokens
+
+
+def test_a_stop_string_of_half_characters():
+    """é is two tokens here: neither alone is one, both together stop."""
+    tokenizer = build_tokenizer()
+    pair = build_pair(tokenizer=tokenizer)
+    first, second = tokenizer("é").input_ids
+    said = iter([first, second] * 5)
+    pair.packed["target"].forward = saying(pair.packed["target"].forward, lambda: next(said))
+    result = generate(pair, PROMPT, "greedy", max_new_tokens=9, stop="éé")
+    assert result.tokens == [first, second, first, second]
+    assert result.text == ""
+    assert result.finished == "stop string"
+
+
+def saying(forward, token):
+    """The forward pass of a model that puts all its faith in `token()`."""
+
+    def run(**inputs):
+        out = forward(**inputs)
+        out.logits[:] = 0
+        out.logits[..., token()] = 9
+        return out
+
+    return run
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_cancel_ends_within_a_round(pair, arenas, name):
+    """By a function that is looked at before every pass, and by an event that another thread sets."""
+    looks = iter([False] * 5)
+    results = generate(pair, [PROMPT, [3]], name, max_new_tokens=200, max_batch=1, cancel=lambda: next(looks, True))
+    assert [r.finished for r in results] == ["cancelled", "cancelled"]
+    assert results[1].tokens == []
+    event, rounds = threading.Event(), 0
+    for entry in stream(pair, PROMPT, name, max_new_tokens=400, cancel=event):
+        rounds += entry.round is not None
+        if rounds == 2 and not event.is_set():
+            thread = threading.Thread(target=event.set)
+            thread.start()
+            thread.join()
+    assert rounds == 2
+    assert entry.result.finished == "cancelled"
+    assert entry.result.tokens
+    assert not still_there(arenas)
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_closing_a_stream_frees_the_cache(pair, arenas, name):
+    events = stream(pair, [PROMPT, [3], [4]], name, max_new_tokens=50, max_batch=2)
+    next(events)
+    next(events)
+    assert still_there(arenas)
+    events.close()
+    assert not still_there(arenas)
+
+
+def test_finished_requests_free_the_cache(pair, arenas):
+    results = generate(pair, [PROMPT] * 3, "mtad", max_new_tokens=5)
+    assert len(results) == 3
+    assert not still_there(arenas)
+
+
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_an_error_leaves_the_others_alone(role, arenas):
+    """A token whose embedding is no number spoils the request that reads it: named in a list, raised alone, and freed.
+    The error kept its traceback once, and so the cache of the whole batch for as long as the result lived."""
+    pair = build_pair()
+    method = catalog["speculative"](draft_length=2)
+    before = generate(pair, [PROMPT, [3]], method, max_new_tokens=8, temperature=0)
+    model = getattr(pair, role)
+    bad = 66
+    assert not any(bad in r.tokens for r in before)
+    with torch.no_grad():
+        model.model.embed_tokens.weight[bad] = float("nan")
+    fine, failed, other = generate(pair, [PROMPT, [1, bad], [3]], method, max_new_tokens=8, temperature=0)
+    assert [fine.tokens, other.tokens] == [r.tokens for r in before]
+    assert fine.error is None
+    assert failed.tokens == []
+    assert f"{role} model" in str(failed.error)
+    assert "at token 1;" in str(failed.error)
+    assert not still_there(arenas)
+    with pytest.raises(ModelError, match=f"{role} model .* not numbers at token 1"):
+        generate(pair, [1, bad], method, max_new_tokens=8, temperature=0)
+    assert not still_there(arenas)
+
+
+def test_a_crash_in_a_pass_frees_everything(pair, arenas, monkeypatch):
+    calls = iter(range(100))
+    forward = pair.packed["target"].forward
+
+    def failing(**inputs):
+        if next(calls) == 3:
+            raise RuntimeError("out of memory")
+        return forward(**inputs)
+
+    monkeypatch.setattr(pair.packed["target"], "forward", failing)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        generate(pair, [PROMPT, [3]], "greedy", max_new_tokens=9)
+    assert not still_there(arenas)
+
+
+def test_finished_places_are_given_on_at_once(pair):
+    """With max_batch=2 the third request begins in the pass after the first ends, while the second goes on."""
+    order = [
+        (e.request, e.result is not None)
+        for e in stream(pair, [PROMPT, [3], [4]], "greedy", max_new_tokens=3, max_batch=2)
+    ]
+    assert order.index((2, False)) > order.index((0, True))
+    ends = build_pair(eos=list(range(20, 67)))
+    events = [
+        (e.request, e.result is not None) for e in stream(ends, [[i] for i in range(8)], "multinomial", max_batch=2)
+    ]
+    assert {r for r, over in events if over} == set(range(8))
+    began = [next(i for i, (r, _) in enumerate(events) if r == n) for n in range(8)]
+    assert began == sorted(began)
+
+
+def test_events_rebuild_the_answer(pair):
+    """`keep` and `append` of each event, applied one after the other, give the tokens of the result, for beams too."""
+    for name in catalog:
+        texts = {}
+        for event in stream(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=5):
+            if event.result is None:
+                texts[event.request] = [*texts.get(event.request, [])[: event.keep], *event.append]
+            else:
+                assert texts[event.request] == event.result.tokens
+                assert event.keep == len(event.result.tokens)
