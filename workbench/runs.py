@@ -3,130 +3,25 @@
 The JSON of a run is these dataclasses field by field; the page, the exports, the terminal and the `/compare` endpoint read nothing else.
 """
 
-from dataclasses import dataclass, field
-from typing import Any
+import json
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from workbench.meter import Energy
+import platformdirs
+from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
-FORMAT = "decoding-workbench run"
-VERSION = 1
+from decoders import InputError
+from workbench.records import Alternative, GreedyCheck, RoundRecord, RunResult, TokenRecord, TrialRecord
 
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One of the five likeliest tokens at a place: `p` under the raw target."""
-
-    id: int
-    text: str
-    p: float
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """One token of the output.
-
-    id, node      vocabulary id, and its node in the request's tree (as in `RoundRecord`)
-    text          its piece: the pieces of all tokens, one after the other, are the output's text; of a character that spans several
-                  tokens the last one has it whole and the others have ""; so has a special token such as end of sequence
-    fate, round   what became of it, in which round
-    p, q          the probabilities the rule compared, None where there was none;   accept_probability, u  the toss, None without one
-    log_p         nats, under the raw target;   alternatives  the likeliest tokens at this place, likeliest first
-    """
-
-    id: int
-    node: int
-    text: str
-    fate: str
-    round: int | None
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-    log_p: float | None
-    alternatives: list[Alternative]
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """One token that was tried, kept or not; several draws of one node are several trials.
-
-    node, parent  in the request's tree; nodes below `RunResult.prompt_length` are the prompt
-    token, text   vocabulary id, and a label to show: its text at this place, or an approximation where a character is unfinished
-    """
-
-    node: int
-    parent: int
-    token: int
-    text: str
-    fate: str
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """One turn of a decoder: all it tried, and what then stood: the first `keep` tokens of the earlier output, and after them `nodes`.
-
-    `draft_seconds` and `verify_seconds` are the models' wall time, `target_calls` and `draft_calls` forward passes.
-    """
-
-    index: int
-    trials: list[TrialRecord]
-    keep: int
-    nodes: list[int]
-    provisional: bool
-    draft_seconds: float
-    verify_seconds: float
-    target_calls: int
-    draft_calls: int
-
-
-@dataclass(frozen=True, slots=True)
-class GreedyCheck:
-    """Whether a lossless decoder's output at temperature 0 is greedy's, token by token.
-
-    differs_at  index of the first token that differs, None where identical
-    gap         nats between greedy's token there and the other one, under the raw target in greedy's own run; None where the other
-                is not among its five likeliest
-    noise       nats by which the two runs' log-probabilities of the same tokens differ up to there: forward passes of different
-                shapes round differently;   dtype  of the target's weights
-    near_tie    the gap is within the noise of its two sides
-    """
-
-    identical: bool
-    differs_at: int | None
-    gap: float | None
-    noise: float | None
-    near_tie: bool
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What one decoder did with one seed.
-
-    metrics       by the names of `decoders.Metrics`
-    finished      why it ended ("end of sequence", "budget", "cancelled", ...), None where it failed
-    error         one sentence where it failed; tokens, rounds and metrics then hold what there was until then
-    prompt_length tokens of the prompt;   x_greedy  its tokens/s over greedy's with the same seed, None where greedy did not run
-    greedy_check  only at temperature 0, for lossless decoders, where greedy ran
-    """
-
-    decoder: str
-    repeat: int
-    seed: int
-    prompt_length: int
-    text: str
-    tokens: list[TokenRecord]
-    rounds: list[RoundRecord]
-    metrics: dict[str, float | str | None]
-    energy: Energy
-    finished: str | None
-    error: str | None = None
-    x_greedy: float | None = None
-    greedy_check: GreedyCheck | None = None
+__all__ = [
+    "Alternative", "GreedyCheck", "RoundRecord", "Run", "RunResult", "RunStore", "RunSummary", "TokenRecord", "TrialRecord",
+    "data_folder",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -141,22 +36,45 @@ class Run:
     cancelled     whether it was stopped before its end
     """
 
-    id: str
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    id: Annotated[str, StringConstraints(pattern="^[0-9a-f]{1,64}$")]
     created: str
     prompt: str
     settings: dict[str, Any]
     environment: dict[str, Any]
     results: list[RunResult]
     cancelled: bool = False
-    format: str = field(default=FORMAT)
-    version: int = VERSION
+    format: Literal["decoding-workbench run"] = "decoding-workbench run"
+    version: Literal[1] = 1
+
+    @property
+    def decoders(self) -> list[str]:
+        """Those that have a result, in the order they ran."""
+        return list(dict.fromkeys(r.decoder for r in self.results))
+
+    @property
+    def models(self) -> str:
+        """The pair in one line."""
+        models = [self.environment.get(role) for role in ("target", "draft")]
+        return " + ".join(str(m["name"]) for m in models if isinstance(m, dict) and "name" in m)
 
     def to_json(self) -> dict[str, Any]:
         """The run as plain data for a strict JSON file: no NaN, no Infinity."""
+        return _RUN.dump_python(self, mode="json")
 
     @staticmethod
     def from_json(text: str | bytes) -> "Run":
         """Read a run back. Raises InputError, in one sentence, for a file that is broken or not a run."""
+        try:
+            return _RUN.validate_json(text)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).removeprefix(".")
+            raise InputError(f"This is not a run of the workbench: {place or 'the file'}: {first['msg']}.") from None
+
+
+_RUN = TypeAdapter(Run)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,18 +92,59 @@ class RunStore:
     """Past runs in one SQLite file, which several processes may use at once. Every call opens, commits and closes.
 
     path  the file; default `runs.sqlite` in the folder WORKBENCH_DATA names, or else in the user's data directory
+    Raises InputError where the file cannot be made or is not of this version.
     """
 
-    def __init__(self, path=None): ...
+    def __init__(self, path: str | Path | None = None):
+        self.path = Path(path or data_folder() / "runs.sqlite")
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._open() as db:
+                db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
+                db.execute(
+                    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL, "
+                    "decoders TEXT NOT NULL, models TEXT NOT NULL, json TEXT NOT NULL)"
+                )
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                f"Runs cannot be kept in {self.path} ({error}); set WORKBENCH_DATA to another folder."
+            ) from None
 
     def save(self, run: Run) -> None:
         """Keep a run; one with the same id is replaced."""
+        row = (run.id, run.created, run.prompt, json.dumps(run.decoders), run.models, _RUN.dump_json(run).decode())
+        with self._open() as db:
+            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
 
     def list(self, limit: int = 100) -> list[RunSummary]:
         """The latest runs, newest first."""
+        columns = "SELECT id, created, prompt, decoders, models FROM runs ORDER BY created DESC, rowid DESC LIMIT ?"
+        with self._open() as db:
+            rows = db.execute(columns, (limit,)).fetchall()
+        return [
+            RunSummary(id, created, prompt, json.loads(names), models) for id, created, prompt, names, models in rows
+        ]
 
     def get(self, id: str) -> Run:
         """Raises InputError where there is no such run."""
+        with self._open() as db:
+            row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
+        if row is None:
+            raise InputError(f"There is no run {id!r}; it may have been deleted.")
+        return Run.from_json(row[0])
 
     def delete(self, id: str) -> None:
         """Raises InputError where there is no such run."""
+        with self._open() as db:
+            if db.execute("DELETE FROM runs WHERE id = ?", (id,)).rowcount == 0:
+                raise InputError(f"There is no run {id!r}; it may have been deleted.")
+
+    @contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
+            yield db
+
+
+def data_folder() -> Path:
+    """Where the workbench keeps what is the user's."""
+    return Path(os.environ.get("WORKBENCH_DATA") or platformdirs.user_data_dir("decoding-workbench", appauthor=False))

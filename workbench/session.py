@@ -1,15 +1,33 @@
 """One comparison: decoders run one after another on one prompt, each timed alone, reported as it happens."""
 
+import logging
+import secrets
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any
 
-from decoders import ModelPair
-from workbench.meter import Meter
-from workbench.runs import RoundRecord, Run, RunResult, TokenRecord
+import torch
+
+import decoders
+from decoders import InputError, Method, ModelPair
+from workbench.environment import environment
+from workbench.gauges import Energy
+from workbench.greedy import against_greedy
+from workbench.meter import Meter, Window, open_meter
+from workbench.pieces import Pieces
+from workbench.records import RoundRecord, RunResult, TokenRecord
+from workbench.runs import Run
 from workbench.settings import Settings
+from workbench.transcript import Transcript, finite
 
 UPDATE_SECONDS = 0.1  # between two updates at least: per-token updates of five panels more than doubled the wall time
+DRAWING_SHARE = 0.2  # of the waiting time at most is spent drawing; a slow screen gets fewer updates
+WARM_UP_TOKENS = 8
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +75,35 @@ class Ended:
 SessionEvent = Started | Progress | Finished | Ended
 
 
+class StopClock:
+    """Seconds that do not pass while it is stopped."""
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter):
+        self._now, self._away = now, 0.0
+
+    def __call__(self) -> float:
+        return self._now() - self._away
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        began = self._now()
+        try:
+            yield
+        finally:
+            self._away += self._now() - began
+
+
 def encode_prompt(pair: ModelPair, prompt: str, chat_template: bool = False) -> list[int]:
-    """The prompt's token ids as a comparison uses them. Raises InputError where there is no chat template to apply."""
+    """The prompt's token ids as a comparison uses them. Raises InputError where it is empty or there is no chat template to apply."""
+    if not prompt:
+        raise InputError("The prompt is empty; give at least one character.")
+    if not chat_template:
+        return list(pair.tokenizer(prompt).input_ids)
+    if not getattr(pair.tokenizer, "chat_template", None):
+        raise InputError("This pair's tokenizer has no chat template; switch it off, or load a chat model.")
+    messages = [{"role": "user", "content": prompt}]
+    text = pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    return list(pair.tokenizer(text, add_special_tokens=False).input_ids)
 
 
 def compare(
@@ -74,5 +119,113 @@ def compare(
     Raises InputError at the call, before any work, for input that cannot be used. A decoder that fails has its error in its result
     and the others go on. `cancel` ends it within one forward pass and still gives the run so far; closing the iterator ends it
     without one. Either way all memory is given back. The clock stands still while the caller holds an event: speeds are those of
-    the models and the decoder alone, however slowly the caller draws.
+    the models and the decoder alone, however slowly the caller draws. Before the first decoder a few tokens are decoded untimed:
+    a process's first passes set up what later ones find ready.
     """
+    ids = encode_prompt(pair, prompt, settings.chat_template)
+    for method in settings.methods:
+        decoders.stream(pair, ids, method, **settings.decoding)  # checks the input; nothing runs before it is read from
+    cancelled = getattr(cancel, "is_set", cancel) or (lambda: False)
+    return _Session(pair, prompt, ids, settings, meter or open_meter(pair.target.device), cancelled).run()
+
+
+@dataclass(frozen=True)
+class _Session:
+    pair: ModelPair
+    prompt: str
+    ids: list[int]
+    settings: Settings
+    meter: Meter
+    cancelled: Callable[[], bool]
+
+    def run(self) -> Iterator[SessionEvent]:
+        created, where = datetime.now(UTC).isoformat(timespec="seconds"), environment(self.pair)
+        methods = sorted(self.settings.methods, key=lambda m: m.name != "greedy")  # the others are held against it
+        jobs = [(repeat, method) for repeat in range(self.settings.repeats) for method in methods]
+        results: list[RunResult] = []
+        began = time.monotonic()
+
+        def eta(part: float) -> float | None:
+            done = (len(results) + part) / len(jobs)
+            return (time.monotonic() - began) * (1 - done) / done if done else None
+
+        for repeat, method in jobs:
+            if self.cancelled():
+                break
+            yield Started(method.name, repeat, len(results), len(jobs))
+            result = yield from self._decode(method, repeat, eta)
+            base = next((r for r in (*results, result) if r.decoder == "greedy" and r.repeat == repeat), None)
+            results.append(against_greedy(result, base, method, self.settings.temperature, where["dtype"]))
+            yield Finished(results[-1])
+        cancelled = len(results) < len(jobs) or any(r.finished == "cancelled" for r in results)
+        id = secrets.token_hex(6)
+        yield Ended(Run(id, created, self.prompt, self.settings.to_json(), where, results, cancelled))
+
+    def _decode(
+        self, method: Method, repeat: int, eta: Callable[[float], float | None]
+    ) -> Generator[Progress, None, RunResult]:
+        options = {**self.settings.decoding, "seed": self.settings.seed + repeat, "cancel": self.cancelled}
+        budget = self.settings.max_new_tokens
+        clock = StopClock()
+        transcript = Transcript(Pieces(self.pair.tokenizer), len(self.ids) - 1)
+        final, error, window = None, None, Window()
+        due = time.monotonic() + UPDATE_SECONDS
+        try:
+            if repeat == 0:
+                self._warm_up(method, options)
+            with (
+                self.meter.window() as window,
+                closing(decoders.stream(self.pair, self.ids, method, **options, clock=clock)) as stream,
+            ):
+                for event in stream:
+                    with clock.stopped():
+                        final = event.result
+                        if event.round is None:
+                            continue
+                        transcript.add(event.round)
+                        if time.monotonic() >= due:
+                            drawing = time.monotonic()
+                            yield Progress(
+                                method.name,
+                                repeat,
+                                list(transcript.tokens),
+                                list(transcript.rounds),
+                                event.provisional,
+                                budget,
+                                eta(len(transcript.tokens) / budget),
+                            )
+                            drawn = time.monotonic() - drawing
+                            due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
+            error = str(final.error) if final.error else None
+        except torch.OutOfMemoryError:
+            error = "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
+        except Exception as failure:
+            log.exception("%s failed", method.name)
+            error = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+        text = final.text if final else ""
+        transcript.finish(text)
+        return RunResult(
+            method.name,
+            repeat,
+            options["seed"],
+            len(self.ids),
+            text,
+            transcript.tokens,
+            transcript.rounds,
+            _metrics(final.metrics if final else None, window.energy),
+            window.energy,
+            final.finished if final else None,
+            error,
+        )
+
+    def _warm_up(self, method: Method, options: dict[str, Any]) -> None:
+        few = min(WARM_UP_TOKENS, self.settings.max_new_tokens)
+        decoders.generate(self.pair, self.ids[-WARM_UP_TOKENS:], method, **{**options, "max_new_tokens": few})
+
+
+def _metrics(metrics: decoders.Metrics | None, energy: Energy) -> dict[str, int | float | str | None]:
+    """By the library's names; all None where a decoder broke down before there were any."""
+    if metrics is None:
+        return {f.name: None for f in fields(decoders.Metrics)}
+    metrics = replace(metrics, joules=energy.joules, energy_source=energy.source)
+    return {name: finite(value) if isinstance(value, float) else value for name, value in asdict(metrics).items()}

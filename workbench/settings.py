@@ -1,11 +1,12 @@
 """The settings of a comparison: those that all decoders share, and each decoder's own."""
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from decoders import Method
-from decoders.settings import setting
+from decoders import InputError, Method, catalog
+from decoders.settings import check, nearest, setting
 
 
 @dataclass(frozen=True)
@@ -18,16 +19,56 @@ class Settings:
 
     methods: tuple[Method, ...]
     max_new_tokens: int = setting(64, "new tokens at most", low=1, high=100_000)
-    temperature: float = setting(1.0, "0 takes the likeliest token, 1 the model's own distribution", low=0.0, high=100.0)
+    temperature: float = setting(
+        1.0, "0 takes the likeliest token, 1 the model's own distribution", low=0.0, high=100.0
+    )
     top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0, high=1_000_000)
     top_p: float = setting(1.0, "keep the likeliest tokens of this total probability", low=0.0, high=1.0)
     seed: int = setting(0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1)
-    repeats: int = setting(1, "how often each decoder runs", low=1, high=1000)
+    repeats: int = setting(1, "how often each decoder runs, each time with the next seed", low=1, high=1000)
     chat_template: bool = setting(False, "wrap the prompt in the tokenizer's chat template", choices=(False, True))
+
+    def __post_init__(self):
+        for field in shared():
+            check("settings", field, getattr(self, field.name))
+        names = [m.name for m in self.methods]
+        if not names:
+            raise InputError("No decoder is chosen; choose at least one.")
+        twice = sorted({n for n in names if names.count(n) > 1})
+        if twice:
+            raise InputError(f"{twice[0]} is chosen twice; choose each decoder once.")
+
+    @property
+    def decoding(self) -> dict[str, Any]:
+        """The options that `decoders.stream` takes; the seed is that of the first repeat."""
+        return {n: getattr(self, n) for n in ("max_new_tokens", "temperature", "top_k", "top_p", "seed")}
 
     def to_json(self) -> dict[str, Any]:
         """One flat object: the shared settings, `decoders` with the names, and under each name all its own settings."""
+        return {
+            **{f.name: getattr(self, f.name) for f in shared()},
+            "decoders": [m.name for m in self.methods],
+            **{m.name: dataclasses.asdict(m) for m in self.methods},
+        }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Settings":
         """The same read back; what is left out has its default. Raises InputError for a name or value that does not exist."""
+        if not isinstance(data, Mapping):
+            raise InputError(f"Settings are one JSON object, not {data!r}.")
+        names = data.get("decoders", [])
+        if isinstance(names, str) or not isinstance(names, (list, tuple)):
+            raise InputError(f"`decoders` is a list of names, not {names!r}.")
+        known = [f.name for f in shared()]
+        for name, value in data.items():
+            if name not in (*known, "decoders", *catalog):
+                raise InputError(f"There is no setting {name!r}: {nearest(str(name), [*known, 'decoders', *catalog])}")
+            if name in catalog and not isinstance(value, Mapping):
+                raise InputError(f"The settings of {name} are one JSON object, not {value!r}.")
+        methods = tuple(catalog[name](**data.get(name, {})) for name in names)
+        return Settings(methods, **{n: data[n] for n in known if n in data})
+
+
+def shared() -> list[dataclasses.Field]:
+    """The fields of the settings that all decoders share."""
+    return [f for f in dataclasses.fields(Settings) if f.name != "methods"]

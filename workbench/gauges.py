@@ -1,0 +1,125 @@
+"""How readings of a counter or of power become joules, and when they do not."""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+SAMPLE_SECONDS = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """joules      None where not measured, never 0
+    source      "measured: GPU energy counter", "integrated from N power samples", "CPU package (RAPL)", "below resolution",
+                "not measured: reason" or "not attributable: reason"
+    detail      what else a reader needs to judge the figure, such as the length of the window
+    """
+
+    joules: float | None
+    source: str
+    detail: str = ""
+
+
+class Unmeasurable(Exception):
+    """Why there is no figure: a whole `source` text."""
+
+
+class Gauge(Protocol):
+    """`stop(start(), seconds)` is the energy in between."""
+
+    def start(self) -> Any: ...
+
+    def stop(self, begun: Any, seconds: float) -> Energy: ...
+
+
+@dataclass(frozen=True)
+class Counter:
+    """Counters that only rise, in joules; each is a reading and the value it wraps at, or None where it does not.
+
+    At most one wrap is seen: RAPL's come about every half hour at full load.
+    """
+
+    source: str
+    parts: list[tuple[Callable[[], float], float | None]]
+    shortest: float
+    note: str = ""
+
+    def start(self) -> list[float]:
+        return [read() for read, _ in self.parts]
+
+    def stop(self, begun: list[float], seconds: float) -> Energy:
+        joules = 0.0
+        for (read, wrap), before in zip(self.parts, begun, strict=True):
+            risen = read() - before
+            if risen < 0 and wrap is None:
+                raise Unmeasurable("not measured: the counter was reset in between")
+            joules += risen if risen >= 0 else risen + wrap
+        detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
+        if seconds < self.shortest or joules == 0:
+            return Energy(None, "below resolution", f"{detail}; takes about {self.shortest:g} s or more")
+        return Energy(joules, self.source, detail)
+
+
+@dataclass
+class PowerSamples:
+    """The integral of power readings (W), taken by a thread of its own, by the trapezoid rule."""
+
+    read: Callable[[], float]
+    shortest: float
+    note: str = ""
+
+    def start(self) -> "Sampling":
+        return Sampling(self.read)
+
+    def stop(self, begun: "Sampling", seconds: float) -> Energy:
+        samples = begun.end()
+        detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
+        if seconds < self.shortest:
+            return Energy(None, "below resolution", f"{detail}; takes about {self.shortest:g} s or more")
+        joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
+        return Energy(joules, f"integrated from {len(samples)} power samples", detail)
+
+
+class Sampling:
+    """Power readings from now until `end`, one at each edge included, as (seconds, W)."""
+
+    def __init__(self, read: Callable[[], float]):
+        self._read, self._samples, self._over = read, list[tuple[float, float]](), threading.Event()
+        self._error: Exception | None = None
+        self._take()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def end(self) -> list[tuple[float, float]]:
+        self._over.set()
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        self._take()
+        return self._samples
+
+    def _take(self) -> None:
+        self._samples.append((time.perf_counter(), self._read()))
+
+    def _run(self) -> None:
+        try:
+            while not self._over.wait(SAMPLE_SECONDS):
+                self._take()
+        except Exception as error:  # handed over to `end`: a thread has nobody to raise it to
+            self._error = error
+
+
+@dataclass(frozen=True)
+class NoGauge:
+    """Where nothing can be measured; `source` says why."""
+
+    source: str
+
+    def start(self) -> None:
+        return None
+
+    def stop(self, begun: None, seconds: float) -> Energy:
+        return Energy(None, self.source)
