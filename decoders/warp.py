@@ -1,6 +1,7 @@
 """Warping: the one function from logits to the distribution that is sampled."""
 
 from dataclasses import dataclass
+from numbers import Real
 
 import torch
 
@@ -21,15 +22,19 @@ class Warping:
     top_p: float = 1.0
 
     def __post_init__(self):
-        if not 0 <= self.temperature <= 100:
-            raise InputError(f"temperature must lie in [0, 100], not {self.temperature}.")
-        if self.top_k != int(self.top_k) or self.top_k < 0:
-            raise InputError(f"top_k must be a whole number, 0 (off) or more, not {self.top_k}.")
-        if not 0 < self.top_p <= 1:
-            raise InputError(f"top_p must lie in (0, 1], not {self.top_p}.")
+        if not (_is_number(self.temperature) and 0 <= self.temperature <= 100):
+            raise InputError(f"temperature must lie in [0, 100], not {self.temperature!r}.")
+        if not (_is_number(self.top_k) and self.top_k >= 0 and self.top_k % 1 == 0):
+            raise InputError(f"top_k must be a whole number, 0 (off) or more, not {self.top_k!r}.")
+        if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
+            raise InputError(f"top_p must lie in (0, 1], not {self.top_p!r}.")
 
     def __call__(self, logits: Logits) -> Probs:
         return warp(logits, self)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
 
 
 def warp(logits: Logits, warping: Warping) -> Probs:
@@ -39,9 +44,10 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     """
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    scaled = logits / warping.temperature
+    # Less its maximum, so that a tiny temperature cannot carry the likeliest token to infinity.
+    scaled = (logits - logits.amax(-1, keepdim=True)) / warping.temperature
     size = scaled.shape[-1]
-    k = min(warping.top_k, size) or size
+    k = min(int(warping.top_k), size) or size
     if k == size and warping.top_p == 1:
         return scaled.softmax(-1)
     values, ids = _top(scaled, k)

@@ -1,0 +1,153 @@
+"""The public calls: every kind of prompt and seed they take, and one clear sentence for what they do not."""
+
+import copy
+import re
+
+import numpy as np
+import pytest
+import torch
+
+from decoders import InputError, ModelPair, catalog, generate, stream
+from decoders.engine.model import PackedModel
+from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair(tokenizer=build_tokenizer())
+
+
+@pytest.fixture
+def no_pass(monkeypatch):
+    """Any forward pass is a failure."""
+    monkeypatch.setattr(PackedModel, "__call__", lambda *args: pytest.fail("a forward pass was made"))
+
+
+PROMPTS = {
+    "list": [9, 8, 10],
+    "tuple": (9, 8, 10),
+    "text": "bac",
+    "tensor": torch.tensor([9, 8, 10]),
+    "array": np.array([9, 8, 10], dtype=np.int32),
+    "list of numpy ints": list(np.array([9, 8, 10])),
+    "range": range(8, 11),
+}
+
+
+@pytest.mark.parametrize("kind", PROMPTS)
+def test_prompts(pair, kind):
+    prompt = PROMPTS[kind]
+    ids = [8, 9, 10] if kind == "range" else [9, 8, 10]
+    result = generate(pair, prompt, "multinomial", max_new_tokens=np.int64(5), seed=np.int64(3))
+    assert result.prompt_tokens == ids
+    assert result.tokens == generate(pair, ids, "multinomial", max_new_tokens=5, seed=3).tokens
+    batch = generate(pair, [prompt, "cab"], "multinomial", max_new_tokens=5, seed=(3, 4))
+    assert [r.prompt_tokens for r in batch] == [ids, [10, 8, 9]]
+    assert batch[0].tokens == result.tokens
+
+
+def test_a_batch_tensor(pair):
+    results = generate(pair, torch.tensor([[1, 2], [3, 4]]), "greedy", max_new_tokens=2)
+    assert [r.prompt_tokens for r in results] == [[1, 2], [3, 4]]
+    (one,) = generate(pair, ["ab"], "greedy", max_new_tokens=2)
+    assert one.prompt_tokens == [8, 9]
+
+
+def test_seeds(pair):
+    prompts = ["ab", "cd", "ef"]
+    results = generate(pair, prompts, "multinomial", max_new_tokens=8, seed=11)
+    assert [r.tokens for r in results] == [
+        generate(pair, p, "multinomial", max_new_tokens=8, seed=11 + i).tokens for i, p in enumerate(prompts)
+    ]
+    assert [r.tokens for r in results] == [
+        r.tokens for r in generate(pair, prompts, "multinomial", max_new_tokens=8, seed=np.array([11, 12, 13]))
+    ]
+
+
+def test_text_and_tokens(pair):
+    result = generate(pair, "abc", "greedy", max_new_tokens=6)
+    assert result.text == pair.tokenizer.decode(result.tokens)
+    assert generate(ModelPair(pair.target, None), [8, 9, 10], "greedy", max_new_tokens=6).tokens == result.tokens
+
+
+BAD = {
+    "empty text": ({"prompt": ""}, "The prompt is empty; give at least one character or token."),
+    "empty list": ({"prompt": []}, "The prompt is empty; give at least one character or token."),
+    "empty in a list": ({"prompt": ["a", ""]}, "The prompt is empty"),
+    "empty ids in a list": ({"prompt": [[1], []]}, "The prompt is empty"),
+    "no prompt": ({"prompt": None}, "A prompt is text or a list of token ids, not NoneType."),
+    "number": ({"prompt": 7}, "A prompt is text or a list of token ids, not int."),
+    "bytes": ({"prompt": b"abc"}, "A prompt is text or a list of token ids, not bytes."),
+    "floats": ({"prompt": [1.0, 2.0]}, "1.0 is no token id."),
+    "float tensor": ({"prompt": torch.rand(3)}, "is no token id."),
+    "bools": ({"prompt": [True, False]}, "True is no token id."),
+    "mixed with numbers": ({"prompt": ["a", 3]}, "not int."),
+    "ids with text": ({"prompt": [3, "a"]}, "not int."),
+    "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is no token id."),
+    "id too large": ({"prompt": [1, VOCABULARY]}, f"Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to {VOCABULARY - 1}."),
+    "id negative": ({"prompt": [-1]}, "Token id -1 is out of range"),
+    "too long": ({"prompt": [1] * POSITIONS}, f"exceed the {POSITIONS} positions of the target model; shorten the prompt or max_new_tokens."),
+    "budget beyond": ({"max_new_tokens": POSITIONS}, f"exceed the {POSITIONS} positions of the target model"),
+    "budget 0": ({"max_new_tokens": 0}, "max_new_tokens must be a whole number from 1 to 1000000, not 0."),
+    "budget negative": ({"max_new_tokens": -3}, "not -3."),
+    "budget huge": ({"max_new_tokens": 10**30}, "max_new_tokens must be a whole number"),
+    "budget bool": ({"max_new_tokens": True}, "not True."),
+    "budget float": ({"max_new_tokens": 5.0}, "not 5.0."),
+    "budget none": ({"max_new_tokens": None}, "not None."),
+    "unknown decoder": ({"method": "specultive"}, "did you mean 'speculative'?"),
+    "class for a decoder": ({"method": catalog["greedy"]}, 'as catalog["greedy"]()'),
+    "no decoder": ({"method": None}, "A decoder is one of the catalog"),
+    "temperature": ({"temperature": -0.1}, "temperature must lie in [0, 100], not -0.1."),
+    "temperature nan": ({"temperature": float("nan")}, "not nan."),
+    "temperature text": ({"temperature": "hot"}, "not 'hot'."),
+    "top_p": ({"top_p": 0}, "top_p must lie in (0, 1], not 0."),
+    "top_p above": ({"top_p": 1.01}, "not 1.01."),
+    "top_p none": ({"top_p": None}, "not None."),
+    "top_k": ({"top_k": -1}, "top_k must be a whole number, 0 (off) or more, not -1."),
+    "top_k half": ({"top_k": 1.5}, "not 1.5."),
+    "top_k infinite": ({"top_k": float("inf")}, "not inf."),
+    "seed text": ({"seed": "12"}, "seed must be a whole number below 2**64 or a list of them, not '12'."),
+    "seed float": ({"seed": 1.5}, "not 1.5."),
+    "seed bool": ({"seed": True}, "not True."),
+    "seed none": ({"seed": None}, "not None."),
+    "seed huge": ({"seed": 2**64}, "below 2**64"),
+    "seeds of wrong type": ({"seed": ["a"]}, "seed must be"),
+    "too few seeds": ({"prompt": ["a", "b"], "seed": [1]}, "There are 2 prompts and 1 seeds; give one int, or one seed for each prompt."),
+    "empty stop": ({"stop": ""}, "stop must be a text of at least one character or a list of such texts, not ''."),
+    "empty stop in a list": ({"stop": ["a", ""]}, "stop must be"),
+    "stop number": ({"stop": 3}, "not 3."),
+    "stop none": ({"stop": None}, "not None."),
+    "max_batch": ({"max_batch": 0}, "max_batch must be a whole number"),
+    "prefill_chunk": ({"prefill_chunk": -1}, "prefill_chunk must be a whole number"),
+    "cancel": ({"cancel": True}, "cancel must be a threading.Event or a function that says True, not True."),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD)
+@pytest.mark.parametrize("call", [generate, stream])
+def test_bad_input(pair, no_pass, call, case):
+    changes, message = BAD[case]
+    arguments = {"prompt": "abc", "method": "speculative", "max_new_tokens": 5, **changes}
+    with pytest.raises(InputError, match=re.escape(message)) as caught:
+        call(pair, arguments.pop("prompt"), arguments.pop("method"), **arguments)
+    assert str(caught.value).count("\n") == 0
+
+
+def test_bad_pairs(pair, no_pass):
+    alone = copy.copy(pair)
+    alone.draft = alone.tokenizer = None
+    with pytest.raises(InputError, match="speculative needs a draft model; load one with load_pair"):
+        generate(alone, [1], "speculative")
+    with pytest.raises(InputError, match="This pair has no tokenizer; give the prompt as a list of token ids"):
+        generate(alone, "abc", "greedy")
+    with pytest.raises(InputError, match="Stop strings need a tokenizer"):
+        generate(alone, [1], "greedy", stop="a")
+    with pytest.raises(InputError, match=r"The first argument is a ModelPair, as load_pair\(\) returns, not str"):
+        generate("gpt2", "abc", "greedy")
+
+
+@pytest.mark.parametrize("name", ["multinomial", "speculative", "dsbd"])
+def test_a_tiny_temperature_is_greedy(pair, name):
+    """Logits over 1e-40 were once infinite, and their softmax no numbers."""
+    tokens = generate(pair, "abc", "greedy", max_new_tokens=6).tokens
+    assert generate(pair, "abc", name, temperature=1e-320, max_new_tokens=6).tokens == tokens
