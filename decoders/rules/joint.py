@@ -38,14 +38,14 @@ def keep_longest(
     log_p = p.log() if warped else p_logits.log_softmax(-1)
     log_q = request.warp(q_logits).log() if warped else q_logits.log_softmax(-1)
     log_p, log_q = path_log_probs(log_p[: len(path)], tokens), path_log_probs(log_q, tokens)
-    ratios = joint_ratios(log_p, log_q).exp().clamp(max=1)
-    passing = (ratios > threshold).nonzero()
+    ratios = joint_ratios(log_p, log_q).clamp(max=0)
+    # In logs: as a number, a tiny ratio would be 0 and fail threshold 0, which keeps whatever the target can write.
+    passing = (ratios > (math.log(threshold) if threshold else -math.inf)).nonzero()
     kept = int(passing[-1]) + 1 if len(passing) else 0
+    numbers = torch.stack([log_p, log_q, ratios], dim=-1).exp().tolist()
     trials = [
-        Trial(node, token, parent, Fate.ACCEPTED if i < kept else Fate.REJECTED, *numbers)
-        for i, (node, token, parent, *numbers) in enumerate(
-            zip(path, tokens, [root, *path], log_p.exp().tolist(), log_q.exp().tolist(), ratios.tolist(), strict=False)
-        )
+        Trial(node, token, parent, Fate.ACCEPTED if i < kept else Fate.REJECTED, *compared)
+        for i, (node, token, parent, compared) in enumerate(zip(path, tokens, [root, *path], numbers, strict=False))
     ]
     after = path[kept - 1] if kept else root
     if kept and tokens[kept - 1] in request.end_tokens:
