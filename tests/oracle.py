@@ -23,6 +23,7 @@ from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
 Law = dict[Any, float]
+WHOLE = Warping()
 NOTHING = 1e-14  # an outcome less likely than this is rounding
 
 
@@ -58,7 +59,7 @@ class Situation:
     target: Callable[[Path], torch.Tensor]
     draft: Callable[[Path], torch.Tensor]
     budget: int = 3
-    warping: Warping = Warping()
+    warping: Warping = WHOLE
     end: frozenset[int] = frozenset()
     prompt: Path = (0,)
     references: tuple[Path, ...] = ()
@@ -174,26 +175,28 @@ class TooManyWays(Exception):
     """There are more ways to go than a test has time for."""
 
 
-def ways(
-    method: Method,
-    situation: Situation,
-    *,
-    source: type[Source] = Source,
-    limit: int = 20_000,
-    **options: Any,
-) -> Iterator[tuple[float, Watched]]:
-    """Every way the decoder can go, with its probability."""
+def outcomes(
+    run: Callable[[Source], Any], *, source: type[Source] = Source, limit: int = 20_000
+) -> Iterator[tuple[float, Any]]:
+    """What `run` returns, every way its random source can go, with the probability of the way."""
     untried, total, count = [()], 0.0, 0
     while untried:
         count += 1
         if count > limit:
-            raise TooManyWays(f"{method} can go more than {limit} ways on {situation}; choose smaller settings.")
+            raise TooManyWays(f"more than {limit} ways; choose smaller settings")
         s = source(untried.pop())
-        r = decode(method, situation, s, **options)
+        result = run(s)
         untried += s.untried
         total += s.probability
-        yield s.probability, r
-    assert abs(total - 1) < 1e-9, f"the ways of {method} on {situation} sum to {total}"
+        yield s.probability, result
+    assert abs(total - 1) < 1e-9, f"the probabilities of all ways sum to {total}"
+
+
+def ways(
+    method: Method, situation: Situation, *, source: type[Source] = Source, limit: int = 20_000, **options: Any
+) -> Iterator[tuple[float, Watched]]:
+    """Every way the decoder can go, with its probability."""
+    return outcomes(lambda s: decode(method, situation, s, **options), source=source, limit=limit)
 
 
 def output_law(method: Method, situation: Situation, **options: Any) -> Law:
@@ -268,26 +271,29 @@ def beam_probs(situation: Situation, warping: Warping, live: tuple[Path, ...]) -
     return law
 
 
-def beam_sampling(situation: Situation, warping: Warping, width: int) -> Law:
-    """W draws a step with replacement; beams that end are set aside; the answer is the text of lowest perplexity."""
+def beam_states(situation: Situation, warping: Warping, width: int, steps: int) -> Law:
+    """The law of (live beams, ended beams) after some steps: W draws a step with replacement; beams that end are set aside."""
     states: Law = {((situation.prompt,), ()): 1.0}
-    for _ in range(situation.budget):
+    for _ in range(steps):
         following: Law = Counter()
         for (live, ended), probability in states.items():
             if not live:
                 following[live, ended] += probability
                 continue
             for draws in itertools.product(beam_probs(situation, warping, live).items(), repeat=width):
-                beams = [path for path, _ in draws]
-                state = (
-                    tuple(sorted(b for b in beams if b[-1] not in situation.end)),
-                    (*ended, *sorted(b for b in beams if b[-1] in situation.end)),
-                )
+                beams = sorted(path for path, _ in draws)
+                over = [b for b in beams if b[-1] in situation.end]
+                state = tuple(b for b in beams if b not in over), (*ended, *over)
                 following[state] += probability * math.prod(p for _, p in draws)
         states = following
+    return states
+
+
+def beam_sampling(situation: Situation, warping: Warping, width: int) -> Law:
+    """The answer of beam sampling: the text of lowest perplexity among live and ended beams."""
     law: Law = Counter()
-    for (live, ended), probability in states.items():
-        prompt = len(situation.prompt)
+    prompt = len(situation.prompt)
+    for (live, ended), probability in beam_states(situation, warping, width, situation.budget).items():
         best = max([*ended, *live], key=lambda b: log_likelihood(situation, b) / (len(b) - prompt))
         law[best[prompt:]] += probability
     return law
