@@ -102,7 +102,7 @@ def _(q, k, v, keys, values, rows, segments, masks, scale, softcap):
 
 # What models pass along that attention may leave aside: it is in the packing, or means nothing without padding or gradients.
 _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states",
-                      "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
+                      "output_router_logits", "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
 
 
 def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
