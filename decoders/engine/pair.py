@@ -95,12 +95,16 @@ def load_pair(
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "auto",
     compile: bool = False,
+    safetensors: bool | None = None,
 ) -> ModelPair:
     """Load a pair: nothing for the embedded one; a folder with `target/` and `draft/` in it; or one or two hub ids or model folders.
+
+    A hub id may name a revision: "org/model@revision". Code that a model brings along is never run.
 
     device   default: CUDA where there is one, else the CPU
     dtype    "auto": bfloat16 on CUDA, float32 on the CPU; or a torch dtype or its name
     compile  compile both models' passes once, which takes a minute or so and is announced
+    safetensors   True refuses weights in any other format; by default those are read where there are no others, as plain tensors only
     Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
     """
     device = _device(device)
@@ -125,7 +129,7 @@ def load_pair(
     tokenizers = [_fetch(AutoTokenizer, i) for i in ids]
     if len(ids) == 2:
         _same_vocabulary(*configs, *tokenizers)
-    models = [_fetch(AutoModelForCausalLM, i, dtype=dtype).to(device) for i in ids]
+    models = [_fetch(AutoModelForCausalLM, i, dtype=dtype, use_safetensors=safetensors).to(device) for i in ids]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
     if compile:
         from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
@@ -152,6 +156,8 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 
 def _fetch(kind: Any, name: str, **options: Any) -> Any:
+    if "@" in name and not Path(name).is_dir():
+        name, options["revision"] = name.split("@", 1)
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
     except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
