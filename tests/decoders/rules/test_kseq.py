@@ -1,0 +1,84 @@
+import itertools
+import math
+
+import pytest
+import torch
+
+from decoders.rules.kseq import KSeqRule
+from decoders.rules.speculative import SpeculativeRule
+from decoders.sampling import SeededSource
+from decoders.theory import kseq_acceptance, kseq_division
+from tests.oracle import Source, mutant
+from tests.pieces import at_one_node, distributions
+
+CASES = [(seed, k) for seed in range(6) for k in (1, 2, 3)] + [(7, 4), (8, 4)]
+
+
+def optimum(p: torch.Tensor, q: torch.Tensor, k: int) -> float:
+    """The best acceptance of any rule with k i.i.d. drafts: the least of p(A) + 1 - q(A)^k over all sets A of tokens."""
+    sets = itertools.product([False, True], repeat=len(p))
+    return min((p[A].sum() + 1 - q[A].sum() ** k).item() for A in map(torch.tensor, sets))
+
+
+@pytest.mark.parametrize(("seed", "k"), CASES)
+def test_the_token_that_comes_out_has_the_targets_law(seed, k):
+    p, q = distributions(seed)
+    law, accepted = at_one_node(KSeqRule(), p, q, k)
+    torch.testing.assert_close(law, p, atol=1e-12, rtol=0)
+    assert accepted == pytest.approx(kseq_acceptance(p, q, k), abs=1e-12)
+
+
+@pytest.mark.parametrize(("seed", "k"), CASES)
+def test_acceptance_is_at_least_1_minus_1_over_e_of_the_optimum(seed, k):
+    p, q = distributions(seed, V=6)
+    best = optimum(p, q, k)
+    assert (1 - 1 / math.e) * best <= kseq_acceptance(p, q, k) <= best + 1e-12
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_one_draft_is_speculative_decoding(seed):
+    p, q = distributions(seed)
+    fates = []
+    for token in q.nonzero().flatten().tolist():
+        rules = KSeqRule(), SpeculativeRule()
+        ours, plain = (rule.pick(p, q, [token], p.log(), SeededSource(seed)) for rule in rules)
+        assert (ours.tests, ours.kept) == (plain.tests, plain.kept)
+        if not ours.kept:
+            torch.testing.assert_close(ours.rest, plain.rest)
+        fates.append(ours.kept)
+    assert set(fates) == {True, False}
+
+
+@pytest.mark.parametrize(("seed", "k"), CASES)
+def test_the_division_is_a_root_rounded_up(seed, k):
+    p, q = distributions(seed)
+    rho = kseq_division(p, q, k)
+
+    def excess(rho):
+        beta = torch.minimum(q, p / rho).sum().item()
+        return 1 - (1 - beta) ** k - rho * beta
+
+    assert 1 <= rho <= k
+    assert excess(rho) <= 1e-15  # at or above the root: no residual is negative
+    assert rho == 1 or excess(rho - 1e-9) >= 0
+
+
+def test_drafts_that_the_target_never_writes_leave_the_target_whole():
+    p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
+    pick = KSeqRule().pick(p, q, [2, 3], p.log(), Source())
+    assert not pick.kept
+    assert torch.equal(pick.rest, p)
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        ("rho = kseq_division(p, q, len(tokens))", "rho = 1.0"),
+        ("scale * overlap", "overlap"),
+        ("/ (rho * q_token)", "/ q_token"),
+    ],
+)
+def test_the_check_fails_a_biased_rule(edit):
+    p, q = distributions(3)
+    law, _ = at_one_node(mutant(KSeqRule, edit)(), p, q, 3)
+    assert (law - p).abs().sum() > 1e-3
