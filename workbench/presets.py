@@ -1,0 +1,85 @@
+"""Model pairs, settings and prompts by name."""
+
+from dataclasses import dataclass, replace
+
+import torch
+
+from decoders import catalog
+from workbench.settings import Settings
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of the hub. `parameters` counts tied weights once; `revision` is pinned where the repository has only pickled weights;
+    `gated` means that its owner must be asked first."""
+
+    id: str
+    parameters: int
+    revision: str | None = None
+    gated: bool = False
+
+    @property
+    def source(self) -> str:
+        return f"{self.id}@{self.revision}" if self.revision else self.id
+
+
+@dataclass(frozen=True)
+class PairPreset:
+    """A pair by name; target None is the embedded one."""
+
+    name: str
+    target: Model | None = None
+    draft: Model | None = None
+
+    def weight_bytes(self, dtype: torch.dtype) -> int:
+        """What the weights alone take in memory; caches come on top."""
+        return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
+
+
+EMBEDDED = PairPreset("Llama-Stories (embedded)")
+PAIRS = {
+    pair.name: pair
+    for pair in (
+        EMBEDDED,
+        PairPreset(
+            "SmolLM2-1.7B + SmolLM2-135M",
+            Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384),
+            Model("HuggingFaceTB/SmolLM2-135M", 134_515_008),
+        ),
+        PairPreset(
+            "Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), Model("Qwen/Qwen3-0.6B", 596_049_920)
+        ),
+        PairPreset(
+            "Llama-3.1-8B + Llama-3.2-1B",
+            Model("meta-llama/Llama-3.1-8B", 8_030_261_248, gated=True),
+            Model("meta-llama/Llama-3.2-1B", 1_235_814_400, gated=True),
+        ),
+        PairPreset(
+            "Llama-2-13B + Llama-68M",
+            Model("meta-llama/Llama-2-13b-hf", 13_015_864_320, gated=True),
+            Model("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
+        ),
+        PairPreset(
+            "OPT-13B + OPT-125M",
+            Model("facebook/opt-13b", 12_853_473_280, "e515202d1e7750da62d245fbccb2723b9c1790f5"),
+            Model("facebook/opt-125m", 125_239_296, "27dcfa74d334bc871f3234de431e71c6eeba5dd6"),
+        ),
+    )
+}
+
+SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
+SAMPLING = Settings(SHOWN)
+# A decoder's defaults are its paper's; what the papers add is the warping: MTAD top-k 20 then top-p 0.9, DSBD top-k 10 and top-p 0.8.
+SETTINGS = {
+    "greedy (T=0)": replace(SAMPLING, temperature=0.0),
+    "sampling (T=1)": SAMPLING,
+    "MTAD paper": replace(SAMPLING, temperature=1.0, top_k=20, top_p=0.9),
+    "DSBD paper": replace(SAMPLING, temperature=1.0, top_k=10, top_p=0.8),
+}
+
+PROMPTS = {
+    "A story": "Once upon a time, there was a little girl named Lily. She",
+    "A friendship": "Tom and his dog Max lived near the forest. One morning they heard",
+    "A dialogue": '"Can I play with you?" asked the small bear.',
+    "A surprise": "Mia opened the big red box. Inside she found",
+}
