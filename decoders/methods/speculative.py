@@ -82,8 +82,9 @@ class AutoLength:
         alpha = (accepted + 4) / (tested + 5)
         # The first round holds the prompt: its times say nothing about a step.
         steady = [r for r in rounds[1:] if r.draft_calls]
-        if not steady:
+        verify = sum(r.verify_seconds for r in steady)
+        if not verify:  # nothing seen yet, or nothing that this clock could see
             return 4
         draft = sum(r.draft_seconds for r in steady) / sum(r.draft_calls for r in steady)
-        verify = sum(r.verify_seconds for r in steady) / len(steady)
-        return best_gamma(alpha, draft / verify, self.longest)
+        c = draft / (verify / len(steady))
+        return best_gamma(alpha, c, self.longest)

@@ -1,0 +1,105 @@
+"""Beam sampling against its enumerated law, beam search against exhaustive search."""
+
+import itertools
+
+import pytest
+
+from decoders.methods.beam import BeamSampling, BeamSearch
+from decoders.sampling import SeededSource
+from decoders.trace import Fate
+from decoders.warp import Warping
+from tests.oracle import Source, assert_exact, decode, distance, drawn, layers, log_likelihood, mutant, output_law, ways
+
+
+@pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])
+@pytest.mark.parametrize(
+    ("beams", "warping"),
+    [(1, Warping()), (2, Warping(0.7, 3, 0.9)), (2, Warping(1.3, 4)), (3, Warping(1.0, 2))],
+    ids=repr,
+)
+@pytest.mark.parametrize("law", ["beam sampling", "beam sampling per layer"])
+def test_beam_sampling_has_its_law(beams, warping, end, law):
+    assert_exact(BeamSampling(beams), drawn(3, 2, warping=warping, end=end), law=law)
+
+
+def test_beam_sampling_has_its_law_on_whole_distributions():
+    assert_exact(BeamSampling(2), drawn(3, 3, budget=2))
+    assert_exact(BeamSampling(2), drawn(2, 3))
+
+
+def test_one_beam_is_multinomial_sampling():
+    assert_exact(BeamSampling(1), drawn(3, 4, warping=Warping(0.8, 0, 0.9)), law="target")
+
+
+def test_copies_of_a_beam_have_entries_of_their_own():
+    """Top-k 2 over three copies of one beam lets through two copies of one token, not two tokens."""
+    situation = drawn(3, 2, budget=2, warping=Warping(1.0, 2))
+    alike = [r for _, r in ways(BeamSampling(3), situation) if len(set(list(layers(r))[1][0])) == 1]
+    assert {len(set(list(layers(r))[1][1])) for r in alike} == {1}
+
+
+class WithoutReplacement(Source):
+    def draw(self, probs, count=1):
+        tokens = []
+        for _ in range(count):
+            tokens += super().draw(probs)
+            rest = probs.clone()
+            rest[tokens[-1]] = 0
+            if rest.sum() == 0:
+                break
+            probs = rest / rest.sum()
+        return tokens + tokens[-1:] * (count - len(tokens))
+
+
+def test_drawing_without_replacement_is_caught():
+    situation = drawn(2, 1, warping=Warping(1.0, 3))
+    assert distance(BeamSampling(2), situation, source=WithoutReplacement) > 0.01
+
+
+MISTAKES = {
+    "warped twice": (
+        "p_beam = beam_probs(request, log_joint)",
+        "p_beam = beam_probs(request, beam_probs(request, log_joint).log())",
+    ),
+    "each beam warped alone": ("beam_probs(request, log_joint)", "request.warp(log_joint) / len(live)"),
+    "equal beams merged": ("[d.beam for d in draws], live", "list(dict.fromkeys(d.beam for d in draws)), live"),
+}
+
+
+@pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_in_beam_sampling_are_caught(edit):
+    wrong = mutant(BeamSampling, edit)(2)
+    assert distance(wrong, drawn(3, 2, warping=Warping(0.7, 3, 0.9))) > 0.01
+
+
+# ---- Beam search
+
+
+@pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0])
+@pytest.mark.parametrize("end", [frozenset(), frozenset({1})], ids=["no end", "end"])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_beam_search_wide_enough_is_exhaustive(seed, end, penalty):
+    situation = drawn(3, seed, budget=3, end=end)
+    texts = {
+        next((t[: i + 1] for i, x in enumerate(t) if x in end), t)
+        for t in itertools.product(range(3), repeat=situation.budget)
+    }
+    best = max(texts, key=lambda t: log_likelihood(situation, situation.prompt + t) / len(t) ** penalty)
+    method = BeamSearch(27, length_penalty=penalty, early_stopping="never")
+    assert list(output_law(method, situation)) == [best]
+
+
+def test_one_beam_is_greedy_whatever_the_warping():
+    assert_exact(BeamSearch(1), drawn(4, 1, budget=6, warping=Warping(0.0)), law="target")
+    assert output_law(BeamSearch(1), drawn(4, 1)) == output_law(BeamSearch(1), drawn(4, 1, warping=Warping(2.0, 1)))
+
+
+def test_the_answer_so_far_is_provisional_and_what_stands_is_told():
+    for seed in range(10):
+        r = decode(BeamSearch(3), drawn(3, seed, budget=5), SeededSource(0))
+        text = []
+        for entry in r.rounds:
+            text = text[: entry.keep] + entry.tokens
+            assert entry.provisional == (entry is not r.rounds[-1])
+            assert all(t.fate == Fate.SEARCHED and t.log_p is not None for t in entry.trials)
+        assert tuple(text) == r.output

@@ -1,0 +1,182 @@
+"""Speculative decoding: exact for every draft length, also one that changes as it goes."""
+
+import itertools
+
+import pytest
+
+from decoders.methods import speculative
+from decoders.methods.speculative import AutoLength, Speculative
+from decoders.sampling import SeededSource
+from decoders.trace import Fate
+from decoders.warp import Warping
+from tests.oracle import (
+    Rows,
+    Situation,
+    Source,
+    Watched,
+    assert_exact,
+    decode,
+    distance,
+    drawn,
+    mutant,
+    output_law,
+    ways,
+)
+
+END = frozenset({1})
+WARPINGS = [Warping(), Warping(0.6), Warping(1.2, 2), Warping(1.0, 0, 0.8), Warping(0.7, 3, 0.9), Warping(0)]
+
+
+@pytest.mark.parametrize("end", [frozenset(), END], ids=["no end", "end"])
+@pytest.mark.parametrize("warping", WARPINGS, ids=repr)
+@pytest.mark.parametrize("gamma", [1, 2, 3])
+def test_the_output_has_the_targets_law(gamma, warping, end):
+    assert_exact(Speculative(gamma), drawn(3, gamma, warping=warping, end=end))
+
+
+def test_a_draft_of_three_within_a_longer_text():
+    assert_exact(Speculative(3), drawn(3, 9, budget=5, warping=Warping(0.8, 2), end=END))
+
+
+@pytest.mark.parametrize("gamma", [1, 2, 3])
+def test_a_draft_equal_to_the_target_is_always_accepted(gamma):
+    table = drawn(3).target
+    for _, r in ways(Speculative(gamma), Situation(table, table, budget=4)):
+        assert all(e.accepted == e.drafted for e in r.rounds)
+
+
+def test_65_tokens_with_a_perfect_draft_take_13_target_calls():
+    table = drawn(5).target
+    assert decode(Speculative(4), Situation(table, table, budget=65), SeededSource(0)).counts.target_calls == 13
+
+
+@pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
+def test_a_draft_leaves_room_for_the_targets_own_token(budget):
+    for _, r in ways(Speculative(5), drawn(2, 1, budget=budget, warping=Warping(1.0, 2)), limit=40_000):
+        left = budget
+        for e in r.rounds:
+            assert e.drafted <= left - 1
+            left -= len(e.tokens)
+        assert left == 0
+
+
+def test_lenience_changes_the_law():
+    assert distance(Speculative(2, lenience=0.5), drawn(3), law="target") > 0.01
+
+
+# ---- A draft length that changes
+
+
+@pytest.mark.parametrize("speed", [0, 1, 1e-9, 1e9])
+@pytest.mark.parametrize("end", [frozenset(), END], ids=["no end", "end"])
+def test_auto_has_the_targets_law_whatever_the_clock_says(speed, end):
+    """Bug: a clock too coarse to see a pass divided by zero seconds."""
+    times = itertools.accumulate(itertools.cycle([speed, 1, 0, speed * speed]))
+    assert_exact(Speculative("auto"), drawn(3, 5, budget=4, warping=Warping(1.0, 2), end=end), clock=times.__next__)
+
+
+def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
+    table = drawn(4).target
+
+    def lengths(draft, seconds):
+        """Drafted tokens a round, with a draft pass that takes these seconds and a target pass that takes one."""
+        now, situation = [0.0], Situation(table, draft, budget=120)
+
+        class Timed(Watched):
+            def note_time(self, model):
+                now[0] += {"draft": seconds, "target": 1.0, None: 0.0}[model]
+                super().note_time(model)
+
+        r = decode(Speculative("auto"), situation, SeededSource(0), request=Timed, clock=lambda: now[0])
+        return [e.drafted for e in r.rounds]
+
+    good, costly, bad = lengths(table, 0.01), lengths(table, 5.0), lengths(drawn(4, 7).draft, 0.2)
+    assert good[0] == costly[0] == 4
+    assert max(good) == AutoLength.longest
+    assert costly[3] == 1
+    assert bad[-5] <= 2
+
+
+# ---- Traps
+
+
+class OneUniform(Source):
+    """Every acceptance is decided by the same uniform number, as where each draw is seeded alike."""
+
+    low, high = 0.0, 1.0
+
+    def accept(self, probability):
+        p = (min(1.0, max(probability, self.low), self.high) - self.low) / (self.high - self.low)
+        kept = self.branch([(True, p), (False, 1 - p)])
+        self.low, self.high = (
+            (self.low, min(self.high, probability)) if kept else (max(self.low, probability), self.high)
+        )
+        return kept, self.low
+
+
+def test_acceptance_draws_seeded_alike_are_caught():
+    assert distance(Speculative(2), drawn(3), source=OneUniform) > 0.01
+
+
+class LooksAtTheTipOnly(Watched):
+    """Misses an end token inside a block."""
+
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self.hidden, self.end_tokens = self.end_tokens, frozenset()
+
+    def advance(self, trials, tip):
+        entry = super().advance(trials, tip)
+        if self.tree.tokens[tip] in self.hidden:
+            self.finished = "end of sequence"
+        return entry
+
+
+def test_an_end_token_missed_inside_a_block_is_caught():
+    assert distance(Speculative(3), drawn(3, end=END), request=LooksAtTheTipOnly) > 0.01
+
+
+def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
+    def raw_q(request, length):
+        draft = yield from speculative_chain(request, length)
+        for node in draft.q:
+            draft.q[node] = request.known["draft"][node].softmax(-1)
+        return draft
+
+    speculative_chain = speculative.chain
+    monkeypatch.setattr(speculative, "chain", raw_q)
+    assert distance(Speculative(2), drawn(3, warping=Warping(0.5))) > 0.01
+
+
+def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught(monkeypatch):
+    """A rule that compares unwarped probabilities accepts drafts that are not the argmax."""
+    wrong = mutant(
+        speculative.SpeculativeRule, ("p_token = p[token].item()", "p_token = logits.softmax(-1)[token].item()")
+    )
+    situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), warping=Warping(0))
+    assert_exact(Speculative(2), situation)
+    monkeypatch.setattr(speculative, "SpeculativeRule", wrong)
+    assert distance(Speculative(2), situation) > 0.01
+
+
+def test_an_end_token_in_the_middle_of_an_accepted_block():
+    """Draft and target both want 0, then the end token 1: the block stops there, without a bonus."""
+    rows = Rows(((0.98, 0.01, 0.01), (0.01, 0.98, 0.01)))
+    r = decode(Speculative(4), Situation(rows, rows, budget=9, end=END, warping=Warping(0)), SeededSource(0))
+    assert (r.output, r.finished) == ((0, 1), "end of sequence")
+    assert [t.fate for t in r.rounds[0].trials] == [Fate.ACCEPTED] * 2
+
+
+def test_a_stop_string_in_the_middle_of_an_accepted_block_drops_what_was_behind_it():
+    rows = Rows(((0.98, 0.02),))
+    situation = Situation(rows, rows, budget=9, warping=Warping(0))
+    r = decode(Speculative(4), situation, SeededSource(0), stops=lambda tokens: len(tokens) == 2)
+    assert (r.output, r.finished) == ((0, 0), "stop string")
+    assert (r.rounds[0].drafted, r.rounds[0].accepted) == (2, 2)
+
+
+def test_lenience_at_temperature_0_in_a_text():
+    """Target wants 0 (0.5), the draft 1 (0.4 there): kept with lenience 0.7, refused with 0.9."""
+    situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), budget=3, warping=Warping(0))
+    assert output_law(Speculative(2, lenience=0.7), situation) == {(1, 1, 0): 1}
+    assert output_law(Speculative(2, lenience=0.9), situation) == {(0, 0, 0): 1}
