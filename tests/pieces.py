@@ -14,8 +14,10 @@ from decoders.warp import Warping
 from tests.oracle import Path, Source
 
 
-def request(prompt: Path, *, source: Any = None, budget: int = 100, warping: Warping = Warping(), **options: Any) -> Request:
-    return Request(prompt, source or SeededSource(0), warping, budget, **options)
+def request(
+    prompt: Path, *, source: Any = None, budget: int = 100, warping: Warping | None = None, **options: Any
+) -> Request:
+    return Request(prompt, source or SeededSource(0), warping or Warping(), budget, **options)
 
 
 def propose(r: Request, drafting: Generator, model: Callable[[Path], torch.Tensor] | None = None) -> tuple[Draft, int]:

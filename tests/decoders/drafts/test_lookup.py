@@ -101,5 +101,3 @@ def by_scanning(text: list[int], match: int, copy: int, first: bool) -> list[int
 def test_the_index_finds_what_scanning_finds(texts, match, copy, first):
     found = copied(texts[0], *texts[1:], match=match, copy=copy, first=first)
     assert found == by_scanning([t for text in texts for t in text], match, copy, first)
-
-

@@ -1,3 +1,5 @@
+import itertools
+
 import pytest
 import torch
 
@@ -19,7 +21,7 @@ def unigram(text: list[int]) -> list[float]:
 
 
 def bigram(texts: list[list[int]], y: int) -> list[float]:
-    pairs = [pair for text in texts for pair in zip(text, text[1:], strict=False)]
+    pairs = [pair for text in texts for pair in itertools.pairwise(text)]
     prior = unigram([t for text in texts for t in text])
     total = sum(a == y for a, _ in pairs)
     return [(pairs.count((y, x)) + S * prior[x]) / (total + S) for x in range(V)]

@@ -25,7 +25,7 @@ def test_the_token_that_comes_out_has_the_targets_law(rule, seed, k):
 def test_without_replacement_the_whole_support_accepts_always(seed):
     p, q = distributions(seed)
     p = p * (q > 0)
-    law, accepted = at_one_node(MCSS, p / p.sum(), q, int((q > 0).sum()), without_replacement)
+    _, accepted = at_one_node(MCSS, p / p.sum(), q, int((q > 0).sum()), without_replacement)
     assert accepted == pytest.approx(1, abs=1e-12)
 
 
