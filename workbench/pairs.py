@@ -8,93 +8,58 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders import InputError, ModelPair, load_pair
-from workbench.presets import EMBEDDED, PAIRS, PairPreset
+from workbench.limits import Limits
+from workbench.memory import default_device, default_dtype, must_fit
+from workbench.presets import PAIRS, PairChoice
 
 # transformers asks a service of the hub to convert pickled weights and would load what that made: only what was named is loaded.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
-CACHE_BYTES = 2**30  # left for caches and activations next to the weights
-SIZES = (("GB", 1e9), ("MB", 1e6))
 
+def load(choice: PairChoice) -> ModelPair:
+    """The pair of a choice. A model's own code is never run, and a pair that is no preset is read from safetensors only.
 
-def on_spaces() -> bool:
-    """Whether this is a Hugging Face Space, where strangers press the buttons."""
-    return os.environ.get("SYSTEM") == "spaces" or "SPACE_ID" in os.environ
-
-
-def custom_allowed() -> bool:
-    """Whether models other than the presets may be loaded: at home, or where the owner of a Space says so."""
-    return os.environ.get("ALLOW_CUSTOM_MODELS") == "1" or not on_spaces()
-
-
-def available_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, None where it does not tell; on the CPU the container's limit counts as well."""
-    if device.type == "cuda":
-        return torch.cuda.mem_get_info(device)[0]
-    if device.type != "cpu":
-        return None
-    found = [_meminfo(), _container()]
-    return min((f for f in found if f is not None), default=None)
-
-
-def fits(preset: PairPreset, device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether its weights leave room for the caches on this device. The embedded pair always does."""
-    free = available_bytes(device)
-    return preset is EMBEDDED or free is None or preset.weight_bytes(dtype) + CACHE_BYTES <= free
-
-
-def default_dtype(device: torch.device) -> torch.dtype:
-    """What "auto" means to `load_pair`."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
-
-
-def load_preset(name: str, *, device: str | None = None, dtype: str = "auto") -> ModelPair:
-    """Raises InputError where there is no such preset, it does not fit, or its owner must be asked first."""
-    if name not in PAIRS:
-        raise InputError(f"There is no model pair {name!r}: there is {', '.join(PAIRS)}.")
-    preset = PAIRS[name]
-    if preset.target is None:
-        return load_pair(device=device, dtype=dtype)
-    where, kind = _place(device, dtype)
-    _must_fit(name, preset.weight_bytes(kind), where, kind)
-    return _load(preset.target.source, preset.draft.source, device=device, dtype=dtype, safetensors=None)
-
-
-def load_custom(target: str, draft: str | None = None, *, device: str | None = None, dtype: str = "auto") -> ModelPair:
-    """A pair by hub ids or folders; safetensors only. Raises InputError where that is not allowed, and as `load_preset` does."""
-    if not custom_allowed():
+    Raises InputError, in one sentence: where the place does not allow it, it does not fit in memory, its owner must be asked first,
+    there is no such model, or it cannot be run.
+    """
+    device = default_device() if choice.device == "auto" else _device(choice.device)
+    dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
+    preset = next(
+        (p for p in PAIRS.values() if (p.target_source, p.draft_source) == (choice.target, choice.draft)), None
+    )
+    if preset is None and not Limits.from_environment().custom_models:
         raise InputError(
             "Only the listed model pairs may be loaded on this Space; its owner can set ALLOW_CUSTOM_MODELS=1."
         )
-    names = [n.strip() for n in (target, draft) if n and n.strip()]
-    if not names:
-        raise InputError("No target model is named; give a hub id such as org/model, or a folder.")
-    where, kind = _place(device, dtype)
-    if not (len(names) == 1 and (Path(names[0]) / "target").is_dir()):
-        _must_fit(" + ".join(names), sum(_parameters(n) for n in names) * kind.itemsize, where, kind)
-    return _load(*names, device=device, dtype=dtype, safetensors=True)
-
-
-def shown_bytes(count: float) -> str:
-    return next((f"{count / size:.1f} {unit}" for unit, size in SIZES if count >= size), f"{count:.0f} bytes")
-
-
-def _place(device: str | None, dtype: str) -> tuple[torch.device, torch.dtype]:
+    if isinstance(kind := getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
+        must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
     try:
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    except RuntimeError:
-        raise InputError(f"There is no device {device!r}; take 'cpu' or 'cuda'.") from None
-    found = default_dtype(where) if dtype == "auto" else getattr(torch, dtype, None)
-    return where, found if isinstance(found, torch.dtype) else torch.float32  # load_pair refuses what is none
-
-
-def _must_fit(name: str, weights: int, device: torch.device, dtype: torch.dtype) -> None:
-    free = available_bytes(device)
-    if free is not None and weights + CACHE_BYTES > free:
+        return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
+    except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
-            f"{name} does not fit: its weights take {shown_bytes(weights)} in {str(dtype).removeprefix('torch.')} and {device} "
-            f"has {shown_bytes(free)} free; take a smaller pair or another dtype."
-        )
+            f"{choice.title} does not fit in the memory of {device}; take a smaller pair or another dtype."
+        ) from None
+    except InputError as error:
+        if not _is_gated(error):
+            raise
+        raise InputError(
+            f"{choice.title} is gated: accept its licence on its page at huggingface.co, and give the token of your account with "
+            "`hf auth login` or in the variable HF_TOKEN (on a Space: Settings, Secrets)."
+        ) from error
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {name!r} here; take 'auto' or 'cpu'.") from None
+
+
+def _weight_bytes(choice: PairChoice, dtype: torch.dtype) -> int:
+    names = [n for n in (choice.target, choice.draft) if n]
+    if choice.draft is None and (Path(choice.target) / "target").is_dir():
+        names = [str(Path(choice.target) / role) for role in ("target", "draft")]
+    return sum(map(_parameters, names)) * dtype.itemsize
 
 
 def _parameters(name: str) -> int:
@@ -108,38 +73,7 @@ def _parameters(name: str) -> int:
         return 0
 
 
-def _load(*names: str, **options) -> ModelPair:
-    try:
-        return load_pair(*names, **options)
-    except torch.OutOfMemoryError:
-        raise InputError(
-            f"{' + '.join(names)} does not fit in the device's memory; take a smaller pair or another dtype."
-        ) from None
-    except InputError as error:
-        cause: BaseException | None = error
-        while cause is not None and not isinstance(cause, GatedRepoError):
-            cause = cause.__cause__ or cause.__context__
-        if cause is None:
-            raise
-        raise InputError(
-            f"{' or '.join(names)} is gated: accept its licence on its page at huggingface.co, and give the token of your account "
-            "with `hf auth login` or in the variable HF_TOKEN (on a Space: Settings, Secrets)."
-        ) from error
-
-
-def _meminfo() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
-
-
-def _container() -> int | None:
-    """What the cgroup (version 2) leaves; None where it sets no limit."""
-    folder = Path("/sys/fs/cgroup")
-    try:
-        limit = (folder / "memory.max").read_text().strip()
-        return None if limit == "max" else int(limit) - int((folder / "memory.current").read_text())
-    except (OSError, ValueError):
-        return None
+def _is_gated(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, GatedRepoError):
+        error = error.__cause__ or error.__context__
+    return error is not None

@@ -1,11 +1,8 @@
 """Model pairs, settings and prompts by name."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
-
-from decoders import catalog
-from workbench.settings import Settings
 
 
 @dataclass(frozen=True)
@@ -24,6 +21,22 @@ class Model:
 
 
 @dataclass(frozen=True)
+class PairChoice:
+    """What to load: target and draft are hub ids (with "@revision" where pinned) or folders, both None for the embedded pair, a
+    draft None for a folder that holds both or for none; device and dtype "auto" or by name."""
+
+    target: str | None = None
+    draft: str | None = None
+    device: str = "auto"
+    dtype: str = "auto"
+
+    @property
+    def title(self) -> str:
+        names = [n.partition("@")[0] for n in (self.target, self.draft) if n]
+        return " + ".join(names) or "embedded pair"
+
+
+@dataclass(frozen=True)
 class PairPreset:
     """A pair by name; target None is the embedded one."""
 
@@ -31,9 +44,20 @@ class PairPreset:
     target: Model | None = None
     draft: Model | None = None
 
+    @property
+    def target_source(self) -> str | None:
+        return self.target and self.target.source
+
+    @property
+    def draft_source(self) -> str | None:
+        return self.draft and self.draft.source
+
     def weight_bytes(self, dtype: torch.dtype) -> int:
-        """What the weights alone take in memory; caches come on top."""
+        """What the weights alone take in memory; caches come on top. The embedded pair's are too few to ask."""
         return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
+
+    def choice(self, device: str = "auto", dtype: str = "auto") -> PairChoice:
+        return PairChoice(self.target_source, self.draft_source, device, dtype)
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
@@ -67,17 +91,15 @@ PAIRS = {
     )
 }
 
-SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
-SAMPLING = Settings(SHOWN)
 # A decoder's defaults are its paper's; what the papers add is the warping: MTAD top-k 20 then top-p 0.9, DSBD top-k 10 and top-p 0.8.
-SETTINGS = {
-    "greedy (T=0)": replace(SAMPLING, temperature=0.0),
-    "sampling (T=1)": SAMPLING,
-    "MTAD paper": replace(SAMPLING, temperature=1.0, top_k=20, top_p=0.9),
-    "DSBD paper": replace(SAMPLING, temperature=1.0, top_k=10, top_p=0.8),
+PRESETS = {
+    "greedy (T=0)": {"temperature": 0.0},
+    "MTAD paper": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
+    "DSBD paper": {"temperature": 1.0, "top_k": 10, "top_p": 0.8},
+    "sampling T=1": {"temperature": 1.0},
 }
 
-PROMPTS = {
+EXAMPLES = {
     "A story": "Once upon a time, there was a little girl named Lily. She",
     "A friendship": "Tom and his dog Max lived near the forest. One morning they heard",
     "A dialogue": '"Can I play with you?" asked the small bear.',

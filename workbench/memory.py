@@ -1,0 +1,65 @@
+"""How much memory a device has left, and whether weights fit in it."""
+
+from pathlib import Path
+
+import torch
+
+from decoders import InputError
+
+CACHE_BYTES = 2**30  # left for caches and activations next to the weights
+CGROUP = Path("/sys/fs/cgroup")
+
+
+def default_device() -> torch.device:
+    """What "auto" means to `load_pair`."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def default_dtype(device: torch.device) -> torch.dtype:
+    """What "auto" means to `load_pair`."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Free memory of the device, None where it does not tell; on the CPU the container's limit counts as well."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type != "cpu":
+        return None
+    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
+
+
+def fits(weight_bytes: int, device: torch.device) -> bool:
+    """Whether such weights leave room for the caches."""
+    free = available_bytes(device)
+    return free is None or weight_bytes + CACHE_BYTES <= free
+
+
+def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Raises InputError, before anything is loaded, where they do not."""
+    if not fits(weight_bytes, device):
+        raise InputError(
+            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in {str(dtype).removeprefix('torch.')} and "
+            f"{device} has {shown_bytes(available_bytes(device))} free; take a smaller pair or another dtype."
+        )
+
+
+def shown_bytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next((int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None)
+
+
+def _container() -> int | None:
+    """What the cgroup (version 2) leaves; None where it sets no limit."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None
