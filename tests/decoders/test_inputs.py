@@ -1,0 +1,37 @@
+import pytest
+
+import decoders
+from decoders import InputError
+from decoders.inputs import LONGEST_REFERENCE
+
+
+class TestReferenceFiles:
+    def test_text_in_utf_8_is_read_as_it_is(self, tmp_path):
+        path = tmp_path / "story.txt"
+        path.write_bytes("\ufeffOnce, a café.\r\n".encode())
+        assert decoders.read_reference(path) == "Once, a café.\r\n"
+        assert decoders.read_reference(str(path)) == decoders.read_reference(path)
+
+    @pytest.mark.parametrize(
+        ("content", "complaint"),
+        [
+            (b"", "is empty; give a file with some text"),
+            (b" \n\t", "is empty; give a file with some text"),
+            (b"\xff\xfe\x00h", "is not text in UTF-8; save it as plain text first"),
+            (b"PK\x03\x04\x00\x00", "is not text: it holds zero bytes; save it as plain text first"),
+            (b"a" * (LONGEST_REFERENCE + 1), "is larger than 16 MB; give a shorter reference document"),
+        ],
+        ids=["empty", "blank", "utf-16", "zip", "huge"],
+    )
+    def test_what_is_no_text_is_refused(self, tmp_path, content, complaint):
+        path = tmp_path / "reference"
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=complaint) as error:
+            decoders.read_reference(path)
+        assert str(path) in str(error.value)
+
+    def test_a_missing_file_and_a_folder_are_refused(self, tmp_path):
+        with pytest.raises(InputError, match="No such file or directory; give the path of a text file"):
+            decoders.read_reference(tmp_path / "nowhere.txt")
+        with pytest.raises(InputError, match="Is a directory; give the path of a text file"):
+            decoders.read_reference(tmp_path)
