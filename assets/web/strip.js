@@ -1,0 +1,263 @@
+// The coloured text: panels side by side, a legend, and a card for the token under the pointer.
+// Everything a visitor or a model wrote enters the page through textContent, so nothing in it can be executed.
+"use strict";
+
+const Workbench = (() => {
+  /** make("p.note", {title: "..."}, child or text, ...) -> element */
+  function make(selector, attributes = {}, ...children) {
+    const [tag, ...classes] = selector.split(".");
+    const element = document.createElement(tag || "div");
+    if (classes.length) element.className = classes.join(" ");
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  const fates = () => Workbench.fates;
+  const number = (value, digits = 3) =>
+    value === null || value === undefined ? "–" : value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(digits);
+  /** Whitespace as glyphs, for places where a token stands alone. */
+  const visible = (text) => (text === "" ? "▫" : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣"));
+
+  // ---- tokens
+
+  /** A token as a span whose textContent is exactly its text; glyphs for newlines come from the style sheet. */
+  function tokenSpan(token) {
+    const span = make(`span.tok.${token.fate}`, { tabindex: "-1" });
+    token.text.split(/(\n)/).forEach((part) => {
+      if (part === "\n") span.append(make("span.newline", {}, part));
+      else if (part) span.append(part);
+    });
+    if (token.text === "") span.classList.add("part");
+    span.token = token;
+    return span;
+  }
+
+  /** The refused and unreached drafts of a round that were tried in place of `token`, in the order tried. */
+  function refusedBefore(token, parent, rounds) {
+    const round = rounds[token.round];
+    if (!round || token.fate === "accepted") return [];
+    const refused = round.trials.filter((t) => t.fate === "rejected" || t.fate === "discarded");
+    const branch = new Set();
+    return refused.filter((t) => {
+      if (t.parent !== parent && !branch.has(t.parent)) return false;
+      branch.add(t.node);
+      return true;
+    });
+  }
+
+  /** Bring the spans of `box` in line with `tokens`, touching only what changed, so that hover and selection survive. */
+  function fillText(box, tokens, rounds, provisional) {
+    // The first token's parent is the last of the prompt: the smallest parent there is.
+    const trunk = rounds.length ? Math.min(...rounds[0].trials.map((t) => t.parent)) : -1;
+    const keys = tokens.map((t) => `${t.node}/${t.id}/${t.fate}/${t.text}/${t.round}`);
+    const old = box.keys || [];
+    let same = 0;
+    while (same < keys.length && keys[same] === old[same]) same += 1;
+    const spans = box.tokens || [];
+    for (const group of spans.splice(same)) group.forEach((span) => span.remove());
+    for (let i = same; i < tokens.length; i += 1) {
+      const parent = i ? tokens[i - 1].node : trunk;
+      const group = [...refusedBefore(tokens[i], parent, rounds).map(tokenSpan), tokenSpan(tokens[i])];
+      group.slice(0, -1).forEach((span) => span.classList.add("refused"));
+      box.append(...group);
+      spans.push(group);
+    }
+    box.keys = keys;
+    box.tokens = spans;
+    box.classList.toggle("provisional", Boolean(provisional));
+    const first = box.querySelector(".tok");
+    if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
+  }
+
+  // ---- the card
+
+  function cardRows(token) {
+    const rows = [["round", token.round === null || token.round === undefined ? "–" : String(token.round + 1)]];
+    if (token.p !== null && token.p !== undefined) rows.push(["p (target)", number(token.p)]);
+    if (token.q !== null && token.q !== undefined) {
+      rows.push(["q (draft)", number(token.q)]);
+      if (token.q > 0 && token.p !== null) rows.push(["p / q", number(token.p / token.q)]);
+    }
+    if (token.accept_probability !== null && token.accept_probability !== undefined) {
+      rows.push(["accept probability", number(token.accept_probability)]);
+    }
+    if (token.u !== null && token.u !== undefined) rows.push(["drawn u", number(token.u)]);
+    if (token.log_p !== null && token.log_p !== undefined) rows.push(["log p (raw target)", `${number(token.log_p)} nats`]);
+    return rows;
+  }
+
+  function fillCard(card, token) {
+    const fate = fates()[token.fate] || { label: token.fate, help: "" };
+    const rows = make("dl");
+    for (const [name, value] of cardRows(token)) rows.append(make("dt", {}, name), make("dd", {}, value));
+    card.replaceChildren(
+      make("div.card-head", {}, make(`span.tok.${token.fate}`, {}, visible(token.text)), make("strong", {}, fate.label), make("span.id", {}, `#${token.id ?? token.token}`)),
+      make("p", {}, fate.help),
+      rows,
+    );
+    if (token.alternatives && token.alternatives.length) {
+      const list = make("ol");
+      for (const { id, text, p } of token.alternatives) {
+        const bar = make("span.bar");
+        bar.style.width = `${Math.max(1, 100 * p)}%`;
+        list.append(make("li", { class: id === (token.id ?? token.token) ? "chosen" : null }, make("span.alt", {}, visible(text)), make("span.track", {}, bar), make("span.prob", {}, number(p))));
+      }
+      card.append(make("h4", {}, "Likeliest here, by the raw target"), list);
+    }
+  }
+
+  function placeCard(card, anchor) {
+    card.hidden = false;
+    const box = anchor.getBoundingClientRect();
+    const { offsetWidth: width, offsetHeight: height } = card;
+    const left = Math.max(8, Math.min(box.left, window.innerWidth - width - 8));
+    const below = box.bottom + 8 + height < window.innerHeight;
+    card.style.left = `${left}px`;
+    card.style.top = `${below ? box.bottom + 8 : Math.max(8, box.top - height - 8)}px`;
+  }
+
+  /** Events are delegated on the root: tokens come and go while a decoder runs. */
+  function wireCard(root) {
+    const card = make("div.wb-card", { role: "tooltip", hidden: true });
+    root.append(card);
+    const show = (event) => {
+      const anchor = event.target.closest && event.target.closest("[data-card], .tok");
+      if (!anchor || !anchor.token || card.contains(anchor)) return;
+      fillCard(card, anchor.token);
+      placeCard(card, anchor);
+    };
+    const hide = () => { card.hidden = true; };
+    root.addEventListener("pointerover", show);
+    root.addEventListener("focusin", show);
+    root.addEventListener("pointerout", hide);
+    root.addEventListener("focusout", hide);
+    window.addEventListener("scroll", hide, { passive: true });
+    root.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") hide();
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step || !event.target.classList.contains("tok")) return;
+      const tokens = [...event.target.closest(".wb-text").querySelectorAll(".tok")].filter((t) => t.offsetParent);
+      const next = tokens[tokens.indexOf(event.target) + step];
+      if (!next) return;
+      event.preventDefault();
+      event.target.tabIndex = -1;
+      next.tabIndex = 0;
+      next.focus();
+    });
+  }
+
+  // ---- panels
+
+  function numbersList(numbers) {
+    const list = make("dl.numbers");
+    for (const n of numbers) {
+      list.append(make(`div.${n.name}`, { title: n.help }, make("dt", {}, n.label), make("dd", {}, n.value), n.detail ? make("dd.detail", {}, n.detail) : null));
+    }
+    return list;
+  }
+
+  /** The beams that lived to the end and lost: leaves among the kept nodes of the last rounds, without the answer. */
+  function losingBeams(panel) {
+    const trials = new Map();
+    const parents = new Set();
+    for (const round of panel.rounds) {
+      for (const t of round.trials) {
+        if (t.fate !== "rejected" && t.fate !== "discarded") trials.set(t.node, { ...t, round: round.index });
+      }
+    }
+    for (const t of trials.values()) parents.add(t.parent);
+    const answer = new Set(panel.tokens.map((t) => t.node));
+    const last = panel.rounds.length - 1;
+    const tips = [...trials.values()].filter((t) => !parents.has(t.node) && !answer.has(t.node) && t.round >= last);
+    return tips.map((tip) => {
+      const path = [];
+      for (let t = tip; t; t = trials.get(t.parent)) path.unshift(t);
+      return { path, score: path.reduce((sum, t) => sum + (t.log_p || 0), 0) };
+    }).sort((a, b) => b.score - a.score);
+  }
+
+  function beamsFold(panel) {
+    const beams = losingBeams(panel);
+    if (!beams.length) return null;
+    const fold = make("details.beams", {}, make("summary", {}, `${beams.length} losing beam${beams.length > 1 ? "s" : ""}`));
+    for (const beam of beams) {
+      const text = make("div.wb-text", { dir: "auto" });
+      fillText(text, beam.path, [], false);
+      fold.append(make("div.beam", {}, beam.score ? make("span.detail", {}, `joint log p ${number(beam.score, 2)} nats`) : null, text));
+    }
+    return fold;
+  }
+
+  function newPanel(root, index) {
+    const parts = {
+      title: make("h3"), claim: make("span.claim"), state: make("span.state"), summary: make("p.summary"),
+      prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
+      foot: make("div.foot"),
+    };
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.claim, parts.state), parts.summary,
+      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text), parts.foot);
+    root.panels[index] = { box, parts };
+    root.grid.append(box);
+    return root.panels[index];
+  }
+
+  function showPanel(root, index, panel) {
+    const { box, parts } = root.panels[index] || newPanel(root, index);
+    box.dataset.decoder = panel.decoder;
+    box.dataset.status = panel.status;
+    parts.title.textContent = panel.title;
+    parts.claim.textContent = panel.claim;
+    parts.claim.title = panel.claim_help;
+    parts.state.textContent = panel.state;
+    parts.summary.textContent = panel.summary;
+    parts.prompt.textContent = panel.prompt;
+    fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
+    parts.foot.replaceChildren();
+    if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
+    if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
+    if (panel.numbers.length) parts.foot.append(numbersList(panel.numbers));
+    if (panel.status === "done" && panel.rounds.length) {
+      const beams = beamsFold(panel);
+      if (beams) parts.foot.append(beams);
+      const button = make("button.replay-open", { type: "button" }, "Replay its rounds");
+      button.addEventListener("click", () => Workbench.replay(root, panel));
+      parts.foot.append(button);
+    }
+  }
+
+  function legend(root) {
+    const toggle = make("input", { type: "checkbox" });
+    toggle.addEventListener("change", () => root.classList.toggle("show-refused", toggle.checked));
+    const bar = make("div.wb-legend", { "aria-label": "What the colours mean" });
+    for (const [name, fate] of Object.entries(fates())) {
+      bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
+    }
+    bar.append(make("label.toggle", {}, toggle, "show rejected drafts"));
+    return bar;
+  }
+
+  /** Show `value` = {panels: [one JSON string each]} in `root`; called again with every update. */
+  function show(root, value) {
+    if (!root.grid) {
+      root.classList.add("wb");
+      root.panels = [];
+      root.sources = [];
+      root.grid = make("div.wb-grid");
+      root.stage = make("div.wb-stage");
+      root.replaceChildren(legend(root), root.grid, root.stage);
+      wireCard(root);
+    }
+    const sources = (value && value.panels) || [];
+    root.hidden = sources.length === 0;
+    if (sources.length === 0 || !root.sources.length || root.run !== value.run) root.stage.replaceChildren();
+    root.run = value && value.run;
+    root.panels.splice(sources.length).forEach(({ box }) => box.remove());
+    sources.forEach((source, i) => { if (source !== root.sources[i]) showPanel(root, i, JSON.parse(source)); });
+    root.sources = sources;
+  }
+
+  return { show, make, visible, number, tokenSpan, fates: {} };
+})();

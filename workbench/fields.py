@@ -1,0 +1,37 @@
+"""A setting as text and back, by its dataclass field: for inputs on the page and for links."""
+
+import dataclasses
+from typing import Any
+
+
+def is_switch(field: dataclasses.Field) -> bool:
+    return isinstance(field.default, bool) and set(field.metadata["choices"]) == {False, True}
+
+
+def written(field: dataclasses.Field, value: Any) -> str:
+    """A setting's value as text; `parse` is the way back."""
+    return "" if value is None else str(value)
+
+
+def parse(field: dataclasses.Field, raw: Any) -> Any:
+    """What was typed as a value of the field, whole numbers as int; what cannot be read stays as it is, for a check to refuse."""
+    if isinstance(raw, str):
+        for choice in field.metadata["choices"]:
+            if raw.strip() == written(field, choice):
+                return choice
+        try:
+            raw = float(raw)
+        except ValueError:
+            return raw
+    if isinstance(field.metadata["low"], int) and isinstance(raw, float) and raw.is_integer():
+        return int(raw)
+    return raw
+
+
+def allowed(field: dataclasses.Field) -> str:
+    """The values a field may take, in words."""
+    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+    words = [written(field, c) or "empty" for c in choices]
+    if low is not None:
+        words.append(f"{low:g} to {high:,.16g}")
+    return " or ".join(words)

@@ -1,0 +1,80 @@
+"""What the page's handlers share: the pair in memory, the past runs, the limits of this place, and who asked to stop."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field
+
+from decoders import InputError
+from workbench.limits import Limits, on_device, zero_gpu
+from workbench.models import PairChoice, PairKeeper
+from workbench.runs import RunStore
+from workbench.session import Ended, SessionEvent, compare, encode_prompt
+from workbench.settings import Settings
+
+
+@dataclass
+class Host:
+    limits: Limits = field(default_factory=Limits.from_environment)
+    store: RunStore = field(default_factory=RunStore)
+    pairs: PairKeeper = field(default_factory=PairKeeper)
+    fault: str | None = None  # why the embedded pair is not there
+
+    def __post_init__(self) -> None:
+        self._stops: dict[str, threading.Event] = {}
+        self._compare = on_device(self._compare_here)
+
+    def admit(self, prompt: str, settings: Settings, choice: PairChoice) -> None:
+        """Raises InputError, before any work, for a comparison that cannot be run; of a pair not in memory its fit is seen later."""
+        self.limits.check(settings.max_new_tokens, settings.repeats)
+        if choice == self.pairs.in_use:
+            compare(self.pairs.get(choice), prompt, settings).close()
+
+    def decode(
+        self, prompt: str, settings: Settings, choice: PairChoice, stopped: threading.Event | None = None
+    ) -> Iterator[SessionEvent]:
+        """The events of one comparison; its run is kept. To be called by one visitor at a time: it uses the device."""
+        self.admit(prompt, settings, choice)
+        # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
+        job = self._compare(prompt, settings, choice, None if zero_gpu() else stopped)
+        with closing(job) as events:
+            for event in events:
+                if isinstance(event, Ended) and event.run.results:
+                    self.store.save(event.run)
+                yield event
+                if zero_gpu() and stopped and stopped.is_set():
+                    return
+
+    def _compare_here(
+        self, prompt: str, settings: Settings, choice: PairChoice, cancel: threading.Event | None
+    ) -> Iterator[SessionEvent]:
+        yield from compare(self.pairs.get(choice), prompt, settings, cancel=cancel)
+
+    def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
+        """The prompt's tokens and the pair's positions (None for no limit); None where the pair is not in memory."""
+        if choice != self.pairs.in_use:
+            return None
+        pair = self.pairs.get(choice)
+        limits = [model.positions for model in pair.packed.values() if model.positions is not None]
+        count = len(encode_prompt(pair, prompt, chat_template)) if prompt else 0
+        return count, min(limits, default=None)
+
+    @contextmanager
+    def stoppable(self, visitor: str) -> Iterator[threading.Event]:
+        """The event that `stop(visitor)` sets, while the block runs."""
+        stopped = self._stops[visitor] = threading.Event()
+        try:
+            yield stopped
+        finally:
+            self._stops.pop(visitor, None)
+
+    def stop(self, visitor: str) -> None:
+        if visitor in self._stops:
+            self._stops[visitor].set()
+
+    def open(self) -> None:
+        """Load the embedded pair; where it is missing the page says so when a visitor comes."""
+        try:
+            self.pairs.get(PairChoice())
+        except InputError as error:
+            self.fault = str(error)

@@ -1,0 +1,1 @@
+"""The tabs: each file lays one out, wires it and returns it."""

@@ -1,0 +1,173 @@
+"""The first tab: one prompt, the chosen decoders side by side."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench import presets
+from workbench.host import Host
+from workbench.live import LivePanels
+from workbench.panels import notes
+from workbench.panels.form import SettingsForm, Values
+from workbench.panels.pairs import PairPicker
+from workbench.panels.results import ResultView, Updates
+from workbench.panels.wiring import DEVICE, QUIET
+from workbench.runs import Run
+from workbench.session import Ended, Finished
+
+CUSTOM = "custom"
+# The address names the run on screen, so that a reload or a copied address brings it back.
+SET_ADDRESS = "(id) => { if (id) history.replaceState(null, '', '?run=' + id + (new URLSearchParams(location.search).get('__theme') ? '&__theme=' + new URLSearchParams(location.search).get('__theme') : '')); }"
+
+
+class CompareTab:
+    """`show(run)` fills the whole tab with a past run, `fill(settings)` only its form; both give updates for `outputs`."""
+
+    def __init__(self, host: Host):
+        self.host = host
+        self.form = SettingsForm()
+        with gr.Tab("Compare", id="compare") as self.tab:
+            self._lay_out()
+        self._wire()
+
+    def _lay_out(self) -> None:
+        with gr.Row():
+            with gr.Column(scale=3, min_width=320):
+                self.prompt = gr.Textbox(
+                    next(iter(presets.PROMPTS.values())),
+                    label="Prompt",
+                    placeholder="A text for the models to go on with",
+                    lines=4,
+                    max_lines=16,
+                    elem_id="prompt",
+                )
+                self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
+                with gr.Row(elem_classes="chips"):
+                    self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
+            with gr.Column(scale=2, min_width=320):
+                self.form.lay_out_decoders()
+                self.preset = gr.Dropdown([CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset")
+                with gr.Row():
+                    self.run = gr.Button("Run", variant="primary", size="lg", elem_id="run")
+                    self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id="stop")
+                    self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id="leave")
+        with gr.Accordion("Settings", open=False, elem_id="settings"):
+            self.form.lay_out_settings()
+            self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
+        with gr.Accordion("Models", open=False, elem_id="models"):
+            self.pairs = PairPicker(self.host)
+        self.progress = gr.HTML(elem_id="progress", elem_classes="wb-note")
+        self.results = ResultView()
+
+    @property
+    def buttons(self) -> list[Any]:
+        return [self.run, self.stop, self.leave]
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.prompt, self.progress, *self.buttons, *self.form.outputs, *self.results.outputs]
+
+    def _wire(self) -> None:
+        inputs = {self.prompt, self.pairs.choice, *self.form.components}
+        for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
+            button.click(lambda text=text: text, None, self.prompt, **QUIET)
+        self.preset.input(self._preset, self.preset, [self.preset, *self.form.outputs], **QUIET)
+        gr.on(
+            [each.change for each in (self.prompt, self.pairs.choice, *self.form.components)],
+            self._count,
+            inputs,
+            [self.count, self.share],
+            trigger_mode="always_last",
+            **QUIET,
+        )
+        self.run.click(self._queued, inputs, self.buttons, **QUIET)
+        started = self.run.click(
+            self._run,
+            inputs,
+            [self.progress, *self.buttons, *self.results.outputs],
+            validator=self._validate,
+            show_progress="minimal",
+            show_progress_on=self.progress,
+            **DEVICE,
+        )
+        self.stop.click(self._stop, None, None, **QUIET)
+        self.leave.click(self._left, None, [self.progress, *self.buttons], cancels=[started], **QUIET)
+        self.results.run_id.change(None, self.results.run_id, None, js=SET_ADDRESS, api_visibility="private")
+
+    # ---- what others may show here
+
+    def show(self, run: Run) -> Updates:
+        return {**self.fill({**run.settings, "prompt": run.prompt}), **self.results.show(run), self.progress: notes.ended(run)}
+
+    def fill(self, settings: Mapping[str, Any]) -> Updates:
+        prompt = {self.prompt: settings["prompt"]} if "prompt" in settings else {}
+        return {**prompt, **self.form.filled(settings)}
+
+    # ---- handlers
+
+    def _count(self, values: Values) -> tuple[str, str]:
+        """The prompt's tokens against the limit, and a link that fills this form."""
+        count = self.host.tokens(values[self.prompt], self.form.value(values, "chat_template"), values[self.pairs.choice])
+        return notes.tokens(count, self.form.value(values, "max_new_tokens")), self.form.link(values, values[self.prompt])
+
+    def _preset(self, name: str) -> Updates:
+        return {self.preset: gr.skip()} if name == CUSTOM else self.form.filled(presets.SETTINGS[name].to_json())
+
+    def _validate(self, values: Values) -> Updates:
+        """A message at each field that cannot be used; a fault in a fold is told at the decoders too, as the fold may be shut."""
+        faults: dict[Any, str] = {}
+        for fault, message in self.form.faults(values):
+            faults[fault.component] = message
+            faults.setdefault(self.form.decoders, message)
+        if not values[self.form.decoders]:
+            faults[self.form.decoders] = "No decoder is chosen; choose at least one."
+        if not values[self.prompt].strip():
+            faults[self.prompt] = "The prompt is empty; write a few words, or take an example."
+        elif not faults:
+            try:
+                self.host.admit(values[self.prompt], self.form.settings(values), values[self.pairs.choice])
+            except InputError as error:
+                faults[self.prompt] = str(error)
+        return {field: gr.validate(field not in faults, faults.get(field, "")) for field in values}
+
+    def _queued(self, values: Values) -> Updates:
+        """Until the device is free, the way out is to leave the queue."""
+        if not all(verdict["is_valid"] for verdict in self._validate(values).values()):
+            return {self.run: gr.skip()}
+        return {self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
+
+    def _left(self) -> Updates:
+        return {self.progress: notes.note("You left the queue."), **self._idle()}
+
+    def _stop(self, request: gr.Request) -> None:
+        self.host.stop(request.session_hash)
+
+    def _run(self, values: Values, request: gr.Request) -> Iterator[Updates]:
+        """One comparison, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
+        prompt, settings = values[self.prompt], self.form.settings(values)
+        panels, job = LivePanels(prompt, settings), 0
+        running = {self.run: gr.update(visible=False), self.stop: gr.update(visible=True), self.leave: gr.update(visible=False)}
+        with self.host.stoppable(request.session_hash) as stopped:
+            yield {**self.results.clear(), **running, self.progress: notes.note("Preparing the models")}
+            try:
+                with closing(self.host.decode(prompt, settings, values[self.pairs.choice], stopped)) as events:
+                    for event in events:
+                        if isinstance(event, Ended):
+                            shown = self.results.show(event.run) if event.run.results else {}
+                            yield {**shown, self.progress: notes.ended(event.run), **self._idle()}
+                            return
+                        panels.update(event)
+                        updates: Updates = {self.results.strip: panels.value()}
+                        if not isinstance(event, Finished):
+                            job = len(panels.results)
+                            updates[self.progress] = notes.progress(event, job, panels.jobs)
+                        yield updates
+                yield {self.progress: notes.note("Stopped."), **self._idle()}
+            except InputError as error:
+                yield {self.progress: notes.note(str(error), "alert"), **self._idle()}
+
+    def _idle(self) -> Updates:
+        return {self.run: gr.update(visible=True), self.stop: gr.update(visible=False), self.leave: gr.update(visible=False)}

@@ -1,0 +1,135 @@
+"""The settings form, made from the settings dataclasses: labels, ranges and help come from their fields, none from here."""
+
+import dataclasses
+import html
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError, catalog
+from decoders.settings import check
+from workbench import links
+from workbench.fields import allowed, is_switch, parse, written
+from workbench.settings import Settings, shared
+
+DEFAULT_DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
+Values = Mapping[Any, Any]  # component -> what the visitor put there
+
+
+@dataclass(frozen=True)
+class Control:
+    """One setting on the page: of one decoder, or (owner "settings") of all.
+
+    component  the input;   field  the dataclass field it stands for
+    """
+
+    owner: str
+    field: dataclasses.Field
+    component: gr.components.Component
+
+    def read(self, raw: Any) -> Any:
+        """The setting's value from what was typed. Raises InputError in the words of the setting itself."""
+        value = parse(self.field, raw)
+        check(self.owner, self.field, value)
+        return value
+
+
+def control(owner: str, field: dataclasses.Field) -> Control:
+    label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, field.default)
+    if is_switch(field):
+        component: Any = gr.Checkbox(field.default, label=label, info=help)
+    elif field.metadata["choices"] and field.metadata["low"] is None:
+        choices = [written(field, choice) for choice in field.metadata["choices"]]
+        component = gr.Dropdown(choices, value=default, label=label, info=help, min_width=180)
+    elif field.metadata["choices"]:
+        component = gr.Textbox(default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180)
+    else:
+        component = gr.Number(field.default, label=label, info=f"{help} ({allowed(field)})", min_width=180)
+    return Control(owner, field, component)
+
+
+class SettingsForm:
+    """Shared settings in a row, the decoders to choose from, and a fold for each decoder that has settings of its own."""
+
+    def lay_out_decoders(self) -> None:
+        self.decoders = gr.CheckboxGroup(
+            [(name.replace("_", " "), name) for name in catalog],
+            value=[name for name in DEFAULT_DECODERS if name in catalog],
+            label="Decoders",
+            info="They run one after another, so that each is timed alone.",
+            elem_id="decoders",
+        )
+
+    def lay_out_settings(self) -> None:
+        with gr.Row():
+            self.controls = [control("settings", field) for field in shared()]
+        self.folds: dict[str, gr.Accordion] = {}
+        for name, method in catalog.items():
+            fields = dataclasses.fields(method)
+            if not fields:
+                continue
+            title = f"{name.replace('_', ' ')} · {method.paper}, §{method.section}"
+            with gr.Accordion(title, open=False, visible=name in DEFAULT_DECODERS, elem_classes="fold") as fold, gr.Row():
+                self.controls += [control(name, field) for field in fields]
+            self.folds[name] = fold
+        self.decoders.change(
+            self._unfold, self.decoders, list(self.folds.values()), queue=False, show_progress="hidden", api_visibility="private"
+        )  # fmt: skip
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [*self.components, *self.folds.values()]
+
+    @property
+    def components(self) -> list[gr.components.Component]:
+        return [self.decoders, *(c.component for c in self.controls)]
+
+    def _unfold(self, chosen: list[str]) -> list[Any]:
+        return [gr.update(visible=name in chosen) for name in self.folds]
+
+    def typed(self, values: Values) -> dict[str, Any]:
+        """What the form says, as `Settings.to_json` has it, unchecked."""
+        data: dict[str, Any] = {"decoders": values[self.decoders]}
+        for each in self.controls:
+            if each.owner == "settings":
+                data[each.field.name] = parse(each.field, values[each.component])
+            elif each.owner in values[self.decoders]:
+                data.setdefault(each.owner, {})[each.field.name] = parse(each.field, values[each.component])
+        return data
+
+    def settings(self, values: Values) -> Settings:
+        """What the form says. Raises InputError where it cannot be used."""
+        return Settings.from_json(self.typed(values))
+
+    def faults(self, values: Values) -> Iterator[tuple[Control, str]]:
+        """Each input that cannot be used, with the reason; folds of decoders that are not chosen do not count."""
+        for each in self.controls:
+            if each.owner == "settings" or each.owner in values[self.decoders]:
+                try:
+                    each.read(values[each.component])
+                except InputError as error:
+                    yield each, str(error)
+
+    def filled(self, data: Mapping[str, Any]) -> dict[Any, Any]:
+        """The form showing these settings (as `Settings.to_json` has them); what they leave out has its default."""
+        chosen = [name for name in data.get("decoders", DEFAULT_DECODERS) if name in catalog]
+        updates: dict[Any, Any] = {self.decoders: chosen}
+        for each in self.controls:
+            own = data if each.owner == "settings" else data.get(each.owner, {})
+            value = own.get(each.field.name, each.field.default)
+            as_text = each.field.metadata["choices"] and not is_switch(each.field)
+            updates[each.component] = written(each.field, value) if as_text else value
+        for name, fold in self.folds.items():
+            updates[fold] = gr.update(visible=name in chosen)
+        return updates
+
+    def link(self, values: Values, prompt: str) -> str:
+        """A link that fills the form as it stands."""
+        query = html.escape(links.to_query(prompt, self.typed(values)))
+        return f'<a href="?{query}">Link to these settings</a>'
+
+    def value(self, values: Values, name: str) -> Any:
+        """A shared setting as typed."""
+        return next(values[c.component] for c in self.controls if c.owner == "settings" and c.field.name == name)
