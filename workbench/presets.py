@@ -4,6 +4,9 @@ from dataclasses import dataclass
 
 import torch
 
+from decoders import catalog
+from workbench.settings import Settings
+
 
 @dataclass(frozen=True)
 class Model:
@@ -91,15 +94,16 @@ PAIRS = {
     )
 }
 
+SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
 # A decoder's defaults are its paper's; what the papers add is the warping: MTAD top-k 20 then top-p 0.9, DSBD top-k 10 and top-p 0.8.
-PRESETS = {
-    "greedy (T=0)": {"temperature": 0.0},
-    "MTAD paper": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
-    "DSBD paper": {"temperature": 1.0, "top_k": 10, "top_p": 0.8},
-    "sampling T=1": {"temperature": 1.0},
+SETTINGS = {
+    "greedy (T=0)": Settings(SHOWN, temperature=0.0),
+    "MTAD paper": Settings(SHOWN, temperature=1.0, top_k=20, top_p=0.9),
+    "DSBD paper": Settings(SHOWN, temperature=1.0, top_k=10, top_p=0.8),
+    "sampling T=1": Settings(SHOWN, temperature=1.0),
 }
 
-EXAMPLES = {
+PROMPTS = {
     "A story": "Once upon a time, there was a little girl named Lily. She",
     "A friendship": "Tom and his dog Max lived near the forest. One morning they heard",
     "A dialogue": '"Can I play with you?" asked the small bear.',
