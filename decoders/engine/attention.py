@@ -4,11 +4,17 @@ One operator over plain tensors, so that a compiled pass has no break in it. A m
 name `NAME`; the packing travels as the keyword argument `packing` of the model's forward.
 """
 
+import inspect
+import os
+import shutil
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface
 
@@ -23,12 +29,15 @@ class Packing(NamedTuple):
     rows      (tokens,) where in the arena each token's key and value go
     segments  (requests, 5) on the CPU: first token, token after the last, first arena row, rows already there, and where in
               `masks` the (tokens, rows) mask of the request begins, or -1 where its tokens are a chain that sees all before it
+    table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and their end; first arena rows; rows with
+              those of this pass; where masks begin
     masks     all masks flattened, bool; a token sees the rows that are True
     keys, values   the arena's tensors by layer, (rows, K, D)
     """
 
     rows: Tensor
     segments: Tensor
+    table: Tensor
     masks: Tensor
     keys: list[Tensor]
     values: list[Tensor]
@@ -49,20 +58,72 @@ def attend(
     values: Tensor,
     rows: Tensor,
     segments: Tensor,
+    table: Tensor,
     masks: Tensor,
     scale: float,
     softcap: float,
 ) -> Tensor:
     """q (H, tokens, D), k (K, tokens, D), v (K, tokens, D') -> (tokens, H, D').
 
-    Writes k and v into their arena rows, then lets each request's tokens attend to that request's rows. The H / K query heads
-    that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
+    Writes k and v into their arena rows, then lets each request's tokens attend to that request's rows.
     """
     keys.index_copy_(0, rows, k.transpose(0, 1))
     values.index_copy_(0, rows, v.transpose(0, 1))
+    way = choose_way(q, values, segments, softcap)
+    return way(q, keys, values, segments, table, masks, scale, softcap)
+
+
+def choose_way(q: Tensor, values: Tensor, segments: Tensor, softcap: float) -> Callable[..., Tensor]:
+    """FlashAttention for chains, and Triton for all else, on CUDA devices that have what these need; otherwise request by request."""
+    if q.device.type != "cuda" or q.dtype == torch.float64 or torch.cuda.get_device_capability(q.device) < (8, 0):
+        return attend_one_by_one
+    size = q.shape[-1]
+    fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not softcap
+    if _FLASH and fits_flash and bool((segments[:, 4] < 0).all()):
+        return attend_chains
+    if _TRITON:
+        from decoders.engine.kernels import attend_with_triton
+
+        return attend_with_triton
+    return attend_one_by_one
+
+
+_FLASH = (
+    torch.version.cuda is not None
+    and torch.backends.cuda.is_flash_attention_available()
+    and {"seqused_k", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
+)
+# Triton comes with CUDA builds of torch, and builds its launchers with a C compiler.
+_TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
+
+
+def attend_chains(q, keys, values, segments, table, masks, scale, softcap) -> Tensor:
+    """One call of FlashAttention, for requests whose tokens are all chains."""
+    starts, bases, totals, _ = table
+    count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
+    return varlen_attn(
+        q.transpose(0, 1),
+        keys,
+        values,
+        starts,
+        bases,  # where each request's keys begin; where they end is read from seqused_k, so there may be gaps between them
+        int(count.max()),
+        int((past + count).max()),
+        scale=scale,
+        window_size=(-1, 0),  # causal, the last query aligned with the last key
+        enable_gqa=True,
+        seqused_k=totals[:-1],
+    ).contiguous()
+
+
+def attend_one_by_one(q, keys, values, segments, table, masks, scale, softcap) -> Tensor:
+    """A call of SDPA per request: on any device, in any dtype.
+
+    The H / K query heads that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
+    """
     heads, tokens, size = q.shape
-    groups = heads // k.shape[0]
-    out = q.new_empty(tokens, heads, v.shape[-1])
+    groups = heads // keys.shape[1]
+    out = q.new_empty(tokens, heads, values.shape[-1])
     for start, stop, base, past, mask_start in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
@@ -96,7 +157,7 @@ attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("k
 
 
 @attend_op.register_fake
-def _(q, k, v, keys, values, rows, segments, masks, scale, softcap):
+def _(q, k, v, keys, values, rows, segments, table, masks, scale, softcap):
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
@@ -128,6 +189,7 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
         packing.values[layer],
         packing.rows,
         packing.segments,
+        packing.table,
         packing.masks,
         scale,
         softcap or 0.0,

@@ -183,7 +183,7 @@ class Engine:
         self.fed_tokens += inputs.input_ids.shape[1]
         answers, start = [], 0
         segments = inputs.packing.segments.tolist()
-        for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=True):
+        for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=False):
             cost = PassCost(
                 len(feed.cache) * self.arena.row_bytes,
                 self.model.weight_bytes,

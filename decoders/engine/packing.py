@@ -28,7 +28,10 @@ class Feed:
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
-    """The tensors of one pass: input_ids and positions (1, tokens), wanted (n,) indices into the tokens."""
+    """The tensors of one pass: input_ids and positions (1, tokens), wanted (n,) indices into the tokens.
+
+    A lone index in `wanted`, and a lone segment, has a companion without meaning where there are several tokens.
+    """
 
     input_ids: torch.Tensor
     position_ids: torch.Tensor
@@ -78,9 +81,19 @@ def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device, padded: bool
         if mask is not None:
             masks.append(mask.ravel())
             mask_size += mask.size
-    flat = torch.from_numpy(np.concatenate(masks)) if masks else torch.zeros(0, dtype=torch.bool)
+    # Compiled passes treat sizes of 0 and 1 as graphs of their own: only the number of tokens may be 1.
+    if len(tokens) > 1:
+        wanted += wanted[:1] * (len(wanted) == 1)
+        segments += [(len(tokens), len(tokens), 0, 0, -1)] * (len(segments) == 1)
+    flat = torch.from_numpy(np.concatenate(masks)) if masks else torch.zeros(2, dtype=torch.bool)
+    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask in segments]
     packing = Packing(
-        torch.tensor(rows, device=device), torch.tensor(segments), flat.to(device), arena.keys, arena.values
+        torch.tensor(rows, device=device),
+        torch.tensor(segments),
+        torch.tensor([*table, (len(tokens), 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
+        flat.to(device),
+        arena.keys,
+        arena.values,
     )
     return PackedInputs(
         torch.tensor([tokens], device=device),

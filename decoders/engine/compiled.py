@@ -1,0 +1,47 @@
+"""Compiled passes: one graph for a pass of a single token and one for all others, both made at load so that decoding never waits."""
+
+import logging
+import time
+
+import torch
+from torch.fx.experimental import _config as fx_config
+
+from decoders.engine.model import Engine, PackedModel
+from decoders.engine.pair import ModelPair
+from decoders.errors import InputError
+from decoders.tree import TokenTree
+
+log = logging.getLogger("decoders")
+
+
+def compile_passes(pair: ModelPair) -> None:
+    """Compile the passes of all models of a pair; the logger "decoders" announces the wait (on standard error if none is set up).
+
+    Raises InputError where the compiler fails, as it does without a C++ compiler.
+    """
+    for packed in pair.packed.values():
+        log.warning("Compiling the passes of the %s, which takes about a minute.", packed.name)
+        began, plain = time.perf_counter(), packed.forward
+        packed.forward = torch.compile(plain, dynamic=True, fullgraph=True)
+        try:
+            # Sizes that happen to be equal now need not stay so; and the graphs of all models in memory count against one limit.
+            with fx_config.patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
+                warm_up(packed)
+        except Exception as error:  # the compiler's own, or those of the tools it calls
+            packed.forward = plain
+            reason = str(error).strip().splitlines()[0]
+            raise InputError(
+                f"The {packed.name} could not be compiled ({reason}); load it with compile=False."
+            ) from error
+        log.warning("Compiled the %s in %.0f s.", packed.name, time.perf_counter() - began)
+
+
+def warm_up(packed: PackedModel) -> None:
+    """Passes of both kinds: a chain; trees of two requests, on a grown arena; single tokens."""
+    engine, trees = Engine(packed), [TokenTree([0] * 11), TokenTree([0] * 5)]
+    for tree in trees:
+        engine.admit(tree, 23)
+        engine.run([(tree, tree.trunk[-1:])])
+    engine.run([(tree, [tree.add(tree.trunk[-1], token) for token in (1, 2)]) for tree in trees])
+    for tree in trees:
+        engine.run([(tree, [tree.add(tree.tail[0], 3)])])

@@ -1,0 +1,57 @@
+"""Compiled passes: the tokens of eager ones, and nothing compiled once a pair is loaded."""
+
+import pytest
+import torch
+from torch._dynamo.utils import counters
+
+from decoders import InputError, catalog, generate, load_pair
+from decoders.engine import compiled
+from tests.models import build, build_tokenizer
+
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("pair")
+    for name, seed in (("target", 0), ("draft", 1)):
+        build(seed=seed, num_hidden_layers=1).save_pretrained(folder / name)
+        build_tokenizer().save_pretrained(folder / name)
+    return folder
+
+
+def graphs():
+    return counters["stats"]["unique_graphs"]
+
+
+def test_same_tokens_and_no_recompilation(folder, caplog):
+    """Through chains, trees, beams, batches, chunks and a cache that grows, with recompiling made an error."""
+    before = graphs()
+    eager = load_pair(folder, dtype="float64")
+    assert graphs() == before  # off by default
+    pair = load_pair(folder, dtype="float64", compile=True)
+    said = [record.message.split()[0] for record in caplog.records if record.name == "decoders"]
+    assert said == ["Compiling", "Compiled"] * 2
+    assert graphs() == before + 2
+    with torch._dynamo.config.patch(error_on_recompile=True):
+        for name in catalog:
+            for prompt, options in (([7, 7], {"seed": 3}), (PROMPTS, {"prefill_chunk": 7, "max_batch": 3})):
+                options |= {"max_new_tokens": 20, "ignore_eos": True}
+                ours, theirs = (generate(p, prompt, name, **options) for p in (pair, eager))
+                if prompt is not PROMPTS:
+                    ours, theirs = [ours], [theirs]
+                assert [r.tokens for r in ours] == [r.tokens for r in theirs]
+        generate(pair, [1], "greedy", max_new_tokens=300, ignore_eos=True)
+    assert graphs() == before + 2
+    assert not counters["graph_break"]
+
+
+def test_a_compiler_that_fails(folder, monkeypatch):
+    """One sentence instead of its pages, and the model stays usable."""
+
+    def fail(packed):
+        raise RuntimeError("no C++ compiler\nand much more")
+
+    monkeypatch.setattr(compiled, "warm_up", fail)
+    with pytest.raises(InputError, match=r"could not be compiled \(no C\+\+ compiler\); load it with compile=False\.$"):
+        load_pair(folder, compile=True)
