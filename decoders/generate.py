@@ -1,5 +1,6 @@
 """The public calls: check everything that can be known beforehand, then let the loop run."""
 
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ def stream(
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
     padding: str = "none",
+    max_cache_bytes: int | None = None,
     cancel: Any = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Event]:
@@ -103,6 +105,7 @@ def stream(
     max_batch      requests in flight at most;   prefill_chunk  prompt tokens of a request in one pass at most
     padding        "none"; "inputs", "kv" or "both" pad as batches without packing must, in static batches, for comparison
                    (ems-sd.txt): the same tokens, more work
+    max_cache_bytes   memory of all caches at most: a request waits until what it can need at most fits in
     cancel         a threading.Event, or a function that says True: ends every request within a round
     clock          what tells the seconds; one that stops while the caller holds an event leaves the caller's own work out of them
     Input is checked here, at the call; closing the iterator early frees the cache. A request that fails ends with a Result that
@@ -138,8 +141,14 @@ def stream(
         Request(ids, SeededSource(s), warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
         for ids, s in zip(prompts, seeds, strict=True)
     ]
-    jobs = [Job(i, r, method.decode(r)) for i, r in enumerate(requests)]
-    engines = {role: Engine(pair.packed[role], padding) for role in roles}
+    most = [method.most_rows(len(r.tree.tokens), budget) for r in requests]
+    if max_cache_bytes is None:
+        # A chain and its draft fit in this; a long text or many beams move to a larger stretch now and then.
+        most_rows, reserved = None, [len(r.tree.tokens) + min(budget, 512) + 16 for r in requests]
+    else:
+        most_rows, reserved = _rows_within(pair, roles, max_cache_bytes, padding, most), most
+    jobs = [Job(i, r, method.decode(r), rows) for i, (r, rows) in enumerate(zip(requests, reserved, strict=True))]
+    engines = {role: Engine(pair.packed[role], padding, most_rows) for role in roles}
     control = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "static": padding != "none"}
     return _events(pair, jobs, stops, drive(jobs, engines, **control, cancelled=cancel_check(cancel)))
 
@@ -180,6 +189,21 @@ def _result(pair: ModelPair, job: Job, stops: Sequence[str]) -> Result:
         request.finished,
         job.error,
     )
+
+
+def _rows_within(pair: ModelPair, roles: Sequence[str], limit: Any, padding: str, most: Sequence[int]) -> int:
+    """The cache rows of each model that `limit` bytes hold, no more than all requests together can need."""
+    whole("max_cache_bytes", limit, sys.maxsize)
+    if padding != "none":
+        raise InputError("max_cache_bytes goes with padding='none'; padded caches have no bound of their own.")
+    row_bytes = sum(pair.packed[role].row_bytes for role in roles)
+    largest = max(range(len(most)), key=lambda i: most[i])
+    if most[largest] * row_bytes > limit:
+        raise InputError(
+            f"Prompt {largest + 1} can need {most[largest] * row_bytes} bytes of cache and max_cache_bytes is {limit}; "
+            "raise it, or shorten the prompt or max_new_tokens."
+        )
+    return min(limit // row_bytes, sum(most))
 
 
 def _fits(pair: ModelPair, roles: Sequence[str], prompt: int, budget: int) -> None:

@@ -16,11 +16,13 @@ from decoders.trace import Round
 
 @dataclass(eq=False)
 class Job:
-    """A request on its way: its generator and the ask it waits for; `error` is set where it failed and the others went on."""
+    """A request on its way: its generator, the cache rows to reserve for it and the ask it waits for; `error` is set where it
+    failed and the others went on."""
 
     index: int
     request: Request
     decoding: Decoding
+    rows: int
     waiting: Ask | None = None
     error: ModelError | None = None
     rounds: deque[Round] = field(default_factory=deque)
@@ -57,9 +59,9 @@ def drive(
 ) -> Iterator[tuple[Job, Round | None]]:
     """Decode all jobs; yields each round as it is committed, and (job, None) once when a job is over.
 
-    At most `max_batch` requests are in flight, and the place of one that ends goes to the next at once; in `static` batches not
-    before all have ended. `cancelled` is looked at
-    before every pass. However it ends, also by closing this generator, all cache rows are given back.
+    At most `max_batch` requests are in flight, and as many as the engines have room for; the place of one that ends goes to the next
+    at once, in `static` batches when all have ended. `cancelled` is looked at before every pass. However it ends, also by closing
+    this generator, all cache rows are given back.
     """
     queue, active = deque(jobs), list[Job]()
     try:
@@ -70,14 +72,11 @@ def drive(
                     job.decoding.close()
                     yield job, None
                 return
-            if static and active:
-                room = 0
-            else:
-                room = len(queue) if max_batch is None else max_batch - len(active)
-            for _ in range(min(room, len(queue))):
+            places = 0 if static and active else (max_batch or len(jobs)) - len(active)
+            while queue and places > 0 and _admit(queue[0], engines):
                 job = queue.popleft()
-                _admit(job.request, engines)
                 active.append(job)
+                places -= 1
                 job.request.note_time(None)
                 job.resume(None)
             # Drafts first: then everything that is alive shares the target's pass.
@@ -97,11 +96,11 @@ def drive(
             _release(job.request, engines)
 
 
-def _admit(request: Request, engines: Mapping[str, Engine]) -> None:
-    # A chain and its draft fit in this; a long text or many beams move to a larger stretch now and then.
-    rows = len(request.tree.tokens) + min(request.budget, 512) + 16
-    for engine in engines.values():
-        engine.admit(request.tree, rows)
+def _admit(job: Job, engines: Mapping[str, Engine]) -> bool:
+    if all(engine.admit(job.request.tree, job.rows) for engine in engines.values()):
+        return True
+    _release(job.request, engines)
+    return False
 
 
 def _release(request: Request, engines: Mapping[str, Engine]) -> None:

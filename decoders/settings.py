@@ -64,6 +64,19 @@ class Method:
         """The warping this method really uses, given the caller's."""
         return warping
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        """How many tips live between rounds at most, and how many nodes a round adds at most; (1, 0) stands for chains."""
+        return 1, 0
+
+    def most_rows(self, prompt: int, budget: int) -> int:
+        """Cache rows of either model that a request of so many tokens can take at most: what a memory budget reserves for it.
+
+        A chain has a row a token. With branches the rows between rounds are at most twice the live ones (`CacheRows.sync`).
+        """
+        tips, nodes = self.branches
+        return 2 * (prompt + tips * budget) + nodes if nodes else prompt + budget
+
     def decode(self, request: Request) -> Decoding:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 

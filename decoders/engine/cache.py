@@ -112,28 +112,38 @@ class CacheRows:
 class Arena:
     """The keys and values of one model for all its requests: per layer two tensors (rows, K, D), of which each request has a stretch.
 
-    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows.
+    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows, but never above
+    `most` rows.
     """
 
-    def __init__(self, layout: Sequence[tuple[int, int, int]], dtype: torch.dtype, device: torch.device):
+    def __init__(
+        self,
+        layout: Sequence[tuple[int, int, int]],
+        dtype: torch.dtype,
+        device: torch.device,
+        most: int | None = None,
+    ):
+        self.most = most
         self.keys = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, size, _ in layout]
         self.values = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, _, size in layout]
-        self.row_bytes = sum(t.shape[1] * t.shape[2] * t.element_size() for t in (*self.keys, *self.values))
         self._taken: list[CacheRows] = []
 
     @property
     def rows(self) -> int:
         return len(self.keys[0])
 
-    def take(self, capacity: int) -> CacheRows:
-        """A free stretch of `capacity` rows."""
+    def take(self, capacity: int) -> CacheRows | None:
+        """A free stretch of `capacity` rows, or None where the arena is full."""
         base = 0
         for other in self._taken:
             if other.base - base >= capacity:
                 break
             base = other.base + other.capacity
         if base + capacity > self.rows:
-            self._grow(max(base + capacity, self.rows * 3 // 2))
+            if self.most is not None and base + capacity > self.most:
+                return None
+            # A limit is meant for the peak: growing step by step would hold old and new rows at once.
+            self._grow(self.most or max(base + capacity, self.rows * 3 // 2))
         cache = CacheRows(base, capacity)
         self._taken.append(cache)
         self._taken.sort(key=lambda c: c.base)
@@ -147,6 +157,8 @@ class Arena:
         if len(cache) + extra <= cache.capacity:
             return
         place = self.take(2 * (len(cache) + extra))
+        if place is None:
+            raise RuntimeError("a request took more cache rows than its decoder said it would")
         for t in (*self.keys, *self.values):
             t[place.base : place.base + len(cache)] = t[cache.base : cache.base + len(cache)]
         self._taken.remove(place)

@@ -22,7 +22,7 @@ class PackedModel:
     role       "target" or "draft", for messages
     forward    the twin's forward; put a compiled one in its place to have passes compiled
     positions  how many tokens it can look at, or None where its config does not say
-    layout     for each layer (K, D of keys, D of values)
+    layout     for each layer (K, D of keys, D of values);   row_bytes  what a cache row takes in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
     Raises InputError for a model whose attention the packed one does not model, by name.
     """
@@ -49,6 +49,7 @@ class PackedModel:
         self.forward: Callable = twin(model, NAME).forward
         self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = self._probe()
+        self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
         looked_up = {id(t) for t in tables if head is None or t is not head.weight}
@@ -122,20 +123,24 @@ class Engine:
     padding   "none"; or what a batch without packing has to do, for comparison (ems-sd.txt §3.1): "inputs" fills every request's
               tokens up to the longest of the pass, "kv" every cache by the longest acceptance of the round, "both" is the
               vanilla method. Prompts are left out of it. The answers are the same.
+    most_rows cache rows that it may hold, for all requests together
     """
 
-    def __init__(self, model: PackedModel, padding: str = "none"):
+    def __init__(self, model: PackedModel, padding: str = "none", most_rows: int | None = None):
         self.model = model
         self.padding = padding
-        self.arena = Arena(model.layout, model.dtype, model.device)
+        self.arena = Arena(model.layout, model.dtype, model.device, most_rows)
         self._caches: dict[TokenTree, CacheRows] = {}
         self._aligned: dict[TokenTree, tuple[int, int]] = {}
         self.passes = 0
         self.fed_tokens = 0
 
-    def admit(self, tree: TokenTree, rows: int) -> None:
-        """Reserve `rows` cache rows for a request; it gets more if it turns out to need them."""
-        self._caches[tree] = self.arena.take(rows)
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        """Reserve `rows` cache rows for a request; it gets more if it turns out to need them. False where there is no room now."""
+        cache = self.arena.take(rows)
+        if cache is not None:
+            self._caches[tree] = cache
+        return cache is not None
 
     def release(self, tree: TokenTree) -> None:
         self._aligned.pop(tree, None)
@@ -185,7 +190,7 @@ class Engine:
         segments = inputs.packing.segments.tolist()
         for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=False):
             cost = PassCost(
-                len(feed.cache) * self.arena.row_bytes,
+                len(feed.cache) * self.model.row_bytes,
                 self.model.weight_bytes,
                 end - first - len(feed.nodes),
                 padded_rows.get(tree, 0),

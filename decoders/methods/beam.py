@@ -19,6 +19,10 @@ class BeamSampling(Method):
 
     beams: int = setting(4, "beams drawn each step, with replacement", low=1, high=64)
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        return self.beams, self.beams
+
     def decode(self, request: Request) -> Decoding:
         live, ended = [Beam(request.tip, 0.0)], []
         while not request.finished:
@@ -48,6 +52,10 @@ class BeamSearch(Method):
         "when to stop: False, by a heuristic; True, at W finished beams; 'never', when none can improve",
         choices=(False, True, "never"),
     )
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        return self.beams, self.beams
 
     def decode(self, request: Request) -> Decoding:
         live, done, steps = [Beam(request.tip, 0.0)], [], 0

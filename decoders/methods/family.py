@@ -22,8 +22,8 @@ EXPANSION = setting((3, 2, 1, 1), "children of each draft token, layer by layer,
 REFERENCES = setting((), "reference documents, as texts, that drafts may copy from")
 
 
-def check_size(name: str, expansion: tuple[int, ...]) -> None:
-    """Raise InputError for a tree of more than LARGEST_TREE draft tokens."""
+def tree_size(name: str, expansion: tuple[int, ...]) -> int:
+    """The draft tokens of a round; InputError where they are more than LARGEST_TREE."""
     size, layer = 0, 1
     for children in expansion:
         layer *= children
@@ -32,6 +32,7 @@ def check_size(name: str, expansion: tuple[int, ...]) -> None:
             raise InputError(
                 f"{name}: more than {LARGEST_TREE} draft tokens a round are too many; take fewer children or layers."
             )
+    return size
 
 
 @dataclass(frozen=True)
@@ -47,11 +48,15 @@ class SpecTr(Method):
 
     def __post_init__(self):
         super().__post_init__()
-        check_size(self.name, self._expansion)
+        tree_size(self.name, self._expansion)
 
     @property
     def _expansion(self) -> tuple[int, ...]:
         return (self.drafts,) + (1,) * (self.draft_length - 1)
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        return 1, 1 + tree_size(self.name, self._expansion)
 
     def decode(self, request: Request) -> Decoding:
         return speculate(request, partial(tree, expansion=self._expansion), KSeqRule())
@@ -70,6 +75,10 @@ class SpecInfer(Method):
     def __post_init__(self):
         super().__post_init__()
         object.__setattr__(self, "expansion", as_expansion(self.name, self.expansion))
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        return 1, 1 + tree_size(self.name, self.expansion)
 
     def decode(self, request: Request) -> Decoding:
         return speculate(request, partial(tree, expansion=self.expansion), MultiRoundRule())
@@ -158,5 +167,5 @@ def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
     if not isinstance(given, (list, tuple)) or not given or not all(is_whole(n) and n >= 1 for n in given):
         raise InputError(f"{name}: expansion must be whole numbers of 1 or more, as 3,2,1,1, not {expansion!r}.")
     expansion = tuple(int(n) for n in given)
-    check_size(name, expansion)
+    tree_size(name, expansion)
     return expansion

@@ -28,6 +28,10 @@ class MTAD(Method):
         choices=("sample", "search"),
     )
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        return 1, 1 + self.beams * self.draft_length
+
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
             steps = min(self.draft_length, request.left - 1)

@@ -33,6 +33,10 @@ class MTJD(Method):
             if self.exact:
                 raise InputError("mtjd: exact goes with form='search'; beam sampling does not try every sequence.")
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        return 1, 2 * MOST_SEQUENCES if self.exact else 1 + self.beams * self.block_length
+
     def decode(self, request: Request) -> Decoding:
         length = min(self.block_length, request.budget)
         if self.exact and request.vocabulary**length > MOST_SEQUENCES:

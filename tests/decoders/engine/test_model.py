@@ -41,7 +41,7 @@ class Check:
         self.growths += arena.rows > before
         tolerance = TOLERANCE[self.model.dtype]
         for (tree, nodes), (logits, cost) in zip(wants, answers, strict=True):
-            assert cost.cache_bytes == self.engine.rows_of(tree) * arena.row_bytes
+            assert cost.cache_bytes == self.engine.rows_of(tree) * self.engine.model.row_bytes
             for node, row in zip(nodes, logits if logits is not None else (), strict=logits is not None):
                 plain = plain_logits(self.model, [tree.tokens[n] for n in tree.lineage(node)])
                 torch.testing.assert_close(row, plain, rtol=tolerance, atol=tolerance)

@@ -1,0 +1,132 @@
+"""Batches as a service of the loop, in float64: padding, a memory budget, dynamic places. The tokens are always the same."""
+
+import pytest
+
+from decoders import InputError, catalog, generate, stream
+from decoders.engine.cache import Arena
+from decoders.engine.model import PADDINGS
+from tests.models import build_pair
+
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2, 1, 2, 1], [60, 3, 3]]
+SHARED = {"max_new_tokens": 12, "top_k": 20, "ignore_eos": True}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair()
+
+
+@pytest.fixture(scope="module")
+def alone(pair):
+    """The tokens of each prompt decoded alone, by decoder."""
+    return {
+        name: [generate(pair, p, catalog[name](), seed=i, **SHARED).tokens for i, p in enumerate(PROMPTS)]
+        for name in catalog
+    }
+
+
+@pytest.mark.parametrize("padding", PADDINGS)
+@pytest.mark.parametrize("name", catalog)
+def test_padding_changes_no_token(pair, alone, name, padding):
+    results = generate(pair, PROMPTS, catalog[name](), padding=padding, max_batch=4, **SHARED)
+    assert [r.tokens for r in results] == alone[name]
+    tokens, rows = (sum(getattr(r.metrics, k) for r in results) for k in ("padded_tokens", "padded_rows"))
+    assert padding in ("inputs", "both") or tokens == 0
+    assert padding in ("kv", "both") or rows == 0
+    assert (results[0].metrics.padding_ratio is None) == (padding in ("none", "inputs"))
+    if name == "speculative" and padding == "both":
+        assert tokens > 0 or rows > 0
+
+
+def test_padded_rows_and_tokens_are_counted_by_hand(pair):
+    """LLMA drafts of two prompts: in each round the inputs differ by the drafts, the caches grow by what was accepted."""
+    options = {"temperature": 0, "max_new_tokens": 60, "ignore_eos": True}  # greedy random models repeat themselves
+    results = generate(pair, [[1, 2, 1, 2, 1], [7]], catalog["lookup"](), padding="both", **options)
+    lengths = [[len(r.nodes) for r in result.rounds] for result in results]
+    inputs = [[1 + r.drafted for r in result.rounds] for result in results]
+    together = min(map(len, lengths))
+    # The prompts' own pass is left out; the last round aligns nothing, since no pass follows it.
+    expected_tokens = [
+        sum(max(pair) - own[i] for i, pair in enumerate(zip(*inputs, strict=False)) if i) for own in inputs
+    ]
+    kept = [[n - (i == 0) for i, n in enumerate(own)] for own in lengths]  # the first token is fed in the second pass
+    expected_rows = [
+        sum(max(pair) - own[i] for i, pair in enumerate(zip(*kept, strict=False)) if i < together - 1) for own in kept
+    ]
+    assert any(expected_tokens)
+    assert any(expected_rows)
+    for result, tokens, rows in zip(results, expected_tokens, expected_rows, strict=True):
+        assert result.metrics.padded_tokens == tokens
+        # While both run; the one left over is alone and never padded.
+        assert result.metrics.padded_rows == rows
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_a_decoder_never_needs_more_rows_than_it_says(pair, name):
+    method = catalog[name]()
+    for seed, prompt in enumerate(PROMPTS):
+        for temperature in (0.0, 1.0, 3.0):
+            result = generate(
+                pair, prompt, method, seed=seed, max_new_tokens=30, temperature=temperature, ignore_eos=True
+            )
+            assert result.metrics.peak_cache_rows <= method.most_rows(len(prompt), 30)
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_a_memory_budget_admits_what_fits_and_queues_the_rest(pair, alone, name):
+    method = catalog[name]()
+    row_bytes = sum(pair.packed[role].row_bytes for role in (("target", "draft") if method.uses_draft else ("target",)))
+    budget = 2 * row_bytes * method.most_rows(max(map(len, PROMPTS)), SHARED["max_new_tokens"])
+    results = generate(pair, PROMPTS, method, max_cache_bytes=budget, **SHARED)
+    assert [r.tokens for r in results] == alone[name]
+
+
+def test_two_hundred_prompts_in_little_memory(pair, monkeypatch):
+    """None lost, in order, and no arena ever above the budget."""
+    largest = []
+    grow = Arena._grow
+
+    def watched(arena, rows):
+        grow(arena, rows)
+        largest.append(sum(t.nbytes for t in (*arena.keys, *arena.values)))
+
+    monkeypatch.setattr(Arena, "_grow", watched)
+    prompts = [[1 + i % 60] * (1 + i * 7 % 40) for i in range(200)]
+    row_bytes = pair.packed["target"].row_bytes
+    budget = 5 * 50 * row_bytes
+    results = generate(pair, prompts, "greedy", max_new_tokens=4, ignore_eos=True, max_cache_bytes=budget)
+    assert [r.prompt_tokens for r in results] == prompts
+    assert all(len(r.tokens) == 4 for r in results)
+    assert len(largest) == 1
+    assert largest[0] <= budget
+    for i in (0, 57, 199):
+        assert results[i].tokens == generate(pair, prompts[i], "greedy", max_new_tokens=4, ignore_eos=True).tokens
+
+
+def test_a_place_that_gets_free_is_taken_at_once(pair):
+    """Three requests, two places: the third begins in the pass after the first has ended, and nobody waits for the second."""
+    events = stream(pair, [[5], [6], [7]], "greedy", max_new_tokens=6, max_batch=2, ignore_eos=True)
+    order = [(event.request, event.round is None) for event in events]
+    assert [i for i, over in order if over] == [0, 1, 2]
+    assert [i for i, _ in order].index(2) > order.index((0, True))
+    assert [i for i, over in order if not over].count(2) == 6
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"padding": "all"}, "padding must be one of none, inputs, kv, both, not 'all'."),
+        ({"max_cache_bytes": 0}, "max_cache_bytes must be a whole number"),
+        ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
+        ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes goes with padding='none'"),
+        ({"max_batch": 0}, "max_batch must be a whole number from 1"),
+    ],
+)
+def test_bad_input_is_refused_before_any_pass(pair, monkeypatch, options, message):
+    def no_pass(*args):
+        raise AssertionError("a pass was run")
+
+    monkeypatch.setattr("decoders.engine.model.Engine.run", no_pass)
+    with pytest.raises(InputError) as error:
+        generate(pair, [[1], [2] * 30], "greedy", max_new_tokens=8, **options)
+    assert message in str(error.value)
