@@ -128,3 +128,14 @@ def table(results: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a row for each decoder, a column for each figure."""
     rows = [[name, *(shown(n, group) for n in NUMBERS)] for name, group in by_decoder(results).items()]
     return ["decoder", *(n.label for n in NUMBERS)], rows
+
+
+def side_by_side(a: Sequence[RunResult], b: Sequence[RunResult]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows of two runs' figures next to each other: a row for each decoder and figure that either of them has."""
+    groups = by_decoder(a), by_decoder(b)
+    rows = [
+        [name, n.label, *(shown(n, group.get(name, ())) for group in groups)]
+        for name in dict.fromkeys([*groups[0], *groups[1]])
+        for n in NUMBERS
+    ]
+    return ["decoder", "figure", "A", "B"], [row for row in rows if row[2:] != ["–", "–"]]
