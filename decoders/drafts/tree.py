@@ -16,6 +16,15 @@ def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits,
     return request.warp((yield request.ask("draft", nodes)))
 
 
+def confident(request: Request, nodes: list[NodeId], least: float) -> Generator[Ask, Logits, Probs | None]:
+    """The same, or None where at each node the draft model's largest raw probability is below `least`: it hesitates.
+
+    That is known before a token is drawn, and of the path alone, so that a draft cut short here is as exact as any.
+    """
+    logits = yield request.ask("draft", nodes)
+    return request.warp(logits) if logits.softmax(-1).max().item() >= least else None
+
+
 def with_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
     """`count` children drawn i.i.d. from q (V,), as SpecTr and SpecInfer need them."""
     return source.draw(q, count)

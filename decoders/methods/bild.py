@@ -1,16 +1,16 @@
 """BiLD, the big little decoder: the small model writes, the large one is called when the small one hesitates."""
 
 import math
-from collections.abc import Generator
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.drafts.tree import tree
+from decoders.drafts.chain import chain
+from decoders.drafts.tree import confident
 from decoders.methods.speculative import speculate
-from decoders.request import Ask, Request
+from decoders.request import Request
 from decoders.rules.typical import ThresholdRule
 from decoders.settings import Decoding, Method, setting
-from decoders.shapes import Logits, NodeId, Probs
+from decoders.shapes import Probs
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,7 @@ class BiLD(Method):
     )
 
     def decode(self, request: Request) -> Decoding:
-        grow = partial(tree, expansion=(1,) * self.draft_length, predict=self._confident)
-        return speculate(request, grow, RollbackRule(self.rollback))
-
-    def _confident(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs | None]:
-        """The draft model's warped distribution, or None where its largest raw probability is below `fallback`."""
-        logits = yield request.ask("draft", nodes)
-        return request.warp(logits) if logits.softmax(-1).max().item() >= self.fallback else None
+        predict = partial(confident, least=self.fallback)
+        return speculate(
+            request, partial(chain, length=self.draft_length, predict=predict), RollbackRule(self.rollback)
+        )

@@ -155,7 +155,7 @@ class NGramDrafts(Lenient):
 
     def decode(self, request: Request) -> Decoding:
         predict = NGram(request, self.smoothing, self.order == "bigram").predict
-        return self.speculate(request, partial(tree, expansion=(1,) * self.draft_length, predict=predict))
+        return self.speculate(request, partial(chain, length=self.draft_length, predict=predict))
 
 
 def as_expansion(name: str, expansion: object) -> tuple[int, ...]:

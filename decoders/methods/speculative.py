@@ -2,9 +2,11 @@
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 
 from decoders.drafts.chain import chain
 from decoders.drafts.draft import Draft
+from decoders.drafts.tree import confident, draft_model
 from decoders.request import Ask, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
@@ -57,11 +59,15 @@ class Speculative(Lenient):
         high=64,
         choices=("auto",),
     )
+    confidence: float = setting(
+        0.0, "stop drafting where the draft's largest probability is below this; 0 drafts on", low=0.0, high=1.0
+    )
     lenience: float = LENIENCE
 
     def decode(self, request: Request) -> Decoding:
         length = AutoLength(request) if self.draft_length == "auto" else lambda: self.draft_length
-        return self.speculate(request, lambda r: chain(r, length()))
+        predict = partial(confident, least=self.confidence) if self.confidence else draft_model
+        return self.speculate(request, lambda r: chain(r, length(), predict))
 
 
 @dataclass

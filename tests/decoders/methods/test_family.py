@@ -5,7 +5,7 @@ import pytest
 import decoders
 from decoders.catalog import catalog
 from decoders.errors import InputError
-from decoders.methods import family
+from decoders.methods import family, speculative
 from decoders.sampling import SeededSource
 from decoders.trace import Fate
 from decoders.warp import Warping
@@ -248,3 +248,35 @@ def test_no_draft_model_is_needed_to_look_up_or_count():
         out = decoders.generate(alone, REPEATING, name, max_new_tokens=4)
         assert out.metrics.draft_calls == 0
         assert max(out.tokens) < VOCABULARY
+
+
+# ---- Drafts that adapt
+
+
+@pytest.mark.parametrize("confidence", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(confidence, seed):
+    situation = drawn(3, seed, warping=Warping(0.8, 2), end=END)
+    assert_exact(catalog["speculative"](draft_length=2, confidence=confidence), situation)
+
+
+def test_its_length_follows_the_confidence():
+    sure_once = Rows(((0.05, 0.95), (0.05, 0.95), (0.4, 0.6)))  # behind one token and two, not behind three
+    r = decode(catalog["speculative"](confidence=0.7), Situation(sure_once, sure_once, budget=9), SeededSource(0))
+    assert [entry.drafted for entry in r.rounds[:3]] == [2, 0, 0]
+
+
+def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
+    """A tempting way to stop: drop a drawn token that looks unlikely. What is left was then not drawn from q."""
+
+    def choosy(request, length, predict):
+        draft = yield from CHAIN(request, length, predict)
+        unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
+        draft.draws = draft.draws[: min(unlikely, default=length)]
+        return draft
+
+    monkeypatch.setattr(speculative, "chain", choosy)
+    assert distance(catalog["speculative"](draft_length=1), drawn(3, 2, budget=2)) > 0.01
+
+
+CHAIN = speculative.chain

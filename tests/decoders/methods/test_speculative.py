@@ -137,8 +137,8 @@ def test_an_end_token_missed_inside_a_block_is_caught():
 
 
 def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
-    def raw_q(request, length):
-        draft = yield from speculative_chain(request, length)
+    def raw_q(request, length, predict):
+        draft = yield from speculative_chain(request, length, predict)
         for node in draft.q:
             draft.q[node] = request.known["draft"][node].softmax(-1)
         return draft
