@@ -12,4 +12,4 @@ demo = build(host)
 
 if __name__ == "__main__":
     host.open()
-    demo.launch(**launch_options())
+    demo.launch(**launch_options(host))

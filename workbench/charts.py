@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from decoders import Fate
 from workbench.numbers import NUMBERS, Number, by_decoder, spread
@@ -18,23 +17,48 @@ GREY = "#808691"  # readable on either ground
 BY_NAME = {n.name: n for n in NUMBERS}
 
 
-def compare_bars(results: Sequence[RunResult]) -> go.Figure:
-    """Speed, perplexity, energy (or memory traffic where no joule was measured) and block efficiency, bars with their spread."""
-    measured = any(r.energy.joules is not None for r in results)
-    names = ("speed", "perplexity", "joules_per_token" if measured else "memory_per_token", "block_efficiency")
-    numbers = [BY_NAME[name] for name in names]
-    figure = make_subplots(rows=1, cols=4, horizontal_spacing=0.06, subplot_titles=[_title(n) for n in numbers])
+def figures(results: Sequence[RunResult]) -> list[go.Figure]:
+    """All figures of a comparison, in the order of `FIGURES`; energy gives way to memory traffic where no joule was measured."""
+    return [draw(results) for draw in FIGURES]
+
+
+def bars(results: Sequence[RunResult], number: Number) -> go.Figure:
+    """One figure of every decoder, with its spread over repeats."""
     groups = by_decoder(results)
-    for column, number in enumerate(numbers, 1):
-        found = [spread(number, group) for group in groups.values()]
-        figure.add_bar(
-            row=1, col=column, x=[_label(d) for d in groups], y=[s and s.mean for s in found],
-            error_y={"array": [(s and s.deviation) or 0 for s in found], "color": GREY, "thickness": 1.2},
+    found = [spread(number, group) for group in groups.values()]
+    figure = go.Figure(
+        go.Bar(
+            x=[_label(d) for d in groups], y=[s and s.mean for s in found],
+            error_y=_error([s and s.deviation for s in found]),
             text=[number.show(s.mean) if s else "–" for s in found], textposition="outside", cliponaxis=False,
-            marker_color=COLOURS[0], hovertemplate="%{x}: %{text}<extra></extra>",
-        )  # fmt: skip
-        figure.update_yaxes(row=1, col=column, rangemode="tozero", showticklabels=False, showgrid=False)
-    return _styled(figure, 300)
+            textfont_size=11, constraintext="none", marker_color=COLOURS[0], marker_line_width=0,
+            hovertemplate="%{x}: %{text}<extra></extra>",
+        )
+    )  # fmt: skip
+    top = max((s.mean + (s.deviation or 0) for s in found if s), default=0) or 1
+    better = f" <span style='font-size:11px'>({number.better} is better)</span>" if number.better else ""
+    figure.update_layout(title=number.label + better)
+    figure.update_yaxes(range=[0, 1.2 * top], showticklabels=False, showgrid=False)
+    figure.update_xaxes(tickangle=-30)
+    return _styled(figure, 260)
+
+
+def speed(results: Sequence[RunResult]) -> go.Figure:
+    return bars(results, BY_NAME["speed"])
+
+
+def perplexity(results: Sequence[RunResult]) -> go.Figure:
+    return bars(results, BY_NAME["perplexity"])
+
+
+def energy(results: Sequence[RunResult]) -> go.Figure:
+    """Joules where any were measured; else the memory traffic, under its own name."""
+    measured = any(r.energy.joules is not None for r in results)
+    return bars(results, BY_NAME["joules_per_token" if measured else "memory_per_token"])
+
+
+def block_efficiency(results: Sequence[RunResult]) -> go.Figure:
+    return bars(results, BY_NAME["block_efficiency"])
 
 
 def round_times(results: Sequence[RunResult]) -> go.Figure:
@@ -49,7 +73,7 @@ def round_times(results: Sequence[RunResult]) -> go.Figure:
         means = [_mean([1e3 * seconds(r) for result in group for r in result.rounds[1:]]) for group in groups.values()]
         figure.add_bar(
             name=name, y=[_label(d) for d in groups], x=means, orientation="h",
-            marker={"color": colour, "pattern": {"shape": pattern, "fgcolor": "white", "size": 5}},
+            marker={"color": colour, "line_width": 0, "pattern": {"shape": pattern, "fgcolor": "white", "size": 5}},
             hovertemplate="%{y}: %{x:.2f} ms " + name + "<extra></extra>",
         )  # fmt: skip
     figure.update_layout(barmode="stack", title="Time per round")
@@ -87,21 +111,25 @@ def acceptance_by_position(results: Sequence[RunResult]) -> go.Figure:
 def speed_against_perplexity(results: Sequence[RunResult]) -> go.Figure:
     """Each decoder a point; up and left is faster and likelier."""
     figure = go.Figure()
+    widest = fastest = 0.0
     for i, (decoder, group) in enumerate(by_decoder(results).items()):
-        speed, perplexity = spread(BY_NAME["speed"], group), spread(BY_NAME["perplexity"], group)
-        if speed and perplexity:
+        fast, likely = spread(BY_NAME["speed"], group), spread(BY_NAME["perplexity"], group)
+        if fast and likely:
+            widest, fastest = max(widest, likely.mean), max(fastest, fast.mean)
             figure.add_scatter(
-                name=_label(decoder), x=[perplexity.mean], y=[speed.mean], mode="markers+text", text=[_label(decoder)],
-                textposition="top center", cliponaxis=False, showlegend=False,
+                name=_label(decoder), x=[likely.mean], y=[fast.mean], mode="markers+text", text=[_label(decoder)],
+                textposition="middle right", cliponaxis=False, showlegend=False,
                 marker={"color": _pick(COLOURS, i), "symbol": _pick(SYMBOLS, i), "size": 13},
-                error_x={"array": [perplexity.deviation or 0], "color": GREY},
-                error_y={"array": [speed.deviation or 0], "color": GREY},
+                error_x=_error([likely.deviation]), error_y=_error([fast.deviation]),
                 hovertemplate="perplexity %{x:.2f}, %{y:.0f} tokens/s<extra>" + _label(decoder) + "</extra>",
             )  # fmt: skip
     figure.update_layout(title="Speed against perplexity: ↖ up and left is better")
-    figure.update_xaxes(title="perplexity (lower is likelier text)")
-    figure.update_yaxes(title="tokens/s", rangemode="tozero")
+    figure.update_xaxes(title="perplexity (lower is likelier text)", range=[0, 1.4 * widest or 1])
+    figure.update_yaxes(title="tokens/s", range=[0, 1.15 * fastest or 1])
     return _styled(figure, 320)
+
+
+FIGURES = (speed, perplexity, energy, block_efficiency, speed_against_perplexity, round_times, acceptance_by_position)
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
@@ -113,8 +141,9 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
 
 
-def _title(number: Number) -> str:
-    return f"{number.label} <span style='font-size:11px'>({number.better} is better)</span>"
+def _error(deviations: Sequence[float | None]) -> dict[str, object]:
+    """Bars of one standard deviation, where there is any."""
+    return {"array": [d or 0 for d in deviations], "visible": any(deviations), "color": GREY, "thickness": 1.2}
 
 
 def _label(decoder: str) -> str:
@@ -136,7 +165,6 @@ def _styled(figure: go.Figure, height: int) -> go.Figure:
         font={"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"}, title_font_size=14,
         legend={"orientation": "h", "y": -0.25}, bargap=0.35,
     )  # fmt: skip
-    figure.update_annotations(font_size=13)
     figure.update_xaxes(automargin=True, gridcolor="rgba(128,134,145,0.2)", zerolinecolor="rgba(128,134,145,0.35)")
     figure.update_yaxes(automargin=True, gridcolor="rgba(128,134,145,0.2)", zerolinecolor="rgba(128,134,145,0.35)")
     return figure

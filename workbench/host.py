@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from decoders import InputError
 from workbench.limits import Limits, on_device, zero_gpu
-from workbench.models import PairChoice, PairKeeper
+from workbench.models import PairKeeper
+from workbench.presets import PairChoice
 from workbench.runs import RunStore
 from workbench.session import Ended, SessionEvent, compare, encode_prompt
 from workbench.settings import Settings
@@ -58,6 +59,9 @@ class Host:
         limits = [model.positions for model in pair.packed.values() if model.positions is not None]
         count = len(encode_prompt(pair, prompt, chat_template)) if prompt else 0
         return count, min(limits, default=None)
+
+    def has_chat_template(self, choice: PairChoice) -> bool:
+        return choice == self.pairs.in_use and bool(getattr(self.pairs.get(choice).tokenizer, "chat_template", None))
 
     @contextmanager
     def stoppable(self, visitor: str) -> Iterator[threading.Event]:

@@ -1,12 +1,12 @@
 """The table of contents of the interface."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import gradio as gr
 
 from decoders import InputError
 from workbench import links, web
+from workbench.downloads import export_route
 from workbench.host import Host
 from workbench.panels import notes
 from workbench.panels.about import AboutTab
@@ -18,7 +18,6 @@ from workbench.panels.wiring import QUIET
 TITLE = "Decoding Workbench"
 HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
 FOOTER = "Built with Llama · nothing you type leaves this machine"
-SWEEP_SECONDS = 3600  # exports older than this are removed from Gradio's cache
 
 THEME = gr.themes.Default(
     primary_hue=gr.themes.colors.blue,
@@ -30,10 +29,10 @@ THEME = gr.themes.Default(
 
 
 def build(host: Host) -> gr.Blocks:
-    """The whole page. Launch it with `launch_options()`."""
-    with gr.Blocks(title=TITLE, analytics_enabled=False, delete_cache=(SWEEP_SECONDS, SWEEP_SECONDS)) as page:
+    """The whole page. Launch it with `launch_options(host)`."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.HTML(HEADER, elem_id="header")
-        note = gr.HTML(elem_id="notice", elem_classes="wb-note")
+        notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs() as tabs:
             compare = CompareTab(host)
             RunsTab(host, compare, tabs)
@@ -46,18 +45,20 @@ def build(host: Host) -> gr.Blocks:
             query = dict(request.query_params)
             try:
                 if "run" in query:
-                    return {**compare.show(host.store.get(query["run"])), note: ""}
+                    return compare.show(host.store.get(query["run"]))
                 filled = links.from_query(query)
-                return {note: notes.note(host.fault, "alert") if host.fault else "", **(compare.fill(filled) if filled else {})}
+                updates = {**compare.greet(), **(compare.fill(filled) if filled else {})}
+                fault = host.fault
             except InputError as error:
-                return {note: notes.note(str(error), "alert")}
+                updates, fault = compare.greet(), str(error)
+            return {**updates, **({notice: gr.update(value=notes.note(fault, "alert"), visible=True)} if fault else {})}
 
-        page.load(opened, None, [note, *compare.outputs], **QUIET)
+        page.load(opened, None, [notice, *compare.outputs], **QUIET)
     page.queue(max_size=host.limits.queue_size)
     return page
 
 
-def launch_options() -> dict[str, Any]:
+def launch_options(host: Host) -> dict[str, Any]:
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
@@ -66,4 +67,5 @@ def launch_options() -> dict[str, Any]:
         "run_history": False,
         "footer_links": ["api", "settings"],
         "show_error": True,
+        "app_kwargs": {"routes": [export_route(host.store)]},
     }

@@ -9,6 +9,14 @@ from decoders import Fate, catalog
 from workbench.numbers import NUMBERS, by_decoder, shown
 from workbench.runs import GreedyCheck, RoundRecord, Run, RunResult, TokenRecord
 
+LAWS = {
+    "target": "the target sampled alone",
+    "beam sampling": "beam sampling with the target",
+    "beam sampling per layer": "beam sampling with the target, given each layer's width",
+}
+CLAIMS = {"target": "lossless", "beam sampling": "as beam sampling", "beam sampling per layer": "as beam sampling"}
+NO_LAW = "It does not keep the distribution of sampling: it goes for speed or for likelier text."
+ENDS = {"budget": "all tokens used", "cancelled": "stopped", "end of sequence": "text ended"}
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 
 
@@ -41,10 +49,8 @@ def panel(
     return {
         "decoder": decoder,
         "title": decoder.replace("_", " "),
-        "claim": f"law: {law}" if law else "no law kept",
-        "claim_help": (
-            f"Its output is distributed as that of {law}." if law else "It trades exactness for speed or likelier text."
-        ),
+        "claim": CLAIMS.get(law) or ("lossy" if method.uses_draft else "search"),
+        "claim_help": f"Its output is distributed exactly as that of {LAWS[law]}." if law else NO_LAW,
         "summary": method.summary,
         "status": status,
         "state": state,
@@ -104,7 +110,7 @@ def finished_panel(results: Sequence[RunResult], prompt: str, law: str | None) -
         first.decoder,
         prompt,
         status="failed" if first.error else "done",
-        state="failed" if first.error else (first.finished or ""),
+        state="failed" if first.error else ENDS.get(first.finished, first.finished or ""),
         tokens=first.tokens,
         rounds=first.rounds,
         repeats=results,

@@ -2,7 +2,7 @@
 "use strict";
 
 (() => {
-  const { make, visible, number } = Workbench;
+  const { make, visible } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
   const COLUMN = 132, ROW = 46, WIDTH = 108, HEIGHT = 34, PAUSE_MS = 900;
 
@@ -13,6 +13,8 @@
     return element;
   }
 
+  /** A probability in the little room of a node: two digits that count. */
+  const short = (p) => (p === 0 ? "0" : p >= 0.1 ? p.toFixed(2) : p >= 0.001 ? p.toFixed(3) : p.toExponential(0));
   const clip = (text, length) => ([...text].length > length ? [...text].slice(0, length - 1).join("") + "…" : text);
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
 
@@ -65,9 +67,9 @@
     if (!node.trunk) {
       const sub = draw("text", { x: WIDTH / 2, y: 28, class: "probability" });
       const parts = [];
-      if (trial.p !== null && trial.p !== undefined) parts.push(`p ${number(trial.p, 2)}`);
-      if (trial.q !== null && trial.q !== undefined) parts.push(`q ${number(trial.q, 2)}`);
-      if (!parts.length && trial.log_p !== null && trial.log_p !== undefined) parts.push(`p ${number(Math.exp(trial.log_p), 2)}`);
+      if (trial.p !== null && trial.p !== undefined) parts.push(`p ${short(trial.p)}`);
+      if (trial.q !== null && trial.q !== undefined) parts.push(`q ${short(trial.q)}`);
+      if (!parts.length && trial.log_p !== null && trial.log_p !== undefined) parts.push(`p ${short(Math.exp(trial.log_p))}`);
       sub.textContent = parts.join("  ") || (trial.fate === "discarded" ? "not reached" : "");
       group.append(sub);
       group.token = trial;

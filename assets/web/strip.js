@@ -218,10 +218,11 @@ const Workbench = (() => {
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
     if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
+    const over = panel.status === "done" && panel.rounds.length;
+    const beams = over && beamsFold(panel);
+    if (beams) parts.foot.append(beams);
     if (panel.numbers.length) parts.foot.append(numbersList(panel.numbers));
-    if (panel.status === "done" && panel.rounds.length) {
-      const beams = beamsFold(panel);
-      if (beams) parts.foot.append(beams);
+    if (over) {
       const button = make("button.replay-open", { type: "button" }, "Replay its rounds");
       button.addEventListener("click", () => Workbench.replay(root, panel));
       parts.foot.append(button);

@@ -8,7 +8,7 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.host import Host
-from workbench.models import PairChoice
+from workbench.presets import PairChoice
 from workbench.session import Ended
 from workbench.settings import Settings
 

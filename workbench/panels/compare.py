@@ -10,6 +10,7 @@ from decoders import InputError
 from workbench import presets
 from workbench.host import Host
 from workbench.live import LivePanels
+from workbench.presets import PairChoice
 from workbench.panels import notes
 from workbench.panels.form import SettingsForm, Values
 from workbench.panels.pairs import PairPicker
@@ -17,6 +18,7 @@ from workbench.panels.results import ResultView, Updates
 from workbench.panels.wiring import DEVICE, QUIET
 from workbench.runs import Run
 from workbench.session import Ended, Finished
+from workbench.settings import Settings
 
 CUSTOM = "custom"
 # The address names the run on screen, so that a reload or a copied address brings it back.
@@ -44,16 +46,16 @@ class CompareTab:
                     max_lines=16,
                     elem_id="prompt",
                 )
-                self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
                 with gr.Row(elem_classes="chips"):
+                    self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
                     self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
-            with gr.Column(scale=2, min_width=320):
-                self.form.lay_out_decoders()
-                self.preset = gr.Dropdown([CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset")
-                with gr.Row():
+                with gr.Row(equal_height=True):
+                    self.preset = gr.Dropdown([CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset")
                     self.run = gr.Button("Run", variant="primary", size="lg", elem_id="run")
                     self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id="stop")
                     self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id="leave")
+            with gr.Column(scale=2, min_width=320):
+                self.form.lay_out_decoders()
         with gr.Accordion("Settings", open=False, elem_id="settings"):
             self.form.lay_out_settings()
             self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
@@ -68,7 +70,7 @@ class CompareTab:
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.prompt, self.progress, *self.buttons, *self.form.outputs, *self.results.outputs]
+        return [self.prompt, self.count, self.progress, *self.buttons, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
         inputs = {self.prompt, self.pairs.choice, *self.form.components}
@@ -83,6 +85,7 @@ class CompareTab:
             trigger_mode="always_last",
             **QUIET,
         )
+        self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **QUIET)
         self.run.click(self._queued, inputs, self.buttons, **QUIET)
         started = self.run.click(
             self._run,
@@ -106,12 +109,21 @@ class CompareTab:
         prompt = {self.prompt: settings["prompt"]} if "prompt" in settings else {}
         return {**prompt, **self.form.filled(settings)}
 
+    def greet(self) -> Updates:
+        """What a fresh page shows: the length of the prompt it opens with."""
+        count = self.host.tokens(self.prompt.value, False, PairChoice())
+        return {self.count: notes.tokens(count, Settings.max_new_tokens), **self._offer_template(PairChoice())}
+
     # ---- handlers
 
     def _count(self, values: Values) -> tuple[str, str]:
         """The prompt's tokens against the limit, and a link that fills this form."""
         count = self.host.tokens(values[self.prompt], self.form.value(values, "chat_template"), values[self.pairs.choice])
         return notes.tokens(count, self.form.value(values, "max_new_tokens")), self.form.link(values, values[self.prompt])
+
+    def _offer_template(self, choice: PairChoice) -> Updates:
+        """The chat template's switch, only where the tokenizer has one."""
+        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
 
     def _preset(self, name: str) -> Updates:
         return {self.preset: gr.skip()} if name == CUSTOM else self.form.filled(presets.SETTINGS[name].to_json())

@@ -65,6 +65,7 @@ class SettingsForm:
     def lay_out_settings(self) -> None:
         with gr.Row():
             self.controls = [control("settings", field) for field in shared()]
+        self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
         self.folds: dict[str, gr.Accordion] = {}
         for name, method in catalog.items():
             fields = dataclasses.fields(method)

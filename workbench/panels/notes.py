@@ -2,6 +2,7 @@
 
 import html
 
+from workbench import export
 from workbench.runs import Run
 from workbench.session import Progress, Started
 
@@ -46,3 +47,15 @@ def tokens(count: tuple[int, int | None] | None, budget: float | None) -> str:
 
 def heading(side: str, run: Run) -> str:
     return f"<h2>{side} · {html.escape(run.created[:16].replace('T', ' '))} · {html.escape(run.prompt[:120])}</h2>"
+
+
+def kept(run: Run) -> str:
+    """Where the run is found again, and its exports."""
+    files = "".join(f'<a class="button" href="export/{run.id}.{kind}" download>{kind.upper()}</a>' for kind in export.WRITERS)
+    return f'<div class="kept"><span>Kept as <a href="?run={run.id}">run {run.id}</a></span><span>Download {files}</span></div>'
+
+
+def facts(run: Run) -> str:
+    """What the figures were measured on."""
+    items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in export.facts(run))
+    return f'<dl class="facts">{items}</dl>'

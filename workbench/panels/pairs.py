@@ -6,10 +6,10 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.host import Host
-from workbench.models import PairChoice, devices, fitting
+from workbench.models import devices, fitting
 from workbench.panels import notes
 from workbench.panels.wiring import DEVICE
-from workbench.presets import EMBEDDED, PAIRS
+from workbench.presets import EMBEDDED, PAIRS, PairChoice
 
 OWN = "own models"
 
@@ -55,7 +55,7 @@ class PairPicker:
 
     def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
         if preset != OWN:
-            return PairChoice.preset(PAIRS[preset], device, dtype)
+            return PAIRS[preset].choice(device, dtype)
         if not self.host.limits.custom_models:
             raise InputError("Only the preset pairs may be loaded here.")
         if not target:

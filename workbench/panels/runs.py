@@ -1,5 +1,6 @@
 """Past comparisons: reopen one, compare two, delete, import."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from workbench.panels.wiring import QUIET
 from workbench.runs import Run
 from workbench.token_strip import TokenStrip
 
+SIDES = ("A", "B")
 LISTED = 100
 PROMPT_SHOWN = 48
 CONFIRM = "(ids) => ids.length && confirm(`Delete ${ids.length} run${ids.length > 1 ? 's' : ''}?`) ? [ids] : [[]]"
@@ -41,11 +43,11 @@ class RunsTab:
             self.delete = gr.Button("Delete", variant="stop", elem_id="delete-run")
             self.upload = gr.UploadButton("Import a JSON file", file_types=[".json"], elem_id="import-run")
         self.note = gr.HTML(elem_id="runs-note", elem_classes="wb-note")
-        self.titles, self.strips, self.charts = [], [], []
-        for side in "AB":
+        self.titles, self.strips = [], []
+        for side in SIDES:
             self.titles.append(gr.HTML(elem_classes="wb-note"))
             self.strips.append(TokenStrip(elem_id=f"run-{side}"))
-            self.charts.append(Charts())
+        self.charts = Charts()
 
     def _wire(self, compare: CompareTab) -> None:
         self.tab.select(self._list, None, self.chosen, **QUIET)
@@ -60,8 +62,7 @@ class RunsTab:
             lambda path: self._import(path, compare), self.upload, [self._tabs, self.note, *compare.outputs], **QUIET
         )
         sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
-        charts = [output for chart in self.charts for output in chart.outputs]
-        self.both.click(self._both, self.chosen, [self.note, *sides, *charts], **QUIET)
+        self.both.click(self._both, self.chosen, [self.note, *sides, *self.charts.outputs], **QUIET)
         self.delete.click(self._delete, self.chosen, [self.chosen, self.note], js=CONFIRM, **QUIET)
 
     def _list(self) -> Any:
@@ -101,9 +102,10 @@ class RunsTab:
         except InputError as error:
             return {self.note: notes.note(str(error), "alert")}
         updates: Updates = {self.note: ""}
-        for side, run, title, strip, charts in zip("AB", runs, self.titles, self.strips, self.charts, strict=True):
-            updates |= {title: notes.heading(side, run), strip: views.view(views.run_panels(run), run.id), **charts.show(run.results)}
-        return updates
+        for side, run, title, strip in zip(SIDES, runs, self.titles, self.strips, strict=True):
+            updates |= {title: notes.heading(side, run), strip: views.view(views.run_panels(run), run.id)}
+        sided = [replace(r, decoder=f"{r.decoder} {side}") for side, run in zip(SIDES, runs, strict=True) for r in run.results]
+        return {**updates, **self.charts.show(sided)}
 
     def _delete(self, ids: list[str]) -> tuple[Any, str]:
         for id in ids:

@@ -1,5 +1,7 @@
 """The papers' formulas to play with, and where a run lies on their curves."""
 
+import math
+from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,7 +12,8 @@ from workbench.host import Host
 from workbench.measured import Measured, measured
 from workbench.panels import notes
 from workbench.panels.wiring import QUIET
-from workbench.theory_pages import PAGES, Page
+from workbench.theory_pages import PAGES
+from workbench.theory_pages.page import Card, Page
 
 LISTED = 100
 LATEX = [{"left": "$$", "right": "$$", "display": True}]
@@ -27,38 +30,42 @@ class TheoryTab:
             )  # fmt: skip
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
             self.measured = gr.State(Measured())
+            self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
             with gr.Tabs():
                 for page in PAGES:
                     with gr.Tab(page.title):
                         self._lay_out(page)
         self.tab.select(self._list, None, self.run, **QUIET)
-        self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
 
     def _lay_out(self, page: Page) -> None:
         first = draw(page, Measured(), [s.value for s in page.sliders])
-        with gr.Row(elem_classes="theory-sliders"):
+        with gr.Row():
             sliders = [
-                gr.Slider(s.low, s.high, s.value, step=s.step, label=s.label, min_width=260) for s in page.sliders
+                gr.Slider(s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260)
+                for s in page.sliders
             ]
-        outputs: list[Any] = [gr.Markdown(first[0], elem_classes="theory-now")]
-        with gr.Row(elem_classes="theory-cards"):
-            for card, figure in zip(page.cards, first[1:], strict=False):
-                with gr.Column(min_width=340, elem_classes="theory-card"):
-                    gr.Markdown(f"### {card.title}")
-                    outputs.append(gr.Plot(figure, show_label=False, container=False))
-                    gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
+        outputs: list[Any] = [gr.Markdown(first[0])]
+        figures = iter(first[1:])
+        for row in rows(page.cards):
+            with gr.Row():
+                for card in row:
+                    with gr.Column(min_width=340):
+                        gr.Markdown(f"### {card.title}")
+                        outputs.append(gr.Plot(next(figures), show_label=False, container=False))
+                        gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
         if page.tables:
             with gr.Accordion("The paper’s tables beside its formulas", open=False):
-                outputs.append(gr.Markdown(first[-1], elem_classes="theory-tables"))
+                outputs.append(gr.Markdown(first[-1]))
         gr.Markdown(page.source, elem_classes="wb-note")
-        gr.on(
-            [self.measured.change, *(s.change for s in sliders)],
-            lambda found, *values: draw(page, found, values),
-            [self.measured, *sliders],
-            outputs,
-            trigger_mode="always_last",
-            **QUIET,
-        )
+        self._redraw(page, sliders, outputs)
+
+    def _redraw(self, page: Page, sliders: list[gr.Slider], outputs: list[Any]) -> None:
+        def redraw(found: Measured, *values: float | None) -> list[Any]:
+            return draw(page, found, values)
+
+        inputs = [self.measured, *sliders]
+        self.picked.then(redraw, inputs, outputs, **QUIET)
+        gr.on([s.change for s in sliders], redraw, inputs, outputs, trigger_mode="always_last", **QUIET)
 
     def _list(self) -> Any:
         if self.host.limits.public:
@@ -76,11 +83,17 @@ class TheoryTab:
             return Measured(), notes.note(str(error), "alert")
 
 
-def draw(page: Page, found: Measured, values: Any) -> list[Any]:
+def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
+    """At most three side by side, as even as can be."""
+    length = math.ceil(len(cards) / math.ceil(len(cards) / 3))
+    return (cards[i : i + length] for i in range(0, len(cards), length))
+
+
+def draw(page: Page, found: Measured, values: Sequence[float | None]) -> list[Any]:
     """What follows the sliders and the run: the words, the figures and, where the page has them, the tables."""
     v = SimpleNamespace(
         **{s.name: s.value if x is None else type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)}
     )
-    words = page.now(v) + ("" if found == Measured() else f"\n\nIn the run {page.found(found)}")
+    words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
     tables = [page.tables(found)] if page.tables else []
     return [words, *(card.figure(v, found) for card in page.cards), *tables]
