@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface, AttentionMaskInterface
+from transformers import AttentionInterface
 
 from decoders.errors import InputError
 
@@ -197,5 +197,5 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
     return out[None], None
 
 
+# No entry in the registry of masks: models then build none, which also saves their search of the positions for packed sequences.
 AttentionInterface.register(NAME, packed_attention)
-AttentionMaskInterface.register(NAME, lambda *args, **kwargs: None)

@@ -180,7 +180,7 @@ class Engine:
                     [missing[chunk - 1]] if partial else list(nodes),
                 )
             )
-        inputs = pack(feeds, self.arena, self.model.device, padded=self.padding in ("inputs", "both"))
+        inputs = pack(feeds, self.arena, padded=self.padding in ("inputs", "both"))
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()

@@ -49,12 +49,13 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, device: torch.device, padded: bool = False) -> PackedInputs:
+def pack(feeds: Sequence[Feed], arena: Arena, padded: bool = False) -> PackedInputs:
     """Lay the feeds one after the other and give their tokens cache rows.
 
     padded: every feed but those of prompts is filled up to the longest with tokens that are computed and attend like any other;
     no token sees them, and their rows are free again after the pass.
     """
+    device = arena.keys[0].device
     longest = max((len(f.nodes) for f in feeds if padded and not f.is_prefill), default=0)
     tokens: list[int] = []
     positions: list[int] = []
