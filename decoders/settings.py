@@ -84,7 +84,7 @@ class Method:
 def check(owner: str, field: dataclasses.Field, value: Any) -> None:
     """Raise InputError where a `setting` of `owner` has a value that it may not take."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
-    if value in choices and not (isinstance(value, bool) and not any(isinstance(c, bool) for c in choices)):
+    if any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in choices):
         return
     options = [repr(c) for c in choices]
     if low is not None or high is not None:

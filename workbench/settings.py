@@ -57,7 +57,7 @@ class Settings:
         if not isinstance(data, Mapping):
             raise InputError(f"Settings are one JSON object, not {data!r}.")
         names = data.get("decoders", [])
-        if isinstance(names, str) or not isinstance(names, (list, tuple)):
+        if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise InputError(f"`decoders` is a list of names, not {names!r}.")
         known = [f.name for f in shared()]
         for name, value in data.items():

@@ -1,0 +1,64 @@
+"""A tiny pair that writes bytes: with it text is all emoji halves, control characters and markup one can wish for."""
+
+import dataclasses
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+import decoders as library
+from tests.models import build
+from workbench.gauges import Energy, NoGauge
+from workbench.meter import Meter
+from workbench.runs import Run
+from workbench.session import Ended, compare
+from workbench.settings import Settings
+
+DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
+
+
+@pytest.fixture(scope="session")
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Every byte a token of its own: é takes two of them, an emoji four."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(["<end>", *alphabet])}, merges=[]))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
+
+
+@pytest.fixture(scope="session")
+def pair(byte_tokenizer) -> library.ModelPair:
+    """A random Llama over bytes, and the same with noise on its weights as its draft."""
+    size = len(byte_tokenizer)
+    target, draft = build(dtype=torch.float32, vocab_size=size), build(dtype=torch.float32, vocab_size=size)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += 0.02 * torch.randn(weight.shape, generator=generator)
+    for model in (target, draft):
+        model.generation_config.eos_token_id = []  # every text goes on to its budget
+    return library.ModelPair(target, draft, byte_tokenizer)
+
+
+@pytest.fixture(scope="session")
+def unmetered() -> Meter:
+    return Meter(NoGauge("not measured: a test"))
+
+
+@pytest.fixture(scope="session")
+def run(pair, unmetered) -> Run:
+    """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
+    settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2})
+    *_, ended = compare(pair, "<b>é 🦊 ${x} {{{y}}}</b>\n", settings, meter=unmetered)
+    assert isinstance(ended, Ended)
+    first, *rest = ended.run.results
+    token = dataclasses.replace(first.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
+    first = dataclasses.replace(
+        first,
+        tokens=[token, *first.tokens[1:]],
+        text=token.text + "".join(t.text for t in first.tokens[1:]),
+        energy=Energy(1.5, "measured: GPU energy counter", "2.00 s"),
+    )
+    return dataclasses.replace(ended.run, results=[first, *rest])
