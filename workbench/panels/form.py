@@ -36,44 +36,52 @@ class Control:
         return value
 
 
-def control(owner: str, field: dataclasses.Field) -> Control:
-    label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, field.default)
+def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
+    label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, value)
     if is_switch(field):
-        component: Any = gr.Checkbox(field.default, label=label, info=help)
+        component: Any = gr.Checkbox(value, label=label, info=help)
     elif field.metadata["choices"] and field.metadata["low"] is None:
         choices = [written(field, choice) for choice in field.metadata["choices"]]
         component = gr.Dropdown(choices, value=default, label=label, info=help, min_width=180)
     elif field.metadata["choices"]:
         component = gr.Textbox(default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180)
     else:
-        component = gr.Number(field.default, label=label, info=f"{help} ({allowed(field)})", min_width=180)
+        component = gr.Number(value, label=label, info=f"{help} ({allowed(field)})", min_width=180)
     return Control(owner, field, component)
 
 
 class SettingsForm:
-    """Shared settings in a row, the decoders to choose from, and a fold for each decoder that has settings of its own."""
+    """Shared settings in a row, the decoders to choose from, and a fold for each decoder that has settings of its own.
+
+    start   what it shows at first, as `Settings.to_json` has it; what that leaves out has its default
+    """
+
+    def __init__(self, start: Mapping[str, Any] | None = None, elem_id: str = "decoders") -> None:
+        self.start = start or {}
+        self.elem_id = elem_id
 
     def lay_out_decoders(self) -> None:
         self.decoders = gr.CheckboxGroup(
             [(name.replace("_", " "), name) for name in catalog],
-            value=[name for name in DEFAULT_DECODERS if name in catalog],
+            value=self.start.get("decoders", DEFAULT_DECODERS),
             label="Decoders",
             info="They run one after another, so that each is timed alone.",
-            elem_id="decoders",
+            elem_id=self.elem_id,
         )
 
     def lay_out_settings(self) -> None:
         with gr.Row():
-            self.controls = [control("settings", field) for field in shared()]
+            self.controls = [control("settings", field, self.start.get(field.name, field.default)) for field in shared()]
         self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
         self.folds: dict[str, gr.Accordion] = {}
+        chosen = self.start.get("decoders", DEFAULT_DECODERS)
         for name, method in catalog.items():
             fields = dataclasses.fields(method)
             if not fields:
                 continue
             title = f"{name.replace('_', ' ')} · {method.paper}, §{method.section}"
-            with gr.Accordion(title, open=False, visible=name in DEFAULT_DECODERS, elem_classes="fold") as fold, gr.Row():
-                self.controls += [control(name, field) for field in fields]
+            with gr.Accordion(title, open=False, visible=name in chosen, elem_classes="fold") as fold, gr.Row():
+                self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
         self.decoders.change(
             self._unfold, self.decoders, list(self.folds.values()), queue=False, show_progress="hidden", api_visibility="private"
