@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from decoders.engine.model import Engine, check_logits
+from decoders.engine.model import Engine, are_distributions
 from decoders.errors import ModelError
 from decoders.request import Ask, Request
 from decoders.settings import Decoding
@@ -111,7 +111,9 @@ def _release(request: Request, engines: Mapping[str, Engine]) -> None:
 def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None) -> None:
     """One pass for the jobs of this turn; each that got its logits goes on to its next ask."""
     wants = [(j.request.tree, j.request.missing(j.waiting)) for j in turn]
-    for job, (_, nodes), (logits, cost) in zip(turn, wants, engine.run(wants, chunk), strict=True):
+    answers = engine.run(wants, chunk)
+    sound = iter(are_distributions([logits for logits, _ in answers if logits is not None]))
+    for job, (_, nodes), (logits, cost) in zip(turn, wants, answers, strict=True):
         request, counts = job.request, job.request.counts
         counts.bytes_read += cost.cache_bytes + cost.weight_bytes / len(turn)
         counts.padded_tokens += cost.padded_tokens
@@ -129,7 +131,11 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
         else:
             counts.draft_calls += 1
         try:
-            check_logits(logits, engine.model.name, request.tree.new_length(request.answer) + 1)
+            if not next(sound):
+                step = request.tree.new_length(request.answer) + 1
+                raise ModelError(
+                    f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
+                )
             request.known[model].update(zip(nodes, logits, strict=True))
             request.note_time(model)
             job.resume(request.answer_to(job.waiting))

@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from decoders.engine.attention import NAME, LayoutProbe
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.packing import Feed, missing_ancestors, pack
-from decoders.errors import InputError, ModelError
+from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
@@ -217,9 +217,7 @@ class Engine:
         return {tree: longest - kept[tree] for tree in trees}, longest
 
 
-def check_logits(logits: Logits, name: str, step: int) -> None:
-    """Raise ModelError unless every row of logits (nodes, V) makes a distribution."""
-    if not logits.amax(-1).isfinite().all():
-        raise ModelError(
-            f"The {name} gave logits that are not numbers at token {step}; check its weights and its dtype."
-        )
+def are_distributions(answers: Sequence[Logits]) -> list[bool]:
+    """Whether every row makes a distribution, for each of the logits (nodes, V); read from the device once."""
+    checks = [logits.amax(-1).isfinite().all() for logits in answers]
+    return torch.stack(checks).tolist() if checks else []

@@ -125,7 +125,8 @@ def documented_varlen_attn(
         rows = slice(cu_seq_k[i], cu_seq_k[i] + used)
         q, k, v = (t[None].transpose(1, 2) for t in (query[queries], key[rows], value[rows]))
         bias = causal_lower_right(q.shape[2], used)
-        out[queries] = scaled_dot_product_attention(q, k, v, bias, scale=scale, enable_gqa=enable_gqa)[0].transpose(0, 1)
+        result = scaled_dot_product_attention(q, k, v, bias, scale=scale, enable_gqa=enable_gqa)
+        out[queries] = result[0].transpose(0, 1)
     return out
 
 
@@ -169,7 +170,8 @@ def test_the_way_is_chosen_by_capability(monkeypatch, device, capability, dtype,
     values = torch.empty(0, 2, size)
     assert attention.choose_way(q, values, segments, softcap).__name__ == way
     monkeypatch.setattr(attention, "_FLASH", False)
-    assert attention.choose_way(q, values, segments, softcap).__name__ == way.replace("attend_chains", "attend_with_triton")
+    without_flash = way.replace("attend_chains", "attend_with_triton")
+    assert attention.choose_way(q, values, segments, softcap).__name__ == without_flash
     monkeypatch.setattr(attention, "_TRITON", False)
     assert attention.choose_way(q, values, segments, softcap) is attend_one_by_one
 
