@@ -43,6 +43,15 @@ def baseline_way(way: str) -> str:
     return ALONE if WAYS[way].static else way
 
 
+def way_label(decoder: str, size: int, way: str) -> str:
+    """What a cell's way is called: at batch size 1 there is one, and for the baseline all static ways are one."""
+    if size == 1:
+        return "alone"
+    if decoder == BASELINE:
+        return "static" if WAYS[way].static else "dynamic"
+    return WAYS[way].label
+
+
 def batches(items: Sequence[T], size: int) -> list[list[T]]:
     """The items in batches of exactly `size`: the last one is filled up from the start."""
     starts = range(0, len(items), size)
@@ -96,7 +105,7 @@ class BatchRun:
     """One experiment.
 
     settings      as `BatchSettings.to_json` has them;   environment  what it ran on
-    prompts       the name of the set;   prompt_tokens  the length of each
+    prompt        the name of the set of prompts;   prompt_tokens  the length of each
     acceptances   for each decoder, prompt and round the tokens that the output gained (tau of ems-sd.txt): they do not depend on the
                   batch, so they are kept once
     cancelled     whether it was stopped before its end
@@ -105,7 +114,7 @@ class BatchRun:
     created: str
     settings: dict[str, Any]
     environment: dict[str, Any]
-    prompts: str
+    prompt: str
     prompt_tokens: list[int]
     cells: list[Cell] = field(default_factory=list)
     acceptances: dict[str, list[list[int]]] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
-from workbench.batch_records import BASELINE, WAYS, BatchRun, Cell, ways_at
+from workbench.batch_records import BASELINE, WAYS, BatchRun, Cell, way_label, ways_at
 from workbench.numbers import significant
 
 MISSING = "–"
@@ -24,13 +24,7 @@ def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
             [
                 decoder.replace("_", " "),
                 str(size),
-                "alone"
-                if size == 1
-                else WAYS[way].label
-                if decoder != BASELINE
-                else "dynamic"
-                if way == "dynamic"
-                else "static",
+                way_label(*of),
                 _spread(cells, lambda c: c.tokens_per_second),
                 _times(run.speed_up(*of)),
                 _spread(cells, lambda c: c.decode_speed),

@@ -11,6 +11,7 @@ from workbench.host import Host
 from workbench.panels import notes
 from workbench.panels.about import AboutTab
 from workbench.panels.api import add_endpoint
+from workbench.panels.batch import BatchTab
 from workbench.panels.compare import CompareTab
 from workbench.panels.runs import RunsTab
 from workbench.panels.wiring import QUIET
@@ -35,6 +36,7 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs() as tabs:
             compare = CompareTab(host)
+            BatchTab(host, compare)
             RunsTab(host, compare, tabs)
             AboutTab()
         gr.HTML(FOOTER, elem_id="footer", elem_classes="wb-note")

@@ -19,8 +19,12 @@ def progress(event: Started | Progress, job: int, jobs: int) -> str:
         words.append(f"token {len(event.tokens)} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {max(1, round(event.eta_seconds))} s left")
-    width = 100 * (job + part) / jobs
-    return note(" · ".join(words)) + f'<div class="wb-track"><span style="width:{width:.1f}%"></span></div>'
+    return note(" · ".join(words)) + bar((job + part) / jobs)
+
+
+def bar(part: float) -> str:
+    """How much is done, from 0 to 1."""
+    return f'<div class="wb-track"><span style="width:{100 * part:.1f}%"></span></div>'
 
 
 def ended(run: Run) -> str:

@@ -1,0 +1,189 @@
+"""The tab for batches: a set of prompts, decoders, batch sizes, and ways to lay a batch out."""
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench import prompts
+from workbench.batch import BatchEvent, Ended, Progress, measure
+from workbench.batch_records import WAYS, way_label
+from workbench.batch_settings import BatchSettings
+from workbench.host import Host
+from workbench.limits import on_device, zero_gpu
+from workbench.panels import notes
+from workbench.panels.batch_results import BatchResults
+from workbench.panels.compare import CompareTab
+from workbench.panels.form import SettingsForm, Values
+from workbench.panels.results import Updates
+from workbench.panels.wiring import DEVICE, QUIET
+from workbench.presets import PairChoice
+from workbench.prompts import PromptSet
+
+SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
+OWN = "own"
+SETS = [("Prompts that repeat themselves", "refrains"), ("Openings of stories", "stories"), ("A file of yours", OWN)]
+START = {"decoders": ["lookup", "speculative"], "max_new_tokens": 32, "temperature": 0.0}
+PUBLIC_PROMPTS = 24
+INTRODUCTION = (
+    "Requests of one batch accept different numbers of draft tokens. A framework with aligned tensors pads inputs and caches to the "
+    "longest; the engine here needs no padding ([EMS-SD](https://arxiv.org/abs/2405.07542)). All ways give the same tokens: what "
+    "they cost is measured here, with the pair that the first tab has loaded."
+)
+
+
+class BatchTab:
+    def __init__(self, host: Host, compare: CompareTab):
+        self.host = host
+        self.pair = compare.pairs.choice
+        self.form = SettingsForm(START, "batch-decoders")
+        self._measure = on_device(self._measure_here)
+        with gr.Tab("Batch", id="batch"):
+            self._lay_out()
+        self._wire()
+
+    def _lay_out(self) -> None:
+        gr.Markdown(INTRODUCTION, elem_classes="wb-note")
+        with gr.Row():
+            with gr.Column(scale=3, min_width=320):
+                self.set = gr.Radio(SETS, value=SETS[0][1], label="Prompts", elem_id="batch-prompts")
+                self.file = gr.File(
+                    label='A text file with one prompt a line, or .jsonl with a "prompt" in each line', visible=False,
+                    file_types=[".txt", ".jsonl"], height=120, elem_id="batch-file",
+                )  # fmt: skip
+                with gr.Row():
+                    self.count = gr.Number(
+                        PUBLIC_PROMPTS,
+                        label="how many",
+                        info="the first of the set",
+                        precision=0,
+                        minimum=1,
+                        min_width=140,
+                        elem_id="batch-count",
+                    )
+                    self.ignore_eos = gr.Checkbox(
+                        True,
+                        label="go on behind the end of a text",
+                        info="so that all are of one length",
+                        elem_id="batch-eos",
+                        min_width=180,
+                    )
+                self.sizes = gr.CheckboxGroup(
+                    list(SIZES), value=[1, 4, 8, 16], label="Batch sizes", elem_id="batch-sizes"
+                )
+            with gr.Column(scale=3, min_width=320):
+                self.form.lay_out_decoders()
+                self.ways = gr.CheckboxGroup(
+                    [(way.label, name) for name, way in WAYS.items()], value=list(WAYS), label="Ways", elem_id="batch-ways",
+                    info="; ".join(f"{way.label}: {way.help}" for way in WAYS.values()) + ".",
+                )  # fmt: skip
+                with gr.Row():
+                    self.run = gr.Button("Measure", variant="primary", size="lg", elem_id="batch-run")
+                    self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id="batch-stop")
+                    self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id="batch-leave")
+        with gr.Accordion("Settings", open=False, elem_id="batch-settings"):
+            self.form.lay_out_settings()
+        self.progress = gr.HTML(elem_id="batch-progress", elem_classes="wb-note")
+        self.results = BatchResults()
+
+    def _wire(self) -> None:
+        buttons = [self.run, self.stop, self.leave]
+        results = self.results
+        inputs = {
+            self.pair, self.set, self.file, self.count, self.ignore_eos, self.sizes, self.ways, results.decoder, results.decoding,
+            *self.form.components,
+        }  # fmt: skip
+        self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
+        self.run.click(self._queued, None, buttons, **QUIET)
+        started = self.run.click(
+            self._run, inputs, [self.progress, *buttons, *results.outputs], show_progress="minimal", show_progress_on=self.progress, **DEVICE
+        )  # fmt: skip
+        self.stop.click(self._stop, None, None, **QUIET)
+        self.leave.click(self._left, None, [self.progress, *buttons], cancels=[started], **QUIET)
+
+    # ---- handlers
+
+    def _queued(self) -> Updates:
+        return {self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
+
+    def _left(self) -> Updates:
+        return {self.progress: notes.note("You left the queue."), **self._idle()}
+
+    def _stop(self, request: gr.Request) -> None:
+        self.host.stop(request.session_hash)
+
+    def _run(self, values: Values, request: gr.Request) -> Iterator[Updates]:
+        """One experiment, streamed. Closing this generator, as when the tab is closed, ends it and frees its memory."""
+        looked_at = values[self.results.decoder], values[self.results.decoding]
+        with self.host.stoppable(request.session_hash) as stopped:
+            running = {self.stop: gr.update(visible=True), self.leave: gr.update(visible=False)}
+            yield {**self.results.clear(), **running, self.progress: notes.note("Preparing the models")}
+            try:
+                chosen, settings = self._prompts(values), self._settings(values)
+                # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
+                job = self._measure(chosen, settings, values[self.pair], None if zero_gpu() else stopped)
+                with closing(job) as events:
+                    for event in events:
+                        yield from self._updates(event, looked_at)
+                        if zero_gpu() and stopped.is_set():
+                            break
+            except InputError as error:
+                yield {self.progress: notes.note(str(error), "alert")}
+            yield self._idle()
+
+    def _measure_here(
+        self, chosen: PromptSet, settings: BatchSettings, choice: PairChoice, cancel: Any
+    ) -> Iterator[BatchEvent]:
+        yield from measure(self.host.pairs.get(choice), chosen, settings, cancel=cancel)
+
+    def _updates(self, event: BatchEvent, looked_at: tuple[str | None, bool]) -> Iterator[Updates]:
+        if isinstance(event, Progress):
+            yield {self.progress: _progress(event)}
+        elif event.run.cells:
+            yield self.results.show(event.run, *looked_at)
+        if isinstance(event, Ended):
+            words = "Stopped" if event.run.cancelled else "Done"
+            seconds = sum(c.seconds for c in event.run.cells)
+            yield {
+                self.progress: notes.note(
+                    f"{words} · {len(event.run.cells)} measurements · {seconds:.1f} s of the models' work"
+                )
+            }
+
+    def _prompts(self, values: Values) -> PromptSet:
+        if values[self.set] != OWN:
+            found = prompts.built_in(values[self.set])
+        elif values[self.file] is None:
+            raise InputError("No file is chosen; choose one, or take a built-in set.")
+        else:
+            found = prompts.read(values[self.file])  # Gradio's own copy: it refuses a path that it has not made itself
+        count = values[self.count]
+        if not count or count < 1:
+            raise InputError("How many prompts must be at least 1.")
+        if self.host.limits.public and count > PUBLIC_PROMPTS:
+            raise InputError(f"At most {PUBLIC_PROMPTS} prompts here; ask for fewer, or run it on your own machine.")
+        return found.first(int(count))
+
+    def _settings(self, values: Values) -> BatchSettings:
+        decoding = self.form.settings(values)
+        self.host.limits.check(decoding.max_new_tokens, decoding.repeats)
+        return BatchSettings(decoding, tuple(values[self.sizes]), tuple(values[self.ways]), values[self.ignore_eos])
+
+    def _idle(self) -> Updates:
+        return {
+            self.run: gr.update(visible=True),
+            self.stop: gr.update(visible=False),
+            self.leave: gr.update(visible=False),
+        }
+
+
+def _progress(event: Progress) -> str:
+    """Which measurement, token n of N, and a bar for the whole experiment."""
+    words = [
+        f"{event.decoder.replace('_', ' ')} ({event.job + 1} of {event.jobs})",
+        f"batch size {event.batch_size}: {way_label(event.decoder, event.batch_size, event.way)}",
+        f"token {event.tokens} of {event.budget}",
+    ]
+    return notes.note(" · ".join(words)) + notes.bar((event.job + event.tokens / event.budget) / event.jobs)

@@ -1,0 +1,116 @@
+"""What a batch experiment looks like: what was found in a sentence, six figures, the table, downloads, environment."""
+
+import base64
+import html
+import json
+from collections.abc import Callable
+from typing import Any
+
+import gradio as gr
+import plotly.graph_objects as go
+
+from workbench import batch_charts, batch_table
+from workbench.batch_records import BatchRun
+from workbench.panels import notes
+from workbench.panels.results import Updates
+from workbench.panels.wiring import QUIET
+
+# One card a figure: title, what it says, and how it is drawn for a run, the decoder chosen, and whether prompts are left out.
+CARDS: tuple[tuple[str, str, Callable[[BatchRun, str, bool], go.Figure]], ...] = (
+    ("Speed-up over greedy", "Tokens/s over greedy decoding's at the same batch size: above 1 the drafts pay.", batch_charts.speed_up),
+    ("Speed", "New tokens over seconds, all requests of a batch together.", batch_charts.speed),
+    (
+        "Time of a round", "Every pad is computed, so a round takes longer the more it holds; prompts left out.",
+        lambda run, decoder, _: batch_charts.round_time(run, decoder),
+    ),
+    (
+        "Padding", "Pads over the longest acceptance of a round, the vanilla way.",
+        lambda run, *_: batch_charts.padding(run),
+    ),
+    (
+        "Acceptance", "Each point is a sample: the tokens that a round gains it. A wide spread is what padding fills up.",
+        lambda run, *_: batch_charts.acceptance(run),
+    ),
+    (
+        "The slowest of a batch", "A static batch waits for its sample of the least acceptance.",
+        lambda run, *_: batch_charts.least_acceptance(run),
+    ),
+)  # fmt: skip
+
+
+class BatchResults:
+    """`show(run)` gives updates for `outputs`; the figures follow which decoder and which time are chosen."""
+
+    def __init__(self) -> None:
+        self.run = gr.State()
+        with gr.Column(visible=False) as self.box:
+            self.verdict = gr.HTML(elem_id="batch-verdict", elem_classes="wb-note")
+            with gr.Row():
+                self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2)
+                self.decoding = gr.Checkbox(
+                    label="Leave the reading of prompts out",
+                    info="As the paper counts. Dynamic batches read prompts beside decoding and have no such figure.",
+                    elem_id="batch-decoding",
+                )
+            with gr.Row():
+                self.plots = []
+                for title, says, _ in CARDS:
+                    with gr.Column(min_width=340):
+                        gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
+                        self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
+            self.table = gr.Dataframe(interactive=False, show_label=False, buttons=["copy"], elem_id="batch-figures")
+            self.links = gr.HTML(elem_id="batch-downloads", elem_classes="wb-note")
+            with gr.Accordion("Environment: what these figures were measured on", open=False):
+                self.environment = gr.HTML(elem_id="batch-environment", elem_classes="wb-note")
+        gr.on(
+            [self.decoder.input, self.decoding.input],
+            self._draw,
+            [self.run, self.decoder, self.decoding],
+            self.plots,
+            **QUIET,
+        )
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.run, self.box, self.verdict, self.decoder, *self.plots, self.table, self.links, self.environment]
+
+    def show(self, run: BatchRun, decoder: str | None, decoding: bool) -> Updates:
+        """The run, also one that is still growing; `decoder` and `decoding` are what the visitor looks at."""
+        decoder = decoder if decoder in run.decoders else next(iter(run.decoders), None)
+        heads, rows = batch_table.table(run)
+        return {
+            self.run: run,
+            self.box: gr.update(visible=True),
+            self.verdict: notes.note(" ".join([batch_table.verdict(run), *(f"{_label(d)}: {batch_table.spread(run, d)}" for d in run.decoders)])),
+            self.decoder: gr.update(choices=[(_label(d), d) for d in run.decoders], value=decoder),
+            **dict(zip(self.plots, self._draw(run, decoder, decoding), strict=True)),
+            self.table: {"headers": heads, "data": rows},
+            self.links: _links(run),
+            self.environment: notes.facts(run),
+        }  # fmt: skip
+
+    def clear(self) -> Updates:
+        return {self.box: gr.update(visible=False)}
+
+    def _draw(self, run: BatchRun | None, decoder: str | None, decoding: bool) -> list[Any]:
+        if run is None or decoder is None:
+            return [gr.skip()] * len(CARDS)
+        return [draw(run, decoder, decoding) for _, _, draw in CARDS]
+
+
+def _label(decoder: str) -> str:
+    return decoder.replace("_", " ")
+
+
+def _links(run: BatchRun) -> str:
+    """Downloads that hold their own data, so that nothing is kept on the disk."""
+    files = (
+        ("JSON", "json", "application/json", json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)),
+        ("CSV", "csv", "text/csv", batch_table.to_csv(run)),
+    )
+    links = (
+        f'<a class="button" download="batch.{ending}" href="data:{kind};base64,{base64.b64encode(text.encode()).decode()}">'
+        f"{html.escape(label)}</a>"
+        for label, ending, kind, text in files
+    )
+    return f'<div class="kept"><span>Download</span><span>{"".join(links)}</span></div>'
