@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from decoders.drafts.beams import likeliest_path
+from decoders.drafts.lookup import Lookup
 from decoders.request import Request
 from decoders.rules.joint import keep_longest
 from decoders.settings import Decoding, Method, setting
@@ -24,18 +25,27 @@ class MTAD(Method):
     ratio: str = setting("warped", "the distributions compared: warped as sampled, or raw", choices=("warped", "raw"))
     draft: str = setting(
         "sample",
-        "how the draft model finds its beams: beam sampling or deterministic search",
-        choices=("sample", "search"),
+        "beams of the draft model, sampled or by deterministic search; or copied from the text so far, with no draft model",
+        choices=("sample", "search", "lookup"),
     )
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.draft == "lookup":
+            object.__setattr__(self, "uses_draft", False)
 
     @property
     def branches(self) -> tuple[int, int]:
         return 1, 1 + self.beams * self.draft_length
 
     def decode(self, request: Request) -> Decoding:
+        lookup = Lookup(request, match=2, copy=self.draft_length) if self.draft == "lookup" else None
         while not request.finished:
-            steps = min(self.draft_length, request.left - 1)
-            path = yield from likeliest_path(request, "draft", self.beams, steps, self.draft == "sample")
+            if lookup:
+                path = (yield from lookup.propose(request)).nodes[1:]
+            else:
+                steps = min(self.draft_length, request.left - 1)
+                path = yield from likeliest_path(request, "draft", self.beams, steps, self.draft == "sample")
             p = yield request.ask("target", [request.tip, *path])
-            q = request.answer_to(request.ask("draft", [request.tip, *path[:-1]])) if path else p[:0]
+            q = request.answer_to(request.ask("draft", [request.tip, *path[:-1]])) if path and not lookup else None
             yield request.advance(*keep_longest(request, path, p, q, self.threshold, self.ratio == "warped"))

@@ -25,19 +25,22 @@ def joint_ratios(log_p: torch.Tensor, log_q: torch.Tensor) -> torch.Tensor:
 
 
 def keep_longest(
-    request: Request, path: list[NodeId], p_logits: Logits, q_logits: Logits, threshold: float, warped: bool
+    request: Request, path: list[NodeId], p_logits: Logits, q_logits: Logits | None, threshold: float, warped: bool
 ) -> tuple[list[Trial], NodeId]:
     """Judge a draft path by mtad.txt §3.2 and algorithm 1 (whose `eta <- j` is a misprint for i, and whose eta starts at 0).
 
-    p_logits (steps + 1, V), q_logits (steps, V). Prefix j passes if min(1, r_j) > threshold; the longest that passes is kept,
+    p_logits (steps + 1, V), q_logits (steps, V), or None where the path is certain, as a copy is: q = 1. Prefix j passes if min(1, r_j) > threshold; the longest that passes is kept,
     also where a shorter one failed; then one token from the warped target. Returns every trial and the new tip.
     """
     root = request.tip
     tokens = [request.tree.tokens[n] for n in path]
     p = request.warp(p_logits)
     log_p = p.log() if warped else p_logits.log_softmax(-1)
-    log_q = request.warp(q_logits).log() if warped else q_logits.log_softmax(-1)
-    log_p, log_q = path_log_probs(log_p[: len(path)], tokens), path_log_probs(log_q, tokens)
+    log_p = path_log_probs(log_p[: len(path)], tokens)
+    if q_logits is None:
+        log_q = torch.zeros_like(log_p)
+    else:
+        log_q = path_log_probs(request.warp(q_logits).log() if warped else q_logits.log_softmax(-1), tokens)
     ratios = joint_ratios(log_p, log_q).clamp(max=0)
     # In logs: as a number, a tiny ratio would be 0 and fail threshold 0, which keeps whatever the target can write.
     passing = (ratios > (math.log(threshold) if threshold else -math.inf)).nonzero()

@@ -1,4 +1,5 @@
 import dataclasses
+import math
 
 import pytest
 
@@ -7,6 +8,7 @@ from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.methods import family, speculative
 from decoders.sampling import SeededSource
+from decoders.theory import mtad_kept_length
 from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.models import VOCABULARY, build_pair, build_tokenizer
@@ -280,3 +282,43 @@ def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
 
 
 CHAIN = speculative.chain
+
+
+# ---- MTAD on copied drafts: q = 1, so a copy is kept as far as the target finds it jointly likelier than the threshold
+
+
+def copying(threshold: float, **settings):
+    return catalog["mtad"](draft="lookup", threshold=threshold, **settings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mtad_on_copies_is_multinomial_at_threshold_1_and_greedy_at_temperature_0(seed):
+    situation = drawn(3, seed, budget=4, warping=Warping(0.7, 2), end=END, prompt=LOOP)
+    assert_exact(copying(1.0), situation, law="target")
+    situation = dataclasses.replace(situation, warping=Warping(temperature=0), budget=8)
+    greedy = decode(catalog["greedy"](), situation, SeededSource(0)).output
+    assert decode(copying(0.1), situation, SeededSource(0)).output == greedy
+
+
+@pytest.mark.parametrize("ratio", ["warped", "raw"])
+@pytest.mark.parametrize("threshold", [0.0, 0.02, 0.2])
+def test_mtad_keeps_the_longest_copy_above_the_threshold_and_no_shorter_than_the_bound(threshold, ratio):
+    kept_any = False
+    for seed in range(12):
+        r = decode(copying(threshold, ratio=ratio), drawn(3, seed, budget=12, prompt=LOOP), SeededSource(seed))
+        for entry in r.rounds:
+            copied = [t.p for t in entry.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED)]
+            joint = [math.prod(copied[: i + 1]) for i in range(len(copied))]
+            assert entry.accepted == max((i + 1 for i, x in enumerate(joint) if x > threshold), default=0)
+            if copied and not any(t.token in r.end_tokens for t in entry.trials):
+                U = -math.log(min(copied))
+                assert entry.accepted >= mtad_kept_length(threshold, U, len(copied))
+            kept_any |= entry.accepted > 0
+    assert kept_any
+
+
+def test_mtad_on_copies_needs_no_draft_model():
+    assert catalog["mtad"]().uses_draft
+    assert not copying(0.1).uses_draft
+    alone = decoders.ModelPair(PAIR.target, None, None)
+    assert decoders.generate(alone, REPEATING, copying(0.1), max_new_tokens=8).metrics.drafted
