@@ -123,7 +123,7 @@ def speed_against_perplexity(results: Sequence[RunResult]) -> go.Figure:
                 error_x=_error([likely.deviation]), error_y=_error([fast.deviation]),
                 hovertemplate="perplexity %{x:.2f}, %{y:.0f} tokens/s<extra>" + _label(decoder) + "</extra>",
             )  # fmt: skip
-    figure.update_layout(title="Speed against perplexity: ↖ up and left is better")
+    figure.update_layout(title="Speed against perplexity <span style='font-size:11px'>(↖ up and left is better)</span>")
     figure.update_xaxes(title="perplexity (lower is likelier text)", range=[0, 1.4 * widest or 1])
     figure.update_yaxes(title="tokens/s", range=[0, 1.15 * fastest or 1])
     return _styled(figure, 320)

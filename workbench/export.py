@@ -4,13 +4,14 @@ import csv
 import html
 import io
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from plotly.offline import get_plotlyjs
 
 from workbench import charts, views, web
 from workbench.numbers import table
+from workbench.records import RunResult
 from workbench.runs import Run
 
 # The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
@@ -59,9 +60,8 @@ def to_html(run: Run) -> str:
 <title>Decoding run {_text(run.id)}</title>
 {web.head()}
 <style>body {{ margin: 0; }} .wb-report {{ min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }}
-.wb-report table {{ border-collapse: collapse; }} .wb-report :is(td, th) {{ padding: 4px 12px; text-align: right; border-bottom: 1px solid var(--rule); }}
-.wb-report :is(td, th):first-child {{ text-align: left; }} .wb-report dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }}
-.wb-report dd {{ margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }} .wb-scroll {{ overflow-x: auto; }}</style>
+.wb-report dl {{ display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }}
+.wb-report dd {{ margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }}</style>
 <script>document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);</script>
 <script>{get_plotlyjs()}</script>
 </head>
@@ -69,7 +69,7 @@ def to_html(run: Run) -> str:
 <h1>Decoders side by side</h1>
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
-<div class="wb-scroll">{_table(*table(run.results))}</div>
+{figures_table(run.results)}
 {figures}
 <h2>What they were measured on</h2>
 <dl>{"".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in facts(run))}</dl>
@@ -78,6 +78,14 @@ def to_html(run: Run) -> str:
 </body>
 </html>
 """
+
+
+def figures_table(results: Sequence[RunResult]) -> str:
+    """A row for each decoder, a column for each figure."""
+    heads, rows = table(results)
+    head = "".join(f"<th>{_text(h)}</th>" for h in heads)
+    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "html": to_html}
@@ -95,12 +103,6 @@ def _words(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_words, value))
     return str(value)
-
-
-def _table(heads: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    head = "".join(f"<th>{_text(h)}</th>" for h in heads)
-    body = "".join("<tr>" + "".join(f"<td>{_text(cell)}</td>" for cell in row) + "</tr>" for row in rows)
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 
 def _text(value: object) -> str:

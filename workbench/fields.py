@@ -3,6 +3,8 @@
 import dataclasses
 from typing import Any
 
+from decoders import Method
+
 
 def is_switch(field: dataclasses.Field) -> bool:
     return isinstance(field.default, bool) and set(field.metadata["choices"]) == {False, True}
@@ -35,3 +37,8 @@ def allowed(field: dataclasses.Field) -> str:
     if low is not None:
         words.append(f"{low:g} to {high:,.16g}")
     return " or ".join(words)
+
+
+def cited(method: type[Method]) -> str:
+    """Where a decoder is defined: "Leviathan et al. 2023, §2.3"; sections without a number stand without the sign."""
+    return f"{method.paper}, {'§' if method.section[0].isdigit() else ''}{method.section}"

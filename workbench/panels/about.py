@@ -3,6 +3,7 @@
 import gradio as gr
 
 from decoders import catalog
+from workbench.fields import cited
 from workbench.numbers import NUMBERS
 
 INTRODUCTION = """
@@ -20,11 +21,11 @@ Speeds depend on the machine: the environment card is part of every run and ever
 
 class AboutTab:
     def __init__(self) -> None:
-        with gr.Tab("About", id="about"):
+        with gr.Tab("About", id="about", elem_id="about"):
             gr.Markdown(INTRODUCTION)
             gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in NUMBERS]))
             rows = [
-                (name.replace("_", " "), method.summary, method.law or "none: it trades exactness", f"{method.paper}, §{method.section}")
+                (name.replace("_", " "), method.summary, method.law or "its own", cited(method))
                 for name, method in catalog.items()
             ]
             gr.Markdown(_table("The decoders", ("decoder", "what it does", "law of its output", "paper"), rows))

@@ -11,7 +11,7 @@ import gradio as gr
 from decoders import InputError, catalog
 from decoders.settings import check
 from workbench import links
-from workbench.fields import allowed, is_switch, parse, written
+from workbench.fields import allowed, cited, is_switch, parse, written
 from workbench.settings import Settings, shared
 
 DEFAULT_DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
@@ -79,7 +79,7 @@ class SettingsForm:
             fields = dataclasses.fields(method)
             if not fields:
                 continue
-            title = f"{name.replace('_', ' ')} · {method.paper}, §{method.section}"
+            title = f"{name.replace('_', ' ')} · {cited(method)}"
             with gr.Accordion(title, open=False, visible=name in chosen, elem_classes="fold") as fold, gr.Row():
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold

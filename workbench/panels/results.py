@@ -6,9 +6,10 @@ from typing import Any
 import gradio as gr
 
 from workbench import charts, views
-from workbench.numbers import table
+from workbench.export import figures_table
 from workbench.panels import notes
-from workbench.runs import Run, RunResult
+from workbench.records import RunResult
+from workbench.runs import Run
 from workbench.token_strip import TokenStrip
 
 Updates = dict[Any, Any]  # component -> its new value
@@ -25,16 +26,15 @@ class Charts:
                 self.plots = [_plot(260) for _ in charts.FIGURES[:BARS]]
             with gr.Row():
                 self.plots += [_plot(320) for _ in charts.FIGURES[BARS:]]
-            self.table = gr.Dataframe(interactive=False, show_label=False, buttons=["copy"], elem_id="figures")
+            self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
 
     @property
     def outputs(self) -> list[Any]:
         return [self.box, *self.plots, self.table]
 
     def show(self, results: Sequence[RunResult]) -> Updates:
-        heads, rows = table(results)
         drawn = dict(zip(self.plots, charts.figures(results), strict=True))
-        return {self.box: gr.update(visible=True), **drawn, self.table: {"headers": heads, "data": rows}}
+        return {self.box: gr.update(visible=True), **drawn, self.table: figures_table(results)}
 
     def clear(self) -> Updates:
         return {self.box: gr.update(visible=False)}
