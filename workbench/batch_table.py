@@ -14,7 +14,7 @@ MISSING = "–"
 
 def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a row for each decoder, batch size and way, figures with ± over repeats."""
-    heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "decoding only", "x greedy ", "padding ratio", "padded tokens",
+    heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "prompts left out", "x greedy ", "padding ratio", "padded tokens",
              "padded rows", "same tokens"]  # fmt: skip
     keys = dict.fromkeys((c.decoder, c.batch_size, c.way) for c in run.cells)
     rows = []
@@ -75,13 +75,17 @@ def markdown(run: BatchRun, decoder: str, decoding: bool) -> str:
     return as_markdown(heads, rows)
 
 
+def findings(run: BatchRun) -> list[str]:
+    """What was found, in sentences: the tokens, and the acceptance lengths of each decoder's samples."""
+    return [verdict(run), *(f"{decoder.replace('_', ' ')}: {spread(run, decoder)}" for decoder in run.decoders)]
+
+
 def spread(run: BatchRun, decoder: str) -> str:
-    """The acceptance lengths of the samples in a sentence."""
     means = run.mean_acceptances(decoder)
     deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
     return (
-        f"Tokens a round, mean of each of {len(means)} samples: {statistics.fmean(means):.2f} on average{deviation}, "
-        f"from {min(means):.2f} to {max(means):.2f}."
+        f"{statistics.fmean(means):.2f} tokens a round, mean of {len(means)} samples that range from {min(means):.2f} to "
+        f"{max(means):.2f}{deviation}."
     )
 
 

@@ -29,7 +29,7 @@ START = {"decoders": ["lookup", "speculative"], "max_new_tokens": 32, "temperatu
 PUBLIC_PROMPTS = 24
 INTRODUCTION = (
     "Requests of one batch accept different numbers of draft tokens. A framework with aligned tensors pads inputs and caches to the "
-    "longest; the engine here needs no padding ([EMS-SD](https://arxiv.org/abs/2405.07542)). All ways give the same tokens: what "
+    "longest; the engine here needs no padding (EMS-SD). All ways give the same tokens: what "
     "they cost is measured here, with the pair that the first tab has loaded."
 )
 
@@ -77,7 +77,7 @@ class BatchTab:
                 self.form.lay_out_decoders()
                 self.ways = gr.CheckboxGroup(
                     [(way.label, name) for name, way in WAYS.items()], value=list(WAYS), label="Ways", elem_id="batch-ways",
-                    info="; ".join(f"{way.label}: {way.help}" for way in WAYS.values()) + ".",
+                    info="What a batch leaves unpadded; a dynamic one gives a finished request's place to the next at once.",
                 )  # fmt: skip
                 with gr.Row():
                     self.run = gr.Button("Measure", variant="primary", size="lg", elem_id="batch-run")
@@ -141,7 +141,7 @@ class BatchTab:
     def _updates(self, event: BatchEvent, looked_at: tuple[str | None, bool]) -> Iterator[Updates]:
         if isinstance(event, Progress):
             yield {self.progress: _progress(event)}
-        elif event.run.cells:
+        elif event.run.decoders:
             yield self.results.show(event.run, *looked_at)
         if isinstance(event, Ended):
             words = "Stopped" if event.run.cancelled else "Done"

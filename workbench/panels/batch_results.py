@@ -46,11 +46,12 @@ class BatchResults:
         with gr.Column(visible=False) as self.box:
             self.verdict = gr.HTML(elem_id="batch-verdict", elem_classes="wb-note")
             with gr.Row():
-                self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2)
+                self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2, min_width=320)
                 self.decoding = gr.Checkbox(
                     label="Leave the reading of prompts out",
                     info="As the paper counts. Dynamic batches read prompts beside decoding and have no such figure.",
                     elem_id="batch-decoding",
+                    min_width=320,
                 )
             with gr.Row():
                 self.plots = []
@@ -81,7 +82,7 @@ class BatchResults:
         return {
             self.run: run,
             self.box: gr.update(visible=True),
-            self.verdict: notes.note(" ".join([batch_table.verdict(run), *(f"{_label(d)}: {batch_table.spread(run, d)}" for d in run.decoders)])),
+            self.verdict: "".join(map(notes.note, batch_table.findings(run))),
             self.decoder: gr.update(choices=[(_label(d), d) for d in run.decoders], value=decoder),
             **dict(zip(self.plots, self._draw(run, decoder, decoding), strict=True)),
             self.table: {"headers": heads, "data": rows},
