@@ -31,9 +31,10 @@ def load(choice: PairChoice) -> ModelPair:
         raise InputError(
             "Only the listed model pairs may be loaded on this Space; its owner can set ALLOW_CUSTOM_MODELS=1."
         )
-    if isinstance(kind := getattr(torch, str(dtype).removeprefix("torch."), None), torch.dtype):
-        must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
+    kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
+        if isinstance(kind, torch.dtype):
+            must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
         return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
     except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
@@ -67,6 +68,9 @@ def _parameters(name: str) -> int:
     name, _, revision = name.partition("@")
     try:
         config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
+    except Exception as error:
+        raise InputError(f"{name} could not be loaded: {str(error).strip().partition(chr(10))[0]}") from error
+    try:
         with torch.device("meta"):
             return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
     except Exception:

@@ -50,7 +50,9 @@ def test_the_table_has_a_row_for_each_decoder_and_repeat_and_loses_nothing(run):
     for row, result in zip(rows, run.results, strict=True):
         assert float(row["perplexity"]) == result.metrics["perplexity"]
         assert int(row["target_calls"]) == result.metrics["target_calls"]
-        assert row["acceptance_rate"] == ("" if result.metrics["acceptance_rate"] is None else str(result.metrics["acceptance_rate"]))
+        assert row["acceptance_rate"] == (
+            "" if result.metrics["acceptance_rate"] is None else str(result.metrics["acceptance_rate"])
+        )
 
 
 def test_the_report_needs_nothing_and_asks_nobody(page):

@@ -182,7 +182,9 @@ def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path, monkeypatch
 
 
 def test_a_cpu_without_rapl_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):
-    assert open_meter("cpu", powercap=tmp_path).gauge == NoGauge("not measured: this machine shows no RAPL energy counter")
+    assert open_meter("cpu", powercap=tmp_path).gauge == NoGauge(
+        "not measured: this machine shows no RAPL energy counter"
+    )
     rapl(tmp_path, rapl_0=("package-0", 1, 10))
     read = module.Path.read_text
 

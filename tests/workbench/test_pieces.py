@@ -11,7 +11,9 @@ def pieces_of(tokenizer, tokens):
     return found
 
 
-@pytest.mark.parametrize("text", ["Once upon", "naïve café", "🦊🦊!", "中文字", "👩‍👩‍👧 a", " \n\tx", "مرحبا", "a\u0301b"])
+@pytest.mark.parametrize(
+    "text", ["Once upon", "naïve café", "🦊🦊!", "中文字", "👩‍👩‍👧 a", " \n\tx", "مرحبا", "a\u0301b"]
+)
 def test_pieces_add_up_to_the_text_and_a_character_comes_whole_with_its_last_token(byte_tokenizer, text):
     tokens = byte_tokenizer(text).input_ids
     found = pieces_of(byte_tokenizer, tokens)

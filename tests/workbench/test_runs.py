@@ -30,7 +30,9 @@ def test_the_json_has_what_the_endpoint_promises(run):
     assert shared | set(data["settings"]["decoders"]) == set(data["settings"])
     result = data["results"][0]
     assert {"decoder", "text", "tokens", "rounds", "metrics", "energy", "greedy_check"} <= set(result)
-    assert {"id", "text", "fate", "round", "p", "q", "accept_probability", "u", "log_p", "alternatives"} <= set(result["tokens"][0])
+    assert {"id", "text", "fate", "round", "p", "q", "accept_probability", "u", "log_p", "alternatives"} <= set(
+        result["tokens"][0]
+    )
 
 
 def broken(run, change):
@@ -41,7 +43,16 @@ def broken(run, change):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "{", "[]", "null", '{"format": "decoding-workbench run"}', b"\xff\xfe\x00", "[" * 5000, '{"id": "a' + "\\ud800" + '"}'],
+    [
+        "",
+        "{",
+        "[]",
+        "null",
+        '{"format": "decoding-workbench run"}',
+        b"\xff\xfe\x00",
+        "[" * 5000,
+        '{"id": "a' + "\\ud800" + '"}',
+    ],
 )
 def test_a_file_that_is_broken_or_foreign_gives_one_clear_sentence(text):
     with pytest.raises(InputError, match="This is not a run of the workbench: ") as refusal:

@@ -3,6 +3,7 @@ import math
 import threading
 import time
 from contextlib import closing
+from itertools import pairwise
 
 import pytest
 import torch
@@ -26,12 +27,19 @@ def finished(events):
 
 def test_events_come_in_order_greedy_first_all_decoders_of_a_seed_before_the_next(pair, unmetered):
     events = list(compare(pair, "abc", settings("mtad", "greedy", repeats=2, seed=5), meter=unmetered))
-    outline = [(type(e).__name__, (e.decoder, e.repeat, e.job, e.jobs) if isinstance(e, Started) else None) for e in events]
+    outline = [
+        (type(e).__name__, (e.decoder, e.repeat, e.job, e.jobs) if isinstance(e, Started) else None) for e in events
+    ]
     outline = [x for x in outline if x[0] != "Progress"]
     jobs = [("greedy", 0, 0, 4), ("mtad", 0, 1, 4), ("greedy", 1, 2, 4), ("mtad", 1, 3, 4)]
     assert outline == [x for job in jobs for x in (("Started", job), ("Finished", None))] + [("Ended", None)]
     run = events[-1].run
-    assert [(r.decoder, r.repeat, r.seed) for r in run.results] == [("greedy", 0, 5), ("mtad", 0, 5), ("greedy", 1, 6), ("mtad", 1, 6)]
+    assert [(r.decoder, r.repeat, r.seed) for r in run.results] == [
+        ("greedy", 0, 5),
+        ("mtad", 0, 5),
+        ("greedy", 1, 6),
+        ("mtad", 1, 6),
+    ]
     assert not run.cancelled
     assert run.settings["decoders"] == ["mtad", "greedy"]
     assert run.environment["target"]["parameters"] == sum(p.numel() for p in pair.target.parameters())
@@ -39,12 +47,25 @@ def test_events_come_in_order_greedy_first_all_decoders_of_a_seed_before_the_nex
 
 def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
-    chosen = Settings.from_json({"decoders": ["speculative"], "speculative": {"draft_length": 2}, "max_new_tokens": 20, "seed": 4, **shared})
+    chosen = Settings.from_json(
+        {"decoders": ["speculative"], "speculative": {"draft_length": 2}, "max_new_tokens": 20, "seed": 4, **shared}
+    )
     (result,) = finished(compare(pair, "abc", chosen, meter=unmetered))
-    alone = decoders.generate(pair, "abc", decoders.catalog["speculative"](draft_length=2), max_new_tokens=20, seed=4, **shared)
+    alone = decoders.generate(
+        pair, "abc", decoders.catalog["speculative"](draft_length=2), max_new_tokens=20, seed=4, **shared
+    )
     assert [t.id for t in result.tokens] == alone.tokens
     assert result.text == alone.text
-    for name in ("new_tokens", "target_calls", "draft_calls", "drafted", "tested", "accepted", "perplexity", "bytes_read"):
+    for name in (
+        "new_tokens",
+        "target_calls",
+        "draft_calls",
+        "drafted",
+        "tested",
+        "accepted",
+        "perplexity",
+        "bytes_read",
+    ):
         assert result.metrics[name] == getattr(alone.metrics, name)
 
 
@@ -121,7 +142,7 @@ def test_updates_come_at_most_ten_times_a_second_and_fewer_where_drawing_is_slow
             if isinstance(event, Progress):
                 times[slow].append(now[0])
                 now[0] += slow * 0.5
-    gaps = {slow: [b - a for a, b in zip(found, found[1:], strict=False)] for slow, found in times.items()}
+    gaps = {slow: [b - a for a, b in pairwise(found)] for slow, found in times.items()}
     assert len(gaps[False]) > 5
     assert min(gaps[False]) >= session.UPDATE_SECONDS
     assert min(gaps[True]) >= 0.5 / session.DRAWING_SHARE
@@ -145,7 +166,9 @@ def test_cancelling_ends_within_a_round_and_gives_the_run_so_far(pair, unmetered
     monkeypatch.setattr(session, "UPDATE_SECONDS", 0.0)
     monkeypatch.setattr(session, "DRAWING_SHARE", 1.0)
     stop, at = threading.Event(), None
-    for event in compare(pair, "abc", settings("greedy", "mtad", "dsbd", max_new_tokens=200), meter=unmetered, cancel=stop):
+    for event in compare(
+        pair, "abc", settings("greedy", "mtad", "dsbd", max_new_tokens=200), meter=unmetered, cancel=stop
+    ):
         if isinstance(event, Progress) and event.decoder == "mtad" and len(event.tokens) >= 9 and not at:
             stop.set()
             at = len(event.rounds)
@@ -227,7 +250,10 @@ def test_x_greedy_is_there_only_where_greedy_ran(pair, unmetered):
 
 def test_at_temperature_0_lossless_decoders_are_held_against_greedy(pair, unmetered):
     names = ("greedy", "speculative", "dsbd", "mtad", "beam_search")
-    checks = {r.decoder: r.greedy_check for r in finished(compare(pair, "abc", settings(*names, temperature=0.0), meter=unmetered))}
+    checks = {
+        r.decoder: r.greedy_check
+        for r in finished(compare(pair, "abc", settings(*names, temperature=0.0), meter=unmetered))
+    }
     assert checks["speculative"].identical
     assert checks["dsbd"].identical
     assert checks["greedy"] is checks["mtad"] is checks["beam_search"] is None

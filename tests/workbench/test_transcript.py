@@ -21,7 +21,9 @@ def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
     assert [(t.node, t.fate, t.round, t.p, t.q, t.u, t.log_p) for t in transcript.tokens] == [
         (t.node, t.fate.value, t.round, t.p, t.q, t.u, t.log_p) for t in result.trials
     ]
-    assert [[(a.id, a.p) for a in t.alternatives] for t in transcript.tokens] == [list(t.alternatives) for t in result.trials]
+    assert [[(a.id, a.p) for a in t.alternatives] for t in transcript.tokens] == [
+        list(t.alternatives) for t in result.trials
+    ]
     for mine, theirs in zip(transcript.rounds, result.rounds, strict=True):
         assert [(t.node, t.parent, t.token, t.fate) for t in mine.trials] == [
             (t.node, t.parent, t.token, t.fate.value) for t in theirs.trials
