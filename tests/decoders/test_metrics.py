@@ -1,0 +1,38 @@
+"""Figures of a scripted run, computed by hand."""
+
+import math
+
+import pytest
+
+from decoders.methods.autoregressive import Multinomial
+from decoders.methods.speculative import Speculative
+from decoders.metrics import measure, perplexity, ratio
+from decoders.sampling import SeededSource
+from decoders.warp import Warping
+from tests.decoders.test_trace import DRAFT, TARGET, Script
+from tests.oracle import Rows, Situation, decode, drawn, log_likelihood
+
+
+def test_perplexity_is_e_to_the_mean_surprise():
+    assert perplexity([math.log(0.5), math.log(0.125)]) == pytest.approx(4)
+    assert perplexity([]) is None
+    assert ratio(1, 0) is None
+
+
+def test_a_scripted_run_measured_by_hand():
+    situation = Situation(Rows((TARGET,)), Rows((DRAFT,)), budget=5)
+    r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))
+    m = measure(r, r.rounds, 2.0)
+    assert (m.new_tokens, m.target_calls, m.drafted, m.tested, m.accepted) == (5, 2, 5, 4, 3)
+    assert (m.acceptance_rate, m.alpha, m.block_efficiency, m.tokens_per_second) == (3 / 5, 3 / 4, 5 / 2, 2.5)
+    assert m.perplexity == pytest.approx((0.3 * 0.2 * 0.3 * 0.5 * 0.5) ** (-1 / 5))
+
+
+def test_the_end_token_counts_and_the_warping_does_not_touch_the_perplexity():
+    situation = drawn(3, 1, budget=30, warping=Warping(0.5, 2), end=frozenset({2}))
+    r = decode(Multinomial(), situation, SeededSource(0))
+    assert r.output[-1] == 2
+    m = measure(r, r.rounds, 1.0)
+    assert m.new_tokens == len(r.output)
+    assert m.perplexity == pytest.approx(math.exp(-log_likelihood(situation, (0, *r.output)) / len(r.output)))
+    assert (m.acceptance_rate, m.alpha, m.joules) == (None, None, None)

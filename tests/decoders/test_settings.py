@@ -1,0 +1,57 @@
+"""Settings are checked when built, and a refusal names the fix."""
+
+import dataclasses
+
+import pytest
+
+from decoders.catalog import catalog
+from decoders.errors import InputError
+from decoders.settings import Method, setting
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("mtad", {"threshold": 1.5}, "mtad: threshold must be a number from 0.0 to 1.0, not 1.5."),
+        ("mtad", {"threshold": float("nan")}, "mtad: threshold must be"),
+        ("mtad", {"beams": 0}, "mtad: beams must be a whole number from 1 to 64, not 0."),
+        ("mtad", {"beams": 2.5}, "whole number"),
+        ("mtad", {"beams": True}, "whole number"),
+        ("mtad", {"ratio": "wraped"}, "mtad: ratio must be 'warped' or 'raw', not 'wraped'."),
+        ("mtad", {"treshold": 0.1}, "mtad has no setting 'treshold': did you mean 'threshold'?"),
+        ("greedy", {"beams": 2}, "greedy has no setting 'beams'"),
+        ("speculative", {"draft_length": "long"}, "'auto' or a whole number from 1 to 64, not 'long'"),
+        ("speculative", {"lenience": 0}, "lenience"),
+        ("dsbd", {"beams": 0}, "None or a whole number"),
+        ("dsbd", {"keep_one": 1}, "keep_one"),
+        ("beam_search", {"early_stopping": "always"}, "'never'"),
+    ],
+)
+def test_a_value_out_of_range_is_refused(name, settings, message):
+    with pytest.raises(InputError) as error:
+        catalog[name](**settings)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("method", catalog.values())
+def test_every_setting_has_help_and_a_default_that_it_accepts(method):
+    made = method()
+    for field in dataclasses.fields(made):
+        assert field.metadata["help"]
+        assert dataclasses.replace(made, **{field.name: getattr(made, field.name)}) == made
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        made.anything = 1
+
+
+def test_a_setting_takes_its_range_and_its_choices():
+    @dataclasses.dataclass(frozen=True)
+    class Made(Method):
+        name = "made"
+        law = None
+        size: int | str = setting(3, "how many", low=1, high=9, choices=("all",))
+
+    assert (Made().size, Made("all").size, Made(9).size) == (3, "all", 9)
+    for wrong in (0, 10, "none", True, None):
+        with pytest.raises(InputError, match="size"):
+            Made(wrong)

@@ -1,0 +1,131 @@
+"""The closed forms against the papers' own figures and against brute force."""
+
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders import theory
+from tests.oracle import mutant
+
+# ---- Speculative decoding
+
+
+@pytest.mark.parametrize(
+    ("alpha", "gamma", "operations", "speed"),
+    [(0.6, 2, 1.53, 1.96), (0.7, 3, 1.58, 2.53), (0.8, 2, 1.23, 2.44), (0.8, 5, 1.63, 3.69), (0.9, 2, 1.11, 2.71), (0.9, 10, 1.60, 6.86)],
+)  # fmt: skip
+def test_table_1_of_speculative_decoding(alpha, gamma, operations, speed):
+    assert theory.walltime_factor(alpha, gamma, 0) == pytest.approx(speed, abs=0.005)
+    assert theory.operations_factor(alpha, gamma, 0) == pytest.approx(operations, abs=0.0051)
+
+
+@pytest.mark.parametrize(("alpha", "c", "gamma"), [(0.6, 0.05, 4), (0.7, 0.05, 6), (0.8, 0.05, 8), (0.9, 0.05, 13)])
+def test_the_best_draft_length(alpha, c, gamma):
+    assert theory.best_gamma(alpha, c) == gamma
+
+
+@given(st.floats(0, 1), st.integers(0, 12))
+def test_expected_tokens_is_the_mean_of_a_capped_geometric(alpha, gamma):
+    mean = sum((k + 1) * alpha**k * (1 - alpha) for k in range(gamma)) + (gamma + 1) * alpha**gamma
+    assert theory.expected_tokens(alpha, gamma) == pytest.approx(mean)
+
+
+# ---- DSBD's width
+
+
+def drawn_pair(seed, V):
+    p, q = torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
+    return p / p.sum(), q / q.sum()
+
+
+def brute_force(p, q, m):
+    """The law of the number of accepted draws: every sequence of m draws, every way to accept and refuse them."""
+    law = [0.0] * (m + 1)
+
+    def go_on(rest, left, accepted, probability):
+        if not left:
+            law[accepted] += probability
+            return
+        for x in range(len(p)):
+            chance = min(1.0, rest[x] / q[x])
+            if chance > 0:
+                go_on(p, left - 1, accepted + 1, probability * q[x] * chance)
+            if chance < 1:
+                over = [max(0.0, a - b) for a, b in zip(rest, q, strict=True)]
+                go_on([a / sum(over) for a in over], left - 1, accepted, probability * q[x] * (1 - chance))
+
+    go_on(p, m, 0, 1.0)
+    return law
+
+
+@pytest.mark.parametrize("m", [0, 1, 2, 3, 4])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_number_of_accepted_draws_equals_a_brute_force_acceptance_tree(seed, m):
+    p, q = drawn_pair(seed, 2 + (m < 4))
+    found = theory.accepted_distribution(theory.beam_acceptances(p, q, m))
+    assert found == pytest.approx(brute_force(p.tolist(), q.tolist(), m), abs=1e-12)
+
+
+@given(st.lists(st.floats(0, 1), max_size=5), st.floats(0.01, 1), st.integers(1, 3))
+def test_the_width_is_the_most_beams_that_are_likely_enough(alphas, threshold, least):
+    law = theory.accepted_distribution(alphas)
+    assert sum(law) == pytest.approx(1)
+    margin = min(abs(sum(law[k:]) - threshold) for k in range(len(law)))
+    if margin > 1e-9:
+        assert theory.dynamic_width(alphas, threshold, least) == max(
+            [least, *(k for k in range(len(law)) if sum(law[k:]) >= threshold)]
+        )
+
+
+def test_after_an_acceptance_the_index_of_alpha_restarts():
+    a, b = 0.3, 0.8
+    assert theory.accepted_distribution([a, b]) == pytest.approx([(1 - a) * (1 - b), a * (1 - a) + (1 - a) * b, a * a])
+
+
+def test_equation_5_summed_from_1_is_caught():
+    """As printed the sum leaves out that no draw is accepted, so that the width comes out too large."""
+    wrong = mutant(
+        theory.dynamic_width,
+        ("enumerate(accepted_distribution(alphas)):", "enumerate([0.0, *accepted_distribution(alphas)[1:]]):"),
+    )
+    assert theory.dynamic_width([0.5, 0.5], 0.9, 1) == 1
+    assert theory.dynamic_width([0.5, 0.5], 0.7, 1) == 1
+    assert theory.dynamic_width([0.9, 0.9], 0.7, 1) == 2
+    assert wrong([0.5, 0.5], 0.7, 1) != 1 or wrong([0.5, 0.5], 0.5, 1) != theory.dynamic_width([0.5, 0.5], 0.5, 1)
+
+
+@pytest.mark.parametrize("alphas", [[1.0] * 4, [1.0]])
+def test_certain_acceptance_gives_the_full_width_at_threshold_1(alphas):
+    assert theory.dynamic_width(alphas, 1.0, 1) == len(alphas)
+
+
+def test_theorem_3_2_is_the_expectation_for_constant_beta():
+    for beta, gamma, t in itertools.product((0.0, 0.3, 1.0), (1, 2, 3), (0.5, 1.0)):
+        step = min(beta, t)
+        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(sum(step**k for k in range(gamma + 1)))
+
+
+# ---- MTAD
+
+
+def test_the_kept_length_has_its_limits():
+    assert theory.mtad_kept_length(1.0, 0.1, 4) == 0
+    assert theory.mtad_kept_length(0.0, 5.0, 4) == 4
+    assert theory.mtad_kept_length(0.5, 0.0, 4) == 4
+    assert theory.mtad_kept_length(0.5, math.inf, 4) == 0
+    assert theory.mtad_kept_length(math.exp(-1), 0.25, 9) == 3  # j U < 1 strictly: j = 4 meets tau and fails it
+    assert theory.mtad_kept_length(math.exp(-1), 0.24, 9) == 4
+    assert theory.mtad_kept_length(0.1, 0.01, 4) == 4
+
+
+def test_the_ratio_bound_tends_to_what_is_left_of_it():
+    """Equal models and endless drafts: MTAD is exact joint decoding; threshold 0 bounds nothing."""
+    assert theory.mtad_ratio_bound(0.1, 1e9, 0.7, 0.0) == pytest.approx(1)
+    assert theory.mtad_ratio_bound(0.0, 4, 0.7, 0.1) == math.inf
+    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5) == pytest.approx(2**0.5 * math.exp((1 + 3 * 0.5) / 2))
+    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5, -0.1) > theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5)
+    assert theory.mtad_perplexity_bound(2, 1.0, -0.5) == pytest.approx(math.exp(0.75))

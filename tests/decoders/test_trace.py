@@ -1,0 +1,95 @@
+"""A scripted round, counted by hand; and what must be true of the trace of every decoder."""
+
+import math
+
+import pytest
+
+from decoders.catalog import catalog
+from decoders.methods.speculative import Speculative
+from decoders.sampling import SeededSource
+from decoders.trace import DRAFTED, KEPT, Fate, Round, Trial
+from decoders.warp import Warping
+from tests.oracle import Rows, Situation, decode, drawn, logits
+
+TARGET = (0.5, 0.3, 0.2)
+DRAFT = (0.25, 0.5, 0.25)
+
+
+class Script:
+    """The uniform numbers and the tokens that are drawn, told beforehand."""
+
+    def __init__(self, tokens, numbers):
+        self.tokens, self.numbers = iter(tokens), iter(numbers)
+
+    def draw(self, probs, count=1):
+        return [next(self.tokens) for _ in range(count)]
+
+    def accept(self, probability):
+        u = next(self.numbers)
+        return u < probability, u
+
+
+def test_a_scripted_round_counted_by_hand():
+    """Drafts 1, 1, 0: the first passes 0.3 / 0.5 with u = 0.5, the second fails it with u = 0.7, the third is not looked at."""
+    situation = Situation(Rows((TARGET,)), Rows((DRAFT,)), budget=5)
+    r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))
+    first, second = r.rounds
+    assert [(t.token, t.fate, t.u) for t in first.trials] == [
+        (1, Fate.ACCEPTED, 0.5),
+        (1, Fate.REJECTED, 0.7),
+        (0, Fate.DISCARDED, None),
+        (2, Fate.CORRECTED, None),
+    ]
+    assert [(t.p, t.q, t.accept_probability) for t in first.trials[:2]] == [pytest.approx((0.3, 0.5, 0.6))] * 2
+    assert (first.trials[2].p, first.trials[2].q) == (None, None)
+    assert first.trials[3].p == pytest.approx(0.2)
+    assert (first.drafted, first.tested, first.accepted) == (3, 2, 1)
+    assert (first.tokens, first.keep, first.target_calls, first.draft_calls) == ([1, 2], 0, 1, 3)
+    assert [t.fate for t in second.trials] == [Fate.ACCEPTED, Fate.ACCEPTED, Fate.BONUS]
+    assert (second.drafted, second.tested, second.accepted, second.keep) == (2, 2, 2, 2)
+    assert r.output == (1, 2, 1, 0, 0)
+    kept = [r.kept[n] for n in r.tree.lineage(r.answer, 1)]
+    assert [t.round for t in kept] == [0, 0, 1, 1, 1]
+    assert [t.log_p for t in kept] == pytest.approx([math.log(TARGET[t]) for t in r.output])
+    for t in kept:
+        ids, probs = zip(*t.alternatives, strict=True)
+        assert (ids, probs) == ((0, 1, 2), pytest.approx(TARGET))
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_every_round_of_every_decoder_is_complete(name):
+    """Each emitted token has its round, its raw log p and the five likeliest tokens there; the text is the rounds put together;
+    each uniform number decided what the trace says it did."""
+    for seed in range(3):
+        situation = drawn(7, seed, budget=12, warping=Warping(0.9, 4), end=frozenset({6}))
+        r = decode(catalog[name](), situation, SeededSource(seed))
+        text = []
+        for i, e in enumerate(r.rounds):
+            assert e.index == i
+            assert e.keep <= len(text)
+            text = text[: e.keep] + e.tokens
+            assert e.tokens == [r.tree.tokens[n] for n in e.nodes]
+            for t in e.trials:
+                assert (t.token, t.parent) == (r.tree.tokens[t.node], r.tree.parents[t.node])
+                if t.u is not None and t.accept_probability is not None:
+                    assert (t.u < t.accept_probability) == (t.fate == Fate.ACCEPTED)
+            assert e.drafted == sum(t.fate in DRAFTED for t in e.trials) >= e.tested >= e.accepted
+            assert e.verify_seconds > 0
+        assert tuple(text) == r.output
+        for node in r.tree.lineage(r.answer, 1):
+            t, row = r.kept[node], logits(situation.target, r.path(r.tree.parents[node])).log_softmax(-1)
+            assert t.node in r.rounds[t.round].nodes or any(t is x for x in r.rounds[t.round].trials)
+            assert t.log_p == pytest.approx(row[t.token].item())
+            assert [i for i, _ in t.alternatives] == row.topk(5).indices.tolist()
+            assert [p for _, p in t.alternatives] == pytest.approx(row.topk(5).values.exp().tolist())
+
+
+def test_fates_are_either_kept_or_drafted_or_both():
+    assert {Fate.ACCEPTED} == KEPT & DRAFTED
+    assert set(Fate) == KEPT | DRAFTED
+
+
+def test_counts_look_at_draft_tokens_only():
+    fates = [Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED, Fate.CORRECTED, Fate.BONUS, Fate.SAMPLED, Fate.SEARCHED]
+    e = Round(0, [Trial(i, 0, 0, fate) for i, fate in enumerate(fates)])
+    assert (e.drafted, e.tested, e.accepted) == (3, 2, 1)
