@@ -10,13 +10,22 @@ def is_switch(field: dataclasses.Field) -> bool:
     return isinstance(field.default, bool) and set(field.metadata["choices"]) == {False, True}
 
 
+def is_list(field: dataclasses.Field) -> bool:
+    """Whether the setting is several numbers or several texts, written as one text."""
+    return isinstance(field.default, tuple)
+
+
 def written(field: dataclasses.Field, value: Any) -> str:
-    """A setting's value as text; `parse` is the way back."""
+    """A setting's value as text; `parse` is the way back, but for several texts, which it joins into one."""
+    if is_list(field) and not isinstance(value, str):
+        return ("\n\n" if any(isinstance(v, str) for v in value) else ",").join(map(str, value))
     return "" if value is None else str(value)
 
 
 def parse(field: dataclasses.Field, raw: Any) -> Any:
     """What was typed as a value of the field, whole numbers as int; what cannot be read stays as it is, for a check to refuse."""
+    if is_list(field):
+        return () if raw == "" and not field.default else raw
     if isinstance(raw, str):
         for choice in field.metadata["choices"]:
             if raw.strip() == written(field, choice):

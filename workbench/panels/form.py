@@ -11,7 +11,7 @@ import gradio as gr
 from decoders import InputError, catalog
 from decoders.settings import check
 from workbench import links
-from workbench.fields import allowed, cited, is_switch, parse, written
+from workbench.fields import allowed, cited, is_list, is_switch, parse, written
 from workbench.settings import Settings, shared
 
 DEFAULT_DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
@@ -40,6 +40,8 @@ def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
     label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, value)
     if is_switch(field):
         component: Any = gr.Checkbox(value, label=label, info=help)
+    elif is_list(field):
+        component = gr.Textbox(default, label=label, info=help, min_width=180)
     elif field.metadata["choices"] and field.metadata["low"] is None:
         choices = [written(field, choice) for choice in field.metadata["choices"]]
         component = gr.Dropdown(choices, value=default, label=label, info=help, min_width=180)
@@ -71,7 +73,9 @@ class SettingsForm:
 
     def lay_out_settings(self) -> None:
         with gr.Row():
-            self.controls = [control("settings", field, self.start.get(field.name, field.default)) for field in shared()]
+            self.controls = [
+                control("settings", field, self.start.get(field.name, field.default)) for field in shared()
+            ]
         self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
         self.folds: dict[str, gr.Accordion] = {}
         chosen = self.start.get("decoders", DEFAULT_DECODERS)
@@ -128,7 +132,7 @@ class SettingsForm:
         for each in self.controls:
             own = data if each.owner == "settings" else data.get(each.owner, {})
             value = own.get(each.field.name, each.field.default)
-            as_text = each.field.metadata["choices"] and not is_switch(each.field)
+            as_text = is_list(each.field) or (each.field.metadata["choices"] and not is_switch(each.field))
             updates[each.component] = written(each.field, value) if as_text else value
         for name, fold in self.folds.items():
             updates[fold] = gr.update(visible=name in chosen)
