@@ -50,7 +50,7 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     k = min(int(warping.top_k), size) or size
     if k == size and warping.top_p == 1:
         return scaled.softmax(-1)
-    values, ids = _top(scaled, k)
+    values, ids = top(scaled, k)
     probs = values.softmax(-1)
     if warping.top_p < 1:
         before = probs.cumsum(-1) - probs  # the mass in front of each token: a token stays while that is below top_p
@@ -59,7 +59,7 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     return torch.zeros_like(scaled).scatter_(-1, ids, probs)
 
 
-def _top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
+def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of each row in falling order, ties to the lower id (torch.topk leaves ties open)."""
     size = scaled.shape[-1]
     if k < size:

@@ -11,6 +11,7 @@ import torch
 from decoders.request import Ask, Request
 from decoders.shapes import Logits, NodeId, Probs, TokenId
 from decoders.trace import Fate, Round, Trial
+from decoders.warp import top
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,8 +107,8 @@ def likeliest_path(
         if sampled:
             draws = draw_beams(request, live, log_joint, beam_probs(request, log_joint), width)
         else:
-            order = log_joint.flatten().sort(dim=-1, descending=True, stable=True).indices
-            draws = [extend(request, live, log_joint, i) for i in order[:width].tolist()]
+            order = top(log_joint.flatten(), width or log_joint.numel())[1]
+            draws = [extend(request, live, log_joint, i) for i in order.tolist()]
         ended += [d.beam for d in draws if request.tree.tokens[d.beam.node] in request.end_tokens]
         live = [d.beam for d in draws if request.tree.tokens[d.beam.node] not in request.end_tokens]
         if not live:
