@@ -64,7 +64,7 @@ def _kernel(
             keys + place[None, :] * KEY_SIZE + k[:, None], mask=inside[None, :] & (k < KEY_SIZE)[:, None], other=0.0
         )
         scores = tl.dot(query, key, input_precision="ieee") * scale
-        if SOFTCAP:
+        if SOFTCAP > 0:
             scores = SOFTCAP * (2 * tl.sigmoid(scores * (2 / SOFTCAP)) - 1)  # tanh
         if mask_start < 0:
             seen = rows[None, :] <= (total - n + token)[:, None]
@@ -108,8 +108,10 @@ def attend_with_triton(
     out = q.new_empty(tokens, heads, value_size)
     longest = int((segments[:, 1] - segments[:, 0]).max())
     lanes = triton.next_power_of_2(heads // key_heads)
-    # 16 lines are the fewest a matrix unit takes: enough for single tokens and short drafts; 64 read the cache less often.
-    block = max(1, (16 if longest * lanes <= 16 else 64) // lanes)
+    # 16 lines are the fewest a matrix unit takes: enough for single tokens and short drafts. 64 read the cache less often, but in
+    # float32, where no matrix unit helps, they would take too much shared memory and make a kernel of 600 kB.
+    short = longest * lanes <= 16 or q.dtype == torch.float32
+    block = max(1, (16 if short else 64) // lanes)
     key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (size, value_size))
     # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small cards too.
     rows = max(16, min(64, 2**14 // (max(key_block, value_block) * q.element_size())))
