@@ -96,7 +96,9 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(monkeypatch
 
     monkeypatch.setattr(memory, "available_bytes", lambda device: None)
     monkeypatch.setattr(pairs, "load_pair", refused)
-    with pytest.raises(InputError, match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN"):
+    with pytest.raises(
+        InputError, match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN"
+    ):
         load(PAIRS["Llama-2-13B + Llama-68M"].choice("cpu"))
 
 
