@@ -40,8 +40,7 @@ def followed(events) -> BatchRun:
         if isinstance(event, Finished):
             cell = event.run.cells[-1]
             print(
-                f"<!-- {cell.decoder} {cell.batch_size} {cell.way}: {cell.tokens_per_second:.0f} tokens/s -->",
-                flush=True,
+                f"{cell.decoder} {cell.batch_size} {cell.way}: {cell.tokens_per_second:.0f} tokens/s", file=sys.stderr
             )
     assert isinstance(event, Ended)
     return event.run

@@ -1,29 +1,22 @@
-"""The workbench without a browser: `python -m workbench compare "Once upon a time"`, `python -m workbench runs`."""
+"""The workbench without a browser: `python -m workbench compare "Once upon a time"`, `batch`, `runs`."""
 
 import argparse
-import dataclasses
-import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
 from decoders import InputError, catalog
-from decoders.settings import nearest
-from workbench import export, terminal
-from workbench.fields import parse
+from workbench import arguments, batch_command, export, terminal
 from workbench.numbers import side_by_side
 from workbench.pairs import load
-from workbench.presets import PAIRS, SETTINGS, PairChoice
+from workbench.presets import SETTINGS
 from workbench.runs import Run, RunStore
 from workbench.session import Ended, compare
-from workbench.settings import Settings, shared
 
+START = {"decoders": next(iter(SETTINGS.values())).to_json()["decoders"]}
 EXAMPLES = """examples:
   python -m workbench compare "Once upon a time"
   python -m workbench compare "Once upon a time" --decoders greedy mtad --temperature 0 --json out.json
@@ -63,33 +56,12 @@ def parser() -> argparse.ArgumentParser:
     )
     one.set_defaults(command=compare_command)
     one.add_argument("prompt", help="the text to continue; - reads it from standard input")
-    one.add_argument("--decoders", nargs="+", metavar="NAME", help="default: greedy beam_search speculative mtad dsbd")
-    one.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}")
-    for field in shared():
-        flag, help = f"--{field.name.replace('_', '-')}", f"{field.metadata['help']} (default {field.default})"
-        if isinstance(field.default, bool):
-            one.add_argument(flag, action="store_true", default=None, help=help)
-        else:
-            one.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
-    one.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="DECODER.SETTING=VALUE",
-        dest="own",
-        help="a setting of one decoder",
-    )
-    one.add_argument(
-        "--models", nargs="+", metavar="MODEL",
-        help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
-    )  # fmt: skip
-    one.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA where there is one)")
-    one.add_argument(
-        "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
-    )
+    arguments.add(one, START)
     for kind in export.WRITERS:
         one.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
     one.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
+
+    batch_command.register(commands)
 
     runs = commands.add_parser("runs", help="list, show, compare, export, import or delete past runs", description="Past runs; listed where no action is given.")  # fmt: skip
     runs.set_defaults(command=list_command)
@@ -115,17 +87,15 @@ def parser() -> argparse.ArgumentParser:
 
 
 def compare_command(args: argparse.Namespace) -> int:
-    settings, console = chosen_settings(args), Console(highlight=False)
+    settings, console = arguments.settings(args, START), Console(highlight=False)
     files = {kind: path for kind in export.WRITERS if (path := getattr(args, kind))}
-    for path in files.values():
-        if not path.absolute().parent.is_dir():
-            raise InputError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
+    arguments.check_folders(files.values())
     prompt = sys.stdin.read() if args.prompt == "-" else args.prompt
     store = None if args.no_save else RunStore()
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()
-        pair = load(chosen_pair(args))
-    with interruptible() as stop, closing(compare(pair, prompt, settings, cancel=stop)) as events:
+        pair = load(arguments.pair(args))
+    with arguments.interruptible() as stop, closing(compare(pair, prompt, settings, cancel=stop)) as events:
         for event in terminal.follow(events, Console(stderr=True)):
             if isinstance(event, Ended):
                 run = event.run
@@ -136,56 +106,8 @@ def compare_command(args: argparse.Namespace) -> int:
         store.save(run)
         console.print(f"\nkept as run {run.id}")
     for kind, path in files.items():
-        write(path, export.WRITERS[kind](run))
+        arguments.write(path, export.WRITERS[kind](run))
     return 130 if run.cancelled else int(any(r.error for r in run.results))
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event that the first interrupt sets, so that what is finished is kept; the second one raises as usual."""
-    stop = threading.Event()
-
-    def on_interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        stop.set()
-
-    usual = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, usual)
-
-
-def chosen_settings(args: argparse.Namespace) -> Settings:
-    """The settings that the flags say, on top of the preset's."""
-    if args.preset is not None and args.preset not in SETTINGS:
-        raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
-    data: dict[str, Any] = (SETTINGS[args.preset] if args.preset else next(iter(SETTINGS.values()))).to_json()
-    if not args.preset:
-        data = {"decoders": data["decoders"]}
-    data["decoders"] = args.decoders or data["decoders"]
-    for field in shared():
-        if (text := getattr(args, field.name)) is not None:
-            data[field.name] = parse(field, text)
-    for item in args.own:
-        name, equals, text = item.partition("=")
-        decoder, dot, key = name.partition(".")
-        if not (equals and dot):
-            raise InputError(f"--set takes DECODER.SETTING=VALUE, as in mtad.beams=8, not {item!r}.")
-        fields = {f.name: f for f in dataclasses.fields(catalog[decoder])}
-        if key not in fields:
-            raise InputError(f"{decoder} has no setting {key!r}: {nearest(key, fields)}")
-        data.setdefault(decoder, {})[key] = parse(fields[key], text)
-    return Settings.from_json(data)
-
-
-def chosen_pair(args: argparse.Namespace) -> PairChoice:
-    names = args.models or []
-    if len(names) > 2:
-        raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
-    if len(names) == 1 and names[0] in PAIRS:
-        return PAIRS[names[0]].choice(args.device, args.dtype)
-    return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
 
 
 def list_command(args: argparse.Namespace) -> int:
@@ -212,7 +134,7 @@ def export_command(args: argparse.Namespace) -> int:
         raise InputError(
             f"The file's name must end in {', '.join('.' + kind for kind in export.WRITERS)}, not {path.name!r}."
         )
-    write(path, export.WRITERS[path.suffix[1:]](RunStore().get(args.id)))
+    arguments.write(path, export.WRITERS[path.suffix[1:]](RunStore().get(args.id)))
     return 0
 
 
@@ -230,13 +152,6 @@ def import_command(args: argparse.Namespace) -> int:
 def delete_command(args: argparse.Namespace) -> int:
     RunStore().delete(args.id)
     return 0
-
-
-def write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -94,6 +95,11 @@ def as_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
+def to_json(run: BatchRun) -> str:
+    """Strict JSON, with every acceptance length."""
+    return json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
+
+
 def to_csv(run: BatchRun) -> str:
     """A row for each cell, unrounded; an empty field is a figure that there is none of."""
     rows = [
@@ -136,3 +142,6 @@ def _times(value: float | None) -> str:
 
 def _figure(value: float | None) -> str:
     return MISSING if value is None else significant(value)
+
+
+WRITERS: dict[str, Callable[[BatchRun], str]] = {"json": to_json, "csv": to_csv}

@@ -28,6 +28,9 @@ class PromptSet:
     prompts: tuple[Prompt, ...]
 
     def first(self, count: int) -> "PromptSet":
+        """Raises InputError unless count is at least 1; a set with fewer prompts is taken whole."""
+        if count < 1:
+            raise InputError(f"The number of prompts must be at least 1, not {count}.")
         return PromptSet(self.name, self.prompts[:count])
 
 

@@ -159,12 +159,10 @@ class BatchTab:
             raise InputError("No file is chosen; choose one, or take a built-in set.")
         else:
             found = prompts.read(values[self.file])  # Gradio's own copy: it refuses a path that it has not made itself
-        count = values[self.count]
-        if not count or count < 1:
-            raise InputError("How many prompts must be at least 1.")
+        count = int(values[self.count] or 0)
         if self.host.limits.public and count > PUBLIC_PROMPTS:
             raise InputError(f"At most {PUBLIC_PROMPTS} prompts here; ask for fewer, or run it on your own machine.")
-        return found.first(int(count))
+        return found.first(count)
 
     def _settings(self, values: Values) -> BatchSettings:
         decoding = self.form.settings(values)

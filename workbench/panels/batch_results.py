@@ -1,8 +1,6 @@
 """What a batch experiment looks like: what was found in a sentence, six figures, the table, downloads, environment."""
 
 import base64
-import html
-import json
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +9,7 @@ import plotly.graph_objects as go
 
 from workbench import batch_charts, batch_table
 from workbench.batch_records import BatchRun
+from workbench.downloads import TYPES
 from workbench.panels import notes
 from workbench.panels.results import Updates
 from workbench.panels.wiring import QUIET
@@ -105,13 +104,9 @@ def _label(decoder: str) -> str:
 
 def _links(run: BatchRun) -> str:
     """Downloads that hold their own data, so that nothing is kept on the disk."""
-    files = (
-        ("JSON", "json", "application/json", json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)),
-        ("CSV", "csv", "text/csv", batch_table.to_csv(run)),
-    )
     links = (
-        f'<a class="button" download="batch.{ending}" href="data:{kind};base64,{base64.b64encode(text.encode()).decode()}">'
-        f"{html.escape(label)}</a>"
-        for label, ending, kind, text in files
+        f'<a class="button" download="batch.{kind}" href="data:{TYPES[kind]};base64,{base64.b64encode(write(run).encode()).decode()}">'
+        f"{kind.upper()}</a>"
+        for kind, write in batch_table.WRITERS.items()
     )
     return f'<div class="kept"><span>Download</span><span>{"".join(links)}</span></div>'
