@@ -49,7 +49,10 @@ def to_csv(run: Run) -> str:
 def to_html(run: Run) -> str:
     """One file that shows the run as the page does: coloured text with its cards and replay, charts, figures, environment."""
     texts = "".join(f"<h3>{_text(r.decoder)}</h3><pre>{_text(r.text)}</pre>" for r in run.results if r.repeat == 0)
-    figures = "".join(f.to_html(full_html=False, include_plotlyjs=False) for f in charts.figures(run.results))
+    figures = "".join(
+        f.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
+        for f in charts.figures(run.results)
+    )
     view = views.view(views.run_panels(run), run.id)
     return f"""<!doctype html>
 <html lang="en">
