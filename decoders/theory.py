@@ -177,9 +177,8 @@ def expected_padding(p: float, batch: int, cap: int) -> Padding:
 
 
 def simulated_padding(p: float, batch: int, cap: int, rounds: int, generator: torch.Generator) -> Padding:
-    """The same by the paper's own way: means over `rounds` drawn batches (figure 6)."""
-    guesses = torch.rand(rounds, batch, cap - 1, generator=generator) < p
-    accepted = 1 + guesses.cumprod(-1).sum(-1).double()  # (rounds, batch)
+    """The same by the paper's own way, means over `rounds` drawn batches (figure 6); 0 < p < 1."""
+    accepted = torch.empty(rounds, batch, dtype=torch.float64).geometric_(1 - p, generator=generator).clamp_(max=cap)
     longest = accepted.max(-1).values
     pads = longest - accepted.mean(-1)
     return Padding(longest.mean().item(), pads.mean().item(), (pads / longest).mean().item())

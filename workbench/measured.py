@@ -135,8 +135,9 @@ def dsbd(results: Sequence[RunResult]) -> MeasuredDSBD | None:
             layers = {depth[t.node] for t in round_.trials if t.fate in DRAFTED}
             kept = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
             accepted = Counter(depth[t.node] for t in round_.trials if t.fate == Fate.ACCEPTED)
-            steps.append(max(kept) - front)
-            front = max(kept)
+            deepest = max(kept, default=front)
+            steps.append(deepest - front)
+            front = deepest
             widths += kept.values()
             drafted += len(layers)
             verified += len(layers & kept.keys())

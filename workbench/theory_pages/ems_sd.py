@@ -19,7 +19,7 @@ def found(m: Measured) -> str:
         return "Speculative decoding did not run."
     return (
         f"Speculative decoding kept α = {m.speculative.alpha:.2f} of the draft tokens it looked at: the diamonds show what padding a batch"
-        " of such requests would cost by the formula. A comparison decodes one prompt at a time, so padding itself is not measured in it."
+        " of such requests would cost by the formula. Padding itself is measured in the Batch tab."
     )
 
 
