@@ -14,6 +14,7 @@ from workbench.panels.api import add_endpoint
 from workbench.panels.batch import BatchTab
 from workbench.panels.compare import CompareTab
 from workbench.panels.runs import RunsTab
+from workbench.panels.theory import TheoryTab
 from workbench.panels.wiring import QUIET
 
 TITLE = "Decoding Workbench"
@@ -38,6 +39,7 @@ def build(host: Host) -> gr.Blocks:
             compare = CompareTab(host)
             BatchTab(host, compare)
             RunsTab(host, compare, tabs)
+            TheoryTab(host)
             AboutTab()
         gr.HTML(FOOTER, elem_id="footer", elem_classes="wb-note")
         add_endpoint(host)
