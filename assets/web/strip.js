@@ -68,7 +68,7 @@ const Workbench = (() => {
     box.keys = keys;
     box.tokens = spans;
     box.classList.toggle("provisional", Boolean(provisional));
-    const first = box.querySelector(".tok");
+    const first = box.querySelector(".tok:not(.refused)");
     if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
   }
 

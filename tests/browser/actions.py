@@ -1,0 +1,45 @@
+"""What visitors do, in their words."""
+
+import re
+from urllib.parse import urlencode
+
+from playwright.sync_api import Locator, Page, expect
+
+PANEL = ".wb-panel"
+
+
+def link(address: str, prompt: str, **settings: object) -> str:
+    return f"{address}?{urlencode({'prompt': prompt, **settings})}"
+
+
+def fill_prompt(page: Page, text: str) -> None:
+    page.locator("#prompt textarea").fill(text)
+
+
+def press_run(page: Page) -> None:
+    page.get_by_role("button", name="Run", exact=True).click()
+
+
+def run(page: Page) -> str:
+    """Press Run, wait for the end, and say the id of the run."""
+    press_run(page)
+    return finished(page)
+
+
+def finished(page: Page) -> str:
+    kept = page.locator("#run-link a").first
+    expect(kept).to_be_visible(timeout=60_000)
+    expect(page.locator("#progress")).to_contain_text(re.compile("Done|Stopped"))
+    return kept.inner_text().removeprefix("run ")
+
+
+def panel(page: Page, decoder: str) -> Locator:
+    return page.locator(f'#panels {PANEL}[data-decoder="{decoder}"]')
+
+
+def text_of(page: Page, decoder: str) -> str:
+    """The text of a panel, without the refused drafts that may be shown in it."""
+    return page.evaluate(
+        """(box) => [...box.querySelectorAll(":scope > .tok:not(.refused)")].map((t) => t.textContent).join("")""",
+        panel(page, decoder).locator(".wb-paper > .wb-text").element_handle(),
+    )

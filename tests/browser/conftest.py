@@ -1,0 +1,117 @@
+"""A real Chromium on a real server with a tiny pair: no request may leave 127.0.0.1, and nothing may be wrong in the console."""
+
+import os
+import shutil
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import urlparse
+
+os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio is imported
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
+from workbench.host import Host
+from workbench.layout import build, launch_options
+from workbench.limits import Limits
+from workbench.models import PairKeeper
+from workbench.presets import PairChoice
+from workbench.runs import RunStore
+
+FLAGS = [
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+expect.set_options(timeout=30_000)
+
+
+class OnePair(PairKeeper):
+    """A keeper whose embedded pair is the tests'."""
+
+    def __init__(self, pair):  # noqa: F811
+        super().__init__()
+        self._pair, self.in_use = pair, PairChoice()
+
+
+@contextmanager
+def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa: F811
+    """The workbench on a free port, its runs in `folder`; gives its address and its host."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    host = Host(limits=Limits(**limits), store=RunStore(folder / "runs.sqlite"), pairs=OnePair(pair))
+    page = build(host)
+    page.launch(**launch_options(host), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True)
+    try:
+        yield f"http://127.0.0.1:{port}/", host
+    finally:
+        page.close(verbose=False)
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("runs")
+
+
+@pytest.fixture(scope="session")
+def server(pair, folder) -> Iterator[tuple[str, Host]]:  # noqa: F811
+    with serving(pair, folder) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def address(server) -> str:
+    return server[0]
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Browser]:
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.fail("No Chromium: `apt-get install -y chromium`, or set CHROMIUM=/path/to/it.")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, headless=True, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
+    """`visit(address, width=..., height=...)` opens a page as a visitor of its own. Their sins are told at the end."""
+    contexts, sins = [], []
+
+    def guard(route) -> None:
+        if urlparse(route.request.url).hostname == "127.0.0.1":
+            route.continue_()
+        else:
+            sins.append(f"request to {route.request.url}")
+            route.abort()
+
+    def visit(address: str, width: int = 1400, height: int = 1000) -> Page:
+        contexts.append(chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True))
+        page = contexts[-1].new_page()
+        page.route("**/*", guard)
+        page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
+        page.on("pageerror", lambda error: sins.append(str(error)))
+        page.goto(address)
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
+        return page
+
+    yield visit
+    for context in contexts:
+        context.close()
+    assert not sins
+
+
+def is_sin(message: ConsoleMessage) -> bool:
+    """Whether a console message is an error; not so the answer 422, which is how Gradio carries a message to a field."""
+    return message.type == "error" and "422 (Unprocessable" not in message.text
+
+
+@pytest.fixture
+def visit(chromium) -> Iterator[Callable[..., Page]]:
+    with visits(chromium) as visit:
+        yield visit

@@ -1,0 +1,62 @@
+"""What cannot be used is refused at its field in one sentence, and nothing typed is lost."""
+
+from playwright.sync_api import expect
+
+from tests.browser.actions import fill_prompt, link, press_run, run
+
+
+def test_faults_are_told_at_their_fields(visit, address):
+    page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
+    expect(page.locator("#decoders input:checked")).to_have_count(2)
+    fill_prompt(page, "   ")
+    press_run(page)
+    expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
+
+    fill_prompt(page, "long " * 200)
+    expect(page.locator("#token-count")).to_contain_text("too long")
+    press_run(page)
+    expect(page.locator("#prompt")).to_contain_text("positions")
+    expect(page.locator("#prompt textarea")).to_have_value("long " * 200)
+
+    fill_prompt(page, "Once")
+    page.locator("#settings > button").click()
+    page.get_by_label("temperature").fill("101")
+    press_run(page)
+    expect(page.locator("#settings")).to_contain_text("temperature must be")
+    page.get_by_label("temperature").fill("1")
+
+    page.get_by_role("button", name="mtad ·").click()
+    threshold = page.locator(".fold").filter(has_text="mtad ·").get_by_label("threshold")
+    threshold.fill("2")
+    press_run(page)
+    expect(page.locator("#decoders")).to_contain_text("threshold must be")
+    threshold.fill("0.5")
+
+    for name in ("greedy", "mtad"):
+        page.locator("#decoders").get_by_label(name, exact=True).uncheck()
+    press_run(page)
+    expect(page.locator("#decoders")).to_contain_text("No decoder is chosen")
+
+    page.locator("#decoders").get_by_label("greedy", exact=True).check()
+    run(page)
+
+
+def test_a_refused_pair_leaves_the_one_in_use(visit, server):
+    address, host = server
+    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    page.locator("#models > button").click()
+    page.get_by_label("Pair").click()
+    page.get_by_role("option", name="own models").click()
+    page.get_by_label("Target").fill("/no/such/folder")
+    before = host.pairs.in_use
+    page.get_by_role("button", name="Load").click()
+    expect(page.locator("#pair-note [role=alert]")).to_contain_text("In use: embedded pair")
+    assert host.pairs.in_use == before
+    expect(page.get_by_label("Target")).to_have_value("/no/such/folder")
+    run(page)
+
+
+def test_links_that_cannot_be_followed_say_so(visit, address):
+    for query, word in (("run=000000000000", "run"), ("temperatur=1", "temperature")):
+        notice = visit(f"{address}?{query}").locator("#notice [role=alert]")
+        expect(notice).to_contain_text(word)
