@@ -91,7 +91,7 @@ def pack(feeds: Sequence[Feed], arena: Arena, padded: bool = False) -> PackedInp
     packing = Packing(
         torch.tensor(rows, device=device),
         torch.tensor(segments),
-        torch.tensor([*table, (len(tokens), 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
+        torch.from_numpy(np.array([*table, (len(tokens), 0, 0, -1)], dtype=np.int32).T.copy()).to(device),
         flat.to(device),
         arena.keys,
         arena.values,
