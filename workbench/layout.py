@@ -1,5 +1,6 @@
 """The table of contents of the interface."""
 
+from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
@@ -19,7 +20,8 @@ from workbench.panels.wiring import QUIET
 
 TITLE = "Decoding Workbench"
 HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
-FOOTER = "Built with Llama · nothing you type leaves this machine"
+BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
+HERE = "nothing you type leaves this machine"
 
 THEME = gr.themes.Default(
     primary_hue=gr.themes.colors.blue,
@@ -41,7 +43,7 @@ def build(host: Host) -> gr.Blocks:
             RunsTab(host, compare, tabs)
             TheoryTab(host)
             AboutTab()
-        gr.HTML(FOOTER, elem_id="footer", elem_classes="wb-note")
+        gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
         add_endpoint(host)
 
         def opened(request: gr.Request) -> dict[Any, Any]:
@@ -71,5 +73,6 @@ def launch_options(host: Host) -> dict[str, Any]:
         "run_history": False,
         "footer_links": ["api", "settings"],
         "show_error": True,
+        "mcp_server": find_spec("mcp") is not None,  # `pip install "gradio[mcp]"` makes /compare a tool
         "app_kwargs": {"routes": [export_route(host.store)]},
     }

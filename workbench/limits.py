@@ -41,7 +41,9 @@ class Limits:
     def check(self, max_new_tokens: int, repeats: int) -> None:
         """Raises InputError where a comparison asks for more than this place allows."""
         if self.max_new_tokens is not None and max_new_tokens > self.max_new_tokens:
-            raise InputError(f"At most {self.max_new_tokens} new tokens here; ask for fewer, or run it on your own machine.")
+            raise InputError(
+                f"At most {self.max_new_tokens} new tokens here; ask for fewer, or run it on your own machine."
+            )
         if self.max_repeats is not None and repeats > self.max_repeats:
             raise InputError(f"At most {self.max_repeats} repeats here; ask for fewer, or run it on your own machine.")
 

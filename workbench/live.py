@@ -4,8 +4,8 @@ from typing import Any
 
 from workbench import views
 from workbench.numbers import by_decoder
-from workbench.session import Finished, Progress, Started
 from workbench.records import RunResult
+from workbench.session import Finished, Progress, Started
 from workbench.settings import Settings
 
 

@@ -13,7 +13,9 @@ from workbench.runs import Run
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds what templates would run.
-HOSTILE = "<b>é 🦊</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}} </script>\n\tif x:\n  y"
+HOSTILE = (
+    "<b>é 🦊</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}} </script>\n\tif x:\n  y"
+)
 
 
 @dataclass
@@ -121,8 +123,8 @@ def test_phone_and_dark(visit, address, shown):
     expect(panel(page, "dsbd")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert panel(page, "dsbd").bounding_box()["width"] >= 320
-    for page, dark in ((page, True), (shown.page, False)):
-        ink, paper = contrast(page)
+    for where, dark in ((page, True), (shown.page, False)):
+        ink, paper = contrast(where)
         assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 4.5
         assert (paper < ink) == dark
 

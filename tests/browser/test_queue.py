@@ -34,8 +34,7 @@ def test_ten_visitors_each_get_their_own(visit, address):
     expect(page.locator("#panels .prompt").first).to_have_text("visitor 9")
 
 
-def test_a_closed_tab_frees_the_device(visit, server):
-    address, host = server
+def test_a_closed_tab_frees_the_device(visit, address):
     page = visit(link(address, "Once", **LONG))
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")

@@ -12,7 +12,9 @@ from tests.browser.conftest import serving
 
 def test_a_link_outlives_the_server(visit, pair, tmp_path):
     with serving(pair, tmp_path) as (address, host):
-        id = run(visit(link(address, "Once upon", decoders="greedy,speculative,mtad", max_new_tokens=12, temperature=0)))
+        id = run(
+            visit(link(address, "Once upon", decoders="greedy,speculative,mtad", max_new_tokens=12, temperature=0))
+        )
         kept = host.store.get(id)
     with serving(pair, tmp_path) as (address, _):
         page = visit(f"{address}?run={id}")
@@ -49,6 +51,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         host.store.delete(id)
         page.get_by_role("tab", name="Runs").click()
         give(page, files["JSON"])
+        expect(page.get_by_role("tab", name="Compare")).to_have_attribute("aria-selected", "true")
         expect(page.locator("#run-link a").first).to_have_text(f"run {id}")
         assert host.store.get(id).to_json() == data
 
@@ -80,7 +83,12 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         report = page.context.new_page()
         sins = []
         report.on("pageerror", lambda error: sins.append(str(error)))
-        report.on("request", lambda request: sins.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None)
+        report.on(
+            "request",
+            lambda request: (
+                sins.append(request.url) if not request.url.startswith(("file:", "data:", "blob:")) else None
+            ),
+        )
         report.goto(files["HTML"].as_uri())
         expect(report.locator(".wb-panel")).to_have_count(2)
         expect(report.locator(".main-svg").first).to_be_visible()

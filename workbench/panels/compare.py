@@ -10,12 +10,12 @@ from decoders import InputError
 from workbench import presets
 from workbench.host import Host
 from workbench.live import LivePanels
-from workbench.presets import PairChoice
 from workbench.panels import notes
 from workbench.panels.form import SettingsForm, Values
 from workbench.panels.pairs import PairPicker
 from workbench.panels.results import ResultView, Updates
 from workbench.panels.wiring import DEVICE, QUIET
+from workbench.presets import PairChoice
 from workbench.runs import Run
 from workbench.session import Ended, Finished
 from workbench.settings import Settings
@@ -50,7 +50,9 @@ class CompareTab:
                     self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
                     self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
                 with gr.Row(equal_height=True):
-                    self.preset = gr.Dropdown([CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset")
+                    self.preset = gr.Dropdown(
+                        [CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset"
+                    )
                     self.run = gr.Button("Run", variant="primary", size="lg", elem_id="run")
                     self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id="stop")
                     self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id="leave")
@@ -103,7 +105,11 @@ class CompareTab:
     # ---- what others may show here
 
     def show(self, run: Run) -> Updates:
-        return {**self.fill({**run.settings, "prompt": run.prompt}), **self.results.show(run), self.progress: notes.ended(run)}
+        return {
+            **self.fill({**run.settings, "prompt": run.prompt}),
+            **self.results.show(run),
+            self.progress: notes.ended(run),
+        }
 
     def fill(self, settings: Mapping[str, Any]) -> Updates:
         prompt = {self.prompt: settings["prompt"]} if "prompt" in settings else {}
@@ -118,8 +124,12 @@ class CompareTab:
 
     def _count(self, values: Values) -> tuple[str, str]:
         """The prompt's tokens against the limit, and a link that fills this form."""
-        count = self.host.tokens(values[self.prompt], self.form.value(values, "chat_template"), values[self.pairs.choice])
-        return notes.tokens(count, self.form.value(values, "max_new_tokens")), self.form.link(values, values[self.prompt])
+        count = self.host.tokens(
+            values[self.prompt], self.form.value(values, "chat_template"), values[self.pairs.choice]
+        )
+        return notes.tokens(count, self.form.value(values, "max_new_tokens")), self.form.link(
+            values, values[self.prompt]
+        )
 
     def _offer_template(self, choice: PairChoice) -> Updates:
         """The chat template's switch, only where the tokenizer has one."""
@@ -161,7 +171,11 @@ class CompareTab:
         """One comparison, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
         prompt, settings = values[self.prompt], self.form.settings(values)
         panels, job = LivePanels(prompt, settings), 0
-        running = {self.run: gr.update(visible=False), self.stop: gr.update(visible=True), self.leave: gr.update(visible=False)}
+        running = {
+            self.run: gr.update(visible=False),
+            self.stop: gr.update(visible=True),
+            self.leave: gr.update(visible=False),
+        }
         with self.host.stoppable(request.session_hash) as stopped:
             yield {**self.results.clear(), **running, self.progress: notes.note("Preparing the models")}
             try:
@@ -182,4 +196,8 @@ class CompareTab:
                 yield {self.progress: notes.note(str(error), "alert"), **self._idle()}
 
     def _idle(self) -> Updates:
-        return {self.run: gr.update(visible=True), self.stop: gr.update(visible=False), self.leave: gr.update(visible=False)}
+        return {
+            self.run: gr.update(visible=True),
+            self.stop: gr.update(visible=False),
+            self.leave: gr.update(visible=False),
+        }

@@ -30,7 +30,11 @@ def bar(part: float) -> str:
 def ended(run: Run) -> str:
     seconds = sum(r.metrics["seconds"] or 0 for r in run.results)
     failed = [r.decoder for r in run.results if r.error]
-    words = ["Stopped" if run.cancelled else "Done", f"{len(run.results)} results", f"{seconds:.1f} s of the models' work"]
+    words = [
+        "Stopped" if run.cancelled else "Done",
+        f"{len(run.results)} results",
+        f"{seconds:.1f} s of the models' work",
+    ]
     if failed:
         words.append(f"failed: {', '.join(failed)}")
     return note(" · ".join(words))
@@ -55,7 +59,9 @@ def heading(side: str, run: Run) -> str:
 
 def kept(run: Run) -> str:
     """Where the run is found again, and its exports."""
-    files = "".join(f'<a class="button" href="export/{run.id}.{kind}" download>{kind.upper()}</a>' for kind in export.WRITERS)
+    files = "".join(
+        f'<a class="button" href="export/{run.id}.{kind}" download>{kind.upper()}</a>' for kind in export.WRITERS
+    )
     return f'<div class="kept"><span>Kept as <a href="?run={run.id}">run {run.id}</a></span><span>Download {files}</span></div>'
 
 

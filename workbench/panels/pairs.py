@@ -28,7 +28,9 @@ class PairPicker:
                 info="Only pairs that fit in this machine's memory are offered.",
                 elem_id="pair",
             )
-            self.device = gr.Dropdown(["auto", *devices()], value="auto", label="Device", elem_id="device", min_width=120)
+            self.device = gr.Dropdown(
+                ["auto", *devices()], value="auto", label="Device", elem_id="device", min_width=120
+            )
             self.dtype = gr.Dropdown(
                 ["auto", "float32", "bfloat16", "float16", "float64"], value="auto", label="Dtype", elem_id="dtype", min_width=120,
                 info="auto: bfloat16 on CUDA, float32 on the CPU",
@@ -40,11 +42,15 @@ class PairPicker:
         with gr.Row():
             self.load = gr.Button("Load", elem_id="load-pair", scale=0, min_width=160)
             self.note = gr.HTML(elem_id="pair-note", elem_classes="wb-note")
-        self.preset.change(lambda name: gr.update(visible=name == OWN), self.preset, self.own, queue=False, api_visibility="private")
+        self.preset.change(
+            lambda name: gr.update(visible=name == OWN), self.preset, self.own, queue=False, api_visibility="private"
+        )
         inputs = [self.choice, self.preset, self.target, self.draft, self.device, self.dtype]
         self.load.click(self._load, inputs, [self.choice, self.note], show_progress_on=self.note, **DEVICE)
 
-    def _load(self, current: PairChoice, preset: str, target: str, draft: str, device: str, dtype: str) -> tuple[Any, str]:
+    def _load(
+        self, current: PairChoice, preset: str, target: str, draft: str, device: str, dtype: str
+    ) -> tuple[Any, str]:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
             choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)

@@ -69,7 +69,10 @@ class RunsTab:
         if self.host.limits.public:
             return gr.skip()
         choices = [
-            (f"{run.created[:16].replace('T', ' ')} · {_short(run.prompt)} · {', '.join(run.decoders)} · {run.models}", run.id)
+            (
+                f"{run.created[:16].replace('T', ' ')} · {_short(run.prompt)} · {', '.join(run.decoders)} · {run.models}",
+                run.id,
+            )
             for run in self.host.store.list(LISTED)
         ]
         return gr.update(choices=choices, value=[])
@@ -104,7 +107,11 @@ class RunsTab:
         updates: Updates = {self.note: ""}
         for side, run, title, strip in zip(SIDES, runs, self.titles, self.strips, strict=True):
             updates |= {title: notes.heading(side, run), strip: views.view(views.run_panels(run), run.id)}
-        sided = [replace(r, decoder=f"{r.decoder} {side}") for side, run in zip(SIDES, runs, strict=True) for r in run.results]
+        sided = [
+            replace(r, decoder=f"{r.decoder} {side}")
+            for side, run in zip(SIDES, runs, strict=True)
+            for r in run.results
+        ]
         return {**updates, **self.charts.show(sided)}
 
     def _delete(self, ids: list[str]) -> tuple[Any, str]:
