@@ -45,6 +45,7 @@ class TrialRecord:
 
     node, parent  in the request's tree; nodes below `RunResult.prompt_length` are the prompt
     token, text   vocabulary id, and a label to show: its text at this place, or an approximation where a character is unfinished
+    log_p         nats, under the raw target; of kept tokens only
     """
 
     node: int
@@ -56,6 +57,7 @@ class TrialRecord:
     q: float | None
     accept_probability: float | None
     u: float | None
+    log_p: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

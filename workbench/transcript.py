@@ -54,7 +54,7 @@ class Transcript:
                 t.token, t.node, piece, t.fate.value, t.round, *numbers, finite(t.log_p), alternatives
             )
         label = piece or self._pieces.label(place, t.token)
-        return TrialRecord(t.node, t.parent, t.token, label, t.fate.value, *numbers)
+        return TrialRecord(t.node, t.parent, t.token, label, t.fate.value, *numbers, finite(t.log_p))
 
     def finish(self, text: str) -> None:
         """Give the last token what no token finished (half a character at the end), so that the pieces add up to `text`."""
