@@ -16,7 +16,7 @@ Values = Callable[[int], float | None]  # batch size -> a figure
 
 def speed(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
     """Tokens/s against batch size, each way a line, and greedy's (tables 2-4)."""
-    figure = canvas("batch size", "tokens/s")
+    figure = _of_ways("batch size", "tokens/s")
     for way in _ways(run, decoder, decoding):
         _ways_line(figure, run, way, lambda size, way=way: run.speed(decoder, size, way, decoding), "%{y:.0f} tokens/s")
     base = baseline_way(next(iter(_ways(run, decoder, decoding)), "unpadded"))
@@ -28,7 +28,7 @@ def speed(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
 
 def speed_up(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
     """Figure 1: tokens/s over greedy's at the same batch size."""
-    figure = canvas("batch size", "times greedy")
+    figure = _of_ways("batch size", "times greedy")
     for way in _ways(run, decoder, decoding):
         _ways_line(figure, run, way, lambda size, way=way: run.speed_up(decoder, size, way, decoding), "%{y:.2f}×")
     level(figure, 1)
@@ -71,7 +71,7 @@ def least_acceptance(run: BatchRun) -> go.Figure:
 
 def round_time(run: BatchRun, decoder: str) -> go.Figure:
     """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
-    figure = canvas("tokens computed in a round of the batch", "ms a round")
+    figure = _of_ways("tokens computed in a round of the batch", "ms a round")
     groups = [(decoder, way, WAYS[way].label, LOOKS[way]) for way in _ways(run, decoder, decoding=True)]
     for name, way, label, (colour, _, symbol) in [*groups, (BASELINE, "unpadded", "greedy", (GREY, "", "circle-open"))]:
         cells = [c for c in run.cells if (c.decoder, c.way) == (name, way) and c.passes]
@@ -83,6 +83,12 @@ def round_time(run: BatchRun, decoder: str) -> go.Figure:
         )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
     figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def _of_ways(x: str, y: str) -> go.Figure:
+    figure = canvas(x, y)
+    figure.update_layout(margin_t=84)  # room for a legend of six
     return figure
 
 

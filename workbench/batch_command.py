@@ -21,6 +21,15 @@ START = {"decoders": ["lookup", "speculative"], "temperature": 0.0}
 DESCRIPTION = (
     "Decode a set of prompts in batches, and set each way to lay out a batch beside greedy decoding at the same size."
 )
+SHOWN = [
+    "decoder",
+    "batch",
+    "way",
+    "tokens/s",
+    "x greedy",
+    "padding",
+    "same",
+]  # what 80 columns hold; the files have all
 EXAMPLES = """examples:
   python -m workbench batch --prompts refrains --decoders lookup --sizes 1 4 8
   python -m workbench batch --prompts my.jsonl --count 100 --decoders speculative mtad --ways unpadded dynamic --json out.json
@@ -74,8 +83,9 @@ def run(args: argparse.Namespace) -> int:
     with arguments.interruptible() as stop, closing(measure(pair, chosen, settings, cancel=stop)) as events:
         found = follow(events, Console(stderr=True))
     console = Console(highlight=False)
+    heads, rows = table(found)
     console.print(
-        terminal.grid(*table(found)),
+        terminal.grid(SHOWN, [[row[heads.index(head)] for head in SHOWN] for row in rows]),
         "\n",
         *(f"\n{terminal.plain(words)}" for words in findings(found)),
         sep="",

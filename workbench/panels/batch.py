@@ -40,44 +40,36 @@ class BatchTab:
         self.pair = compare.pairs.choice
         self.form = SettingsForm(START, "batch-decoders")
         self._measure = on_device(self._measure_here)
-        with gr.Tab("Batch", id="batch"):
+        with gr.Tab("Batch", id="batch", elem_id="batch") as self.tab:
             self._lay_out()
         self._wire()
 
     def _lay_out(self) -> None:
         gr.Markdown(INTRODUCTION, elem_classes="wb-note")
         with gr.Row():
-            with gr.Column(scale=3, min_width=320):
+            with gr.Column(min_width=320):
                 self.set = gr.Radio(SETS, value=SETS[0][1], label="Prompts", elem_id="batch-prompts")
                 self.file = gr.File(
                     label='A text file with one prompt a line, or .jsonl with a "prompt" in each line', visible=False,
                     file_types=[".txt", ".jsonl"], height=120, elem_id="batch-file",
                 )  # fmt: skip
+                self.form.lay_out_decoders()
+            with gr.Column(min_width=320):
                 with gr.Row():
                     self.count = gr.Number(
-                        PUBLIC_PROMPTS,
-                        label="how many",
-                        info="the first of the set",
-                        precision=0,
-                        minimum=1,
-                        min_width=140,
+                        PUBLIC_PROMPTS, label="How many", info="the first of the set", precision=0, minimum=1, min_width=140,
                         elem_id="batch-count",
-                    )
+                    )  # fmt: skip
                     self.ignore_eos = gr.Checkbox(
-                        True,
-                        label="go on behind the end of a text",
-                        info="so that all are of one length",
+                        True, label="go on behind the end of a text", info="so that all are of one length", min_width=180,
                         elem_id="batch-eos",
-                        min_width=180,
-                    )
+                    )  # fmt: skip
                 self.sizes = gr.CheckboxGroup(
                     list(SIZES), value=[1, 4, 8, 16], label="Batch sizes", elem_id="batch-sizes"
                 )
-            with gr.Column(scale=3, min_width=320):
-                self.form.lay_out_decoders()
                 self.ways = gr.CheckboxGroup(
                     [(way.label, name) for name, way in WAYS.items()], value=list(WAYS), label="Ways", elem_id="batch-ways",
-                    info="What a batch leaves unpadded; a dynamic one gives a finished request's place to the next at once.",
+                    info="What a batch leaves unpadded; a dynamic one gives a finished request's place to the next.",
                 )  # fmt: skip
                 with gr.Row():
                     self.run = gr.Button("Measure", variant="primary", size="lg", elem_id="batch-run")
@@ -96,6 +88,7 @@ class BatchTab:
             *self.form.components,
         }  # fmt: skip
         self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
+        self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
         self.run.click(self._queued, None, buttons, **QUIET)
         started = self.run.click(
             self._run, inputs, [self.progress, *buttons, *results.outputs], show_progress="minimal", show_progress_on=self.progress, **DEVICE
@@ -104,6 +97,10 @@ class BatchTab:
         self.leave.click(self._left, None, [self.progress, *buttons], cancels=[started], **QUIET)
 
     # ---- handlers
+
+    def _offer_template(self, choice: PairChoice) -> Updates:
+        """The chat template's switch, only where the tokenizer has one."""
+        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
 
     def _queued(self) -> Updates:
         return {self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
