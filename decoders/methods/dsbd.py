@@ -1,5 +1,6 @@
 """Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model writes ahead."""
 
+import itertools
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -54,6 +55,11 @@ class DSBD(Method):
         if self.beams is not None and not self.keep_one:
             object.__setattr__(self, "law", "beam sampling")
 
+    @property
+    def branches(self) -> tuple[int, int]:
+        width = max(self.draft_beams, self.beams or self.min_beams)
+        return width, width * (self.draft_length + 1)
+
     def decode(self, request: Request) -> Decoding:
         live, ended = [Beam(request.tip, 0.0)], []
         while not request.finished:
@@ -84,10 +90,14 @@ class DSBD(Method):
     ) -> tuple[list[Trial], list[Beam]]:
         """dsbd.txt algorithm 1 with the ratio the right way up. Returns every trial and the beams of the last layer reached;
         those that ended in a layer before it are added to `ended`."""
-        trials: list[Trial] = []
+        trials = [
+            [Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED) for d in layer.draws]
+            for layer in forest
+        ]
+        tried = list(itertools.chain.from_iterable(trials))
         above = dict(enumerate(live))  # index in the layer above -> live beam, scored by the target
         width = self.beams or max(self.min_beams, len(live))
-        for depth, layer in enumerate(forest):
+        for layer, layer_trials in zip(forest, trials, strict=True):
             log_joint, p_beam = self._target(request, above, p)
             # q_beam of the draws whose parents live, renormalised and never warped again; rows as in p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
@@ -99,44 +109,36 @@ class DSBD(Method):
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
             accepted: dict[int, Beam] = {}
             rest = p_beam
-            for i, draw in enumerate(layer.draws):
-                node, token = draw.beam.node, draw.token
-                trial = Trial(node, token, request.tree.parents[node], Fate.DISCARDED)
-                trials.append(trial)
+            for i, (draw, trial) in enumerate(zip(layer.draws, layer_trials, strict=True)):
                 if draw.parent not in rows or len(accepted) == width:
                     continue
-                place = rows[draw.parent], token
+                place = rows[draw.parent], draw.token
                 trial.p, trial.q = rest[place].item(), q_beam[place].item()
                 trial.accept_probability = min(1.0, trial.p / trial.q)
                 kept, trial.u = request.source.accept(trial.accept_probability)
                 if kept:
                     trial.fate = Fate.ACCEPTED
-                    accepted[i] = Beam(node, log_joint[place].item())
+                    accepted[i] = Beam(draw.beam.node, log_joint[place].item())
                     rest = p_beam
                 else:
                     trial.fate = Fate.REJECTED
                     rest = residual(rest, q_beam)
             if len(accepted) < width:
-                trials += [
-                    Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED)
-                    for later in forest[depth + 1 :]
-                    for d in later.draws
-                ]
                 beams = list(above.values())
                 draws = draw_beams(request, beams, log_joint, rest, 1)
                 draws += draw_beams(request, beams, log_joint, p_beam, width - len(accepted) - 1)
                 fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
-                trials += drawn_trials(request, beams, draws, p_beam, fates)
-                return trials, [*accepted.values(), *(d.beam for d in draws)]
+                tried += drawn_trials(request, beams, draws, p_beam, fates)
+                return tried, [*accepted.values(), *(d.beam for d in draws)]
             above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
             ended += [b for i, b in accepted.items() if i not in above]
             if not above:
-                return trials, []
+                return tried, []
         log_joint, p_beam = self._target(request, above, p)
         beams = list(above.values())
         draws = draw_beams(request, beams, log_joint, p_beam, width)
-        trials += drawn_trials(request, beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
-        return trials, [d.beam for d in draws]
+        tried += drawn_trials(request, beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        return tried, [d.beam for d in draws]
 
     def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Logits]) -> tuple[torch.Tensor, Probs]:
         log_joint = joint(list(above.values()), torch.stack([p[b.node] for b in above.values()]))

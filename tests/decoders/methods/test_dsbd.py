@@ -1,0 +1,178 @@
+"""DSBD: the beams of every layer are i.i.d. draws of p_beam, whatever the forest looked like; with a fixed width the whole
+output has beam sampling's law."""
+
+import itertools
+
+import pytest
+
+from decoders import theory
+from decoders.methods import dsbd
+from decoders.methods.dsbd import DSBD
+from decoders.trace import Fate
+from decoders.warp import Warping
+from tests.decoders.methods.test_beam import WithoutReplacement
+from tests.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
+
+END = frozenset({1})
+PER_LAYER = "beam sampling per layer"
+
+
+@pytest.mark.parametrize("law", ["beam sampling", PER_LAYER])
+@pytest.mark.parametrize(
+    ("method", "situation"),
+    [
+        (DSBD(1, 2, 2), drawn(2, 1, budget=2)),
+        (DSBD(2, 2, 1), drawn(2, 2)),
+        (DSBD(2, 2, 2), drawn(3, 5, warping=Warping(1.0, 2), end=END)),
+        (DSBD(1, 3, 2), drawn(2, 6, warping=Warping(1.3, 2))),
+        (DSBD(1, 2, 3), drawn(2, 7, budget=2, warping=Warping(0.8, 2))),
+        (DSBD(1, 1, 2), drawn(3, 8, warping=Warping(1.0, 3, 0.9), end=END)),
+    ],
+    ids=repr,
+)
+def test_with_a_fixed_width_the_output_has_beam_samplings_law(method, situation, law):
+    assert_exact(method, situation, law=law)
+
+
+@pytest.mark.parametrize(
+    ("method", "situation"),
+    [
+        (DSBD(2, 2), drawn(2, 1)),
+        (DSBD(2, 3, width_threshold=0.3), drawn(2, 2, warping=Warping(0.7, 2), end=END)),
+        (DSBD(1, 3, width_threshold=0.7, min_beams=2), drawn(2, 3, budget=2, warping=Warping(0.9, 2))),
+        (DSBD(2, 2, width_threshold=0.2), drawn(3, 4, warping=Warping(1.0, 0, 0.7), end=END)),
+        (DSBD(1, 3, width_threshold=0.1, keep_one=True), drawn(2, 5, warping=Warping(0.7, 2))),
+        (DSBD(2, 2, 2, keep_one=True), drawn(2, 4, warping=Warping(0.7, 3), end=END)),
+    ],
+    ids=repr,
+)
+def test_with_dynamic_width_or_one_kept_beam_each_layer_is_iid(method, situation):
+    assert_exact(method, situation, law=PER_LAYER)
+
+
+@pytest.mark.parametrize("gamma", [1, 2, 3])
+@pytest.mark.parametrize("end", [frozenset(), END], ids=["no end", "end"])
+def test_one_draw_and_one_beam_is_speculative_decoding(gamma, end):
+    for i, warping in enumerate([Warping(), Warping(0.7, 2), Warping(1.2, 0, 0.8)]):
+        assert_exact(DSBD(gamma, 1, 1), drawn(3, i, warping=warping, end=end), law="target")
+        assert_exact(DSBD(gamma, 1), drawn(3, i, warping=warping, end=end), law="target")
+
+
+def test_the_proof_meets_dead_parents_and_duplicated_draws():
+    """The laws above are proven over forests that have both: draws whose parent was refused, and equal draws of which one was
+    kept and another not."""
+    dead = twice = split = 0
+    runs = itertools.chain(ways(DSBD(2, 2, 1), drawn(2, 3)), ways(DSBD(1, 2, 2), drawn(2, 3, budget=2)))
+    for _, r in runs:
+        for e in r.rounds:
+            drafts = [t for t in e.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
+            refused = {t.node for t in drafts if t.fate == Fate.REJECTED}
+            accepted = {t.node for t in drafts if t.fate == Fate.ACCEPTED}
+            dead += any(t.parent in refused - accepted for t in drafts)
+            twice += len({t.node for t in drafts}) < len(drafts)
+            split += bool(refused & accepted)
+    assert min(dead, twice, split) > 3
+
+
+MISTAKES = {
+    "ratio upside down": ("trial.p / trial.q", "trial.q / trial.p if trial.p else 1"),
+    "q_beam warped again": ("q_beam = q_beam / q_beam.sum()", "q_beam = beam_probs(request, q_beam.log())"),
+    "q_beam not renormalised": ("q_beam = q_beam / q_beam.sum()", "pass"),
+    "residual subtracted twice": ("rest = residual(rest, q_beam)", "rest = residual(residual(rest, q_beam), q_beam)"),
+    "residual kept after an acceptance": ("                    rest = p_beam\n", "                    pass\n"),
+    "residual not kept after a refusal": ("rest = residual(rest, q_beam)", "rest = residual(p_beam, q_beam)"),
+    "correction from p_beam": ("log_joint, rest, 1)", "log_joint, p_beam, 1)"),
+    "every further beam from the residual": ("log_joint, p_beam, width - ", "log_joint, rest, width - "),
+    "liveness belongs to the node": (
+        "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
+        "kept = {b.node: b for b in accepted.values() if not request.ends(b.node)}\n"
+        "            above = {i: kept[d.beam.node] for i, d in enumerate(layer.draws) if d.beam.node in kept}",
+    ),
+    "equal beams merged": (
+        "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
+        "above = {i: b for b, i in {b: i for i, b in accepted.items() if not request.ends(b.node)}.items()}",
+    ),
+}
+
+
+@pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
+def test_mistakes_are_caught(edit):
+    """Some show with one beam, some only with two, some only where equal beams share a truncated distribution."""
+    wrong = mutant(DSBD, edit)
+    cases = [(1, drawn(2, 3, warping=Warping(0.7))), (1, drawn(3, 3, warping=Warping(0.9, 2)))]
+    cases += [(2, drawn(3, 3, warping=Warping(0.9, 2)))]
+    assert any(distance(wrong(2, 2, beams), s, law=PER_LAYER) > 1e-4 for beams, s in cases)
+
+
+def test_a_width_from_the_draws_is_caught():
+    """A width taken from what was drawn depends on the beams that it counts, so those are no longer i.i.d."""
+    from_draws = "[min(1.0, (p_beam[x] / q_beam[x]).item()) for d in layer.draws if d.parent in rows for x in [(rows[d.parent], d.token)]]"
+    wrong = mutant(DSBD, ("beam_acceptances(p_beam, q_beam, surviving)", from_draws))
+    situation = drawn(2, 2, budget=2)
+    assert_exact(DSBD(1, 3, width_threshold=0.6), situation)
+    assert distance(wrong(1, 3, width_threshold=0.6), situation) > 1e-3
+
+
+def test_drafting_without_replacement_is_caught():
+    assert distance(DSBD(1, 2, 2), drawn(2, 1, budget=2), law=PER_LAYER, source=WithoutReplacement) > 1e-3
+
+
+# ---- Theorem 3.2
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.9])
+@pytest.mark.parametrize(("gamma", "least"), [(1, 1), (1, 2), (2, 1)])
+def test_theorem_3_2_bounds_the_steps_of_a_round_from_below(threshold, gamma, least, monkeypatch):
+    """With beta the smallest chance, over all layers that can be reached, that at least W_min of the draws are accepted."""
+    betas = []
+
+    def watched(alphas, *args):
+        betas.append(sum(theory.accepted_distribution(alphas)[least:]))
+        return theory.dynamic_width(alphas, *args)
+
+    monkeypatch.setattr(dsbd, "dynamic_width", watched)
+    for seed in range(2):
+        betas.clear()
+        situation = drawn(2, seed, budget=gamma + 1, warping=Warping(0.9, 2))
+        steps = 0.0
+        for probability, r in ways(DSBD(gamma, 2, width_threshold=threshold, min_beams=least), situation):
+            first = r.rounds[0]
+            steps += probability * (max(r.tree.depths[t.node] for t in first.trials if t.log_p is not None))
+        assert steps >= theory.dsbd_steps(min(betas), gamma, threshold) - 1e-9
+
+
+def test_theorem_3_2_fails_with_the_mean_of_beta():
+    """beta is 0 or 1 with equal chance, t = 0.9, gamma = 1: 1.45 steps are made, and the formula with the mean promises 1.5."""
+    exact = sum(theory.dsbd_steps(beta, 1, 0.9) for beta in (0.0, 1.0)) / 2
+    assert exact == pytest.approx(1.45)
+    assert theory.dsbd_steps(0.5, 1, 0.9) == pytest.approx(1.5)
+
+
+# ---- Trace
+
+
+def test_draws_below_a_layer_that_ended_are_in_the_trace():
+    """Bug: where all accepted beams ended, the later layers of the forest, which the target had scored, were not counted."""
+    certain_end = Rows(((0.0001, 0.9999),))
+    either = Rows(((0.5, 0.5),))
+    situation = Situation(certain_end, either, budget=4, warping=Warping(1.0, 0, 0.9), end=END)
+    seen = 0
+    for _, r in ways(DSBD(2, 2, 1), situation):
+        first = r.rounds[0]
+        layers = {r.tree.depths[t.node] for t in first.trials}
+        if layers == {1, 2} and r.finished and len(r.rounds) == 1:
+            seen += 1
+            assert first.drafted == 4
+            assert all(t.fate == Fate.DISCARDED for t in first.trials if r.tree.depths[t.node] == 2)
+        assert first.drafted == 4 or {t.token for t in first.trials} == {1}
+    assert seen
+
+
+def test_the_trace_holds_p_q_and_u_of_every_draw_looked_at():
+    for _, r in ways(DSBD(2, 2, 2), drawn(2, 1, warping=Warping(0.7, 2))):
+        for t in (t for e in r.rounds for t in e.trials):
+            looked_at = t.fate in (Fate.ACCEPTED, Fate.REJECTED)
+            assert (t.u is not None) == looked_at == (t.q is not None)
+            if looked_at:
+                assert t.accept_probability == min(1, t.p / t.q)
+                assert (t.u < t.accept_probability) == (t.fate == Fate.ACCEPTED)
