@@ -1,0 +1,44 @@
+"""Beams alone: their joint, their warping, their best."""
+
+import math
+
+import pytest
+import torch
+
+from decoders.drafts.beams import Beam, beam_probs, best, extend, joint
+from decoders.warp import Warping
+from tests.oracle import Source, Watched
+
+
+def request(warping=Warping()):  # noqa: B008 - frozen
+    return Watched([0], Source(), warping, 9)
+
+
+def test_the_joint_adds_each_beams_score_to_its_own_row():
+    logits = torch.tensor([[0.7, 0.3], [0.5, 0.5]], dtype=torch.float64).log() + 5
+    found = joint([Beam(0, math.log(0.2)), Beam(0, math.log(0.6))], logits).exp()
+    assert found.flatten().tolist() == pytest.approx([0.14, 0.06, 0.3, 0.3])
+
+
+def test_the_warping_is_applied_once_to_the_flattened_joint():
+    log_joint = torch.tensor([[0.14, 0.06], [0.31, 0.29]], dtype=torch.float64).log()
+    found = beam_probs(request(Warping(0.5, top_k=3)), log_joint)
+    squares = [0.14**2, 0, 0.31**2, 0.29**2]
+    assert found.shape == (2, 2)
+    assert found.flatten().tolist() == pytest.approx([x / sum(squares) for x in squares])
+
+
+def test_an_index_of_the_joint_is_a_beam_and_a_token():
+    r = request()
+    a, b = r.tree.add(0, 1), r.tree.add(0, 2)
+    draw = extend(r, [Beam(a, 0.0), Beam(b, 0.0)], torch.arange(6.0).view(2, 3), 3)
+    assert (draw.parent, draw.token, draw.beam.score, r.path(draw.beam.node)) == (1, 0, 3.0, (0, 2, 0))
+
+
+def test_the_best_beam_has_the_lowest_perplexity_ties_to_the_earliest():
+    r = request()
+    a = r.tree.add(0, 1)
+    b = r.tree.add(a, 2)
+    assert best(r, [Beam(a, -1.1), Beam(b, -2.0)]).node == b
+    assert best(r, [Beam(a, -1.0), Beam(b, -2.0)]).node == a
+    assert best(r, [Beam(b, -2.0), Beam(a, -1.0)]).node == b

@@ -1,0 +1,202 @@
+"""MTAD against a plain restatement, enumerated; its limits; its bounds."""
+
+import math
+from collections import Counter
+
+import pytest
+import torch
+
+from decoders.methods.mtad import MTAD
+from decoders.sampling import SeededSource
+from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
+from decoders.trace import Fate
+from decoders.warp import Warping
+from tests.oracle import (
+    Rows,
+    Situation,
+    assert_exact,
+    beam_states,
+    decode,
+    drawn,
+    log_likelihood,
+    logits,
+    output_law,
+    variation,
+    warp,
+    ways,
+)
+
+END = frozenset({2})
+
+
+def conditional(model, path, token, situation, ratio):
+    row = logits(model, path)
+    return warp(row, situation.warping)[token] if ratio == "warped" else row.softmax(-1)[token].item()
+
+
+def searched(drafting, width, steps):
+    """Beam search of the draft model: the likeliest `width` continuations of the live beams; those that end are set aside."""
+    live, ended = [drafting.prompt], []
+    for _ in range(steps):
+        V = len(logits(drafting.target, drafting.prompt))
+        candidates = sorted(((*b, x) for b in live for x in range(V)), key=lambda b: -log_likelihood(drafting, b))[
+            :width
+        ]
+        ended += [b for b in candidates if b[-1] in drafting.end]
+        live = [b for b in candidates if b[-1] not in drafting.end]
+    return {(tuple(live), tuple(ended)): 1.0}
+
+
+def restated(method, situation):
+    """ALGORITHMS.md, MTAD, word by word."""
+    law = Counter()
+
+    def go_on(path, probability):
+        new = path[1:]
+        if len(new) == situation.budget or (new and new[-1] in situation.end):
+            law[new] += probability
+            return
+        steps = min(method.draft_length, situation.budget - len(new) - 1)
+        drafting = Situation(situation.draft, None, warping=situation.warping, end=situation.end, prompt=path)
+        if method.draft == "sample":
+            states = beam_states(drafting, situation.warping, method.beams, steps)
+        else:
+            states = searched(drafting, method.beams, steps)
+        for (live, ended), chance in states.items():
+            draft = max([*ended, *live], key=lambda b: log_likelihood(drafting, b))
+            kept, ratio, possible = 0, 1.0, True
+            for j in range(len(path), len(draft)):
+                p, q = (
+                    conditional(m, draft[:j], draft[j], situation, method.ratio)
+                    for m in (situation.target, situation.draft)
+                )
+                possible = possible and p > 0
+                ratio *= p / q if q > 0 else 1.0
+                if possible and min(1.0, ratio) > method.threshold:
+                    kept = j + 1 - len(path)
+            after = draft[: len(path) + kept]
+            if kept and after[-1] in situation.end:
+                go_on(after, probability * chance)
+            else:
+                for token, p in enumerate(warp(logits(situation.target, after), situation.warping)):
+                    if p > 0:
+                        go_on((*after, token), probability * chance * float(p))
+
+    go_on(situation.prompt, 1.0)
+    return law
+
+
+@pytest.mark.parametrize("draft", ["sample", "search"])
+@pytest.mark.parametrize("ratio", ["warped", "raw"])
+@pytest.mark.parametrize("threshold", [0.0, 0.4])
+@pytest.mark.parametrize("warping", [Warping(0.7, 2), Warping(1.3, 0, 0.7)], ids=repr)
+def test_the_output_has_the_law_of_a_plain_restatement(draft, ratio, threshold, warping):
+    method = MTAD(2, 2, threshold, ratio, draft)
+    for seed, end in ((1, frozenset()), (2, END)):
+        situation = drawn(3, seed, warping=warping, end=end)
+        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (method, situation)
+
+
+def test_the_same_on_whole_distributions():
+    for method in (MTAD(1, 2, 0.5), MTAD(2, 2, 0.5, "raw", "search")):
+        situation = drawn(2, 3, end=frozenset({1}))
+        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (method, situation)
+
+
+def test_tokens_that_only_the_flattened_warping_lets_through():
+    """Top-p 0.85 lets the draft write 1 behind 0 (joint 0.112) though its own conditional there is 0; under the target it is the
+    other way round for another token. The law is that of the restatement all the same."""
+
+    def draft(path):
+        after = {0: (0.86, 0.14), 1: (0.52, 0.48)}[path[-1]] if len(path) > 1 else (0.8, 0.2)
+        return torch.tensor(after, dtype=torch.float64).log()
+
+    situation = Situation(Rows(((0.5, 0.5), (0.9, 0.1))), draft, warping=Warping(top_p=0.85))
+    odd = Counter((t.p == 0, t.q == 0) for _, r in ways(MTAD(2, 2, 0.3), situation) for t in r.rounds[0].trials[:2])
+    assert odd[True, True]
+    assert odd[True, False]
+    assert variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation)) < 1e-9
+    situation = Situation(Rows(((0.5, 0.5),)), draft, warping=Warping(top_p=0.85))
+    assert any(t.q == 0 < t.p for _, r in ways(MTAD(2, 2, 0.3), situation) for t in r.rounds[0].trials[:2])
+    assert variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation)) < 1e-9
+
+
+@pytest.mark.parametrize("draft", ["sample", "search"])
+@pytest.mark.parametrize("ratio", ["warped", "raw"])
+class TestLimits:
+    def test_threshold_1_is_sampling_from_the_warped_target(self, draft, ratio):
+        for warping in (Warping(0.7, 2), Warping(1.0, 0, 0.7)):
+            assert_exact(MTAD(2, 2, 1.0, ratio, draft), drawn(3, 1, warping=warping, end=END), law="target")
+
+    def test_threshold_0_keeps_everything_that_the_target_can_write(self, draft, ratio):
+        for _, r in ways(MTAD(2, 2, 0.0, ratio, draft), drawn(2, 2)):
+            assert all(e.accepted == e.drafted for e in r.rounds)
+
+    def test_equal_models_keep_everything(self, draft, ratio):
+        table = drawn(2, 3).target
+        for _, r in ways(MTAD(2, 2, 0.999, ratio, draft), Situation(table, table)):
+            assert all(e.accepted == e.drafted for e in r.rounds)
+
+    def test_the_kept_length_is_bounded_by_theorem_3_6(self, draft, ratio):
+        """U over every context that the run can meet: |log p - log q| of the ratio's distributions."""
+        for seed, threshold in ((1, 0.2), (2, 0.5), (3, 0.05)):
+            method, situation = MTAD(3, 2, threshold, ratio, draft), drawn(2, seed, budget=4)
+            situation = Situation(
+                situation.target, lambda p, s=situation: 0.7 * s.target(p) + 0.3 * s.draft(p), budget=4
+            )
+            U = 0.0
+            for _, r in ways(method, situation):
+                for node in range(len(r.tree.tokens)):
+                    a, b = (logits(m, r.path(node)).log_softmax(-1) for m in (situation.target, situation.draft))
+                    U = max(U, (a - b).abs().max().item())
+            for _, r in ways(method, situation):
+                assert all(e.accepted >= mtad_kept_length(threshold, U, e.drafted) for e in r.rounds)
+
+
+def test_the_draft_is_the_beam_of_highest_raw_joint_q_and_ended_beams_compete():
+    """End token 2 has q = 0.4, the likeliest pair 0.6 * 0.5 = 0.3: with two beams searched, the ended one is the draft."""
+    q = Rows(((0.6, 0.0, 0.4), (0.5, 0.5, 0.0)))
+    r = decode(MTAD(2, 2, 0.0, draft="search"), Situation(q, q, budget=5, end=END), SeededSource(0))
+    assert (r.output, r.finished) == ((2,), "end of sequence")
+
+
+def test_beams_are_warped_once_as_a_flattened_joint_and_ranked_by_raw_q():
+    """With T = 0 the draft is the draft model's greedy path."""
+    situation = drawn(4, 1, budget=5, warping=Warping(0))
+    r = decode(MTAD(4, 3), situation, SeededSource(0))
+    path = situation.prompt
+    for t in r.rounds[0].trials[:4]:
+        assert t.token == int(logits(situation.draft, path).argmax())
+        path = (*path, t.token)
+
+
+def test_the_papers_perplexity_bounds_on_models_without_memory():
+    """Without memory everything in lemma 3.4 and theorem 3.5 is known: a round keeps the likeliest draft token k times over and
+    adds one of the target's own. The lemma is then an equality."""
+    p, q, tau, gamma = (0.5, 0.3, 0.2), (0.7, 0.2, 0.1), 0.4, 4
+    method = MTAD(gamma, 2, tau, "raw", "search")
+    lengths, log_p, log_q, chance = 0.0, 0.0, 0.0, 0.0
+    for probability, r in ways(method, Situation(Rows((p,)), Rows((q,)), budget=gamma + 1)):
+        first = r.rounds[0]
+        chance += probability
+        lengths += probability * len(first.tokens)
+        log_p += probability * sum(math.log(p[t]) for t in first.tokens)
+        log_q += probability * sum(math.log(q[t]) for t in first.tokens)
+    assert lengths == pytest.approx(3)  # 0.5 / 0.7 squared is above 0.4, cubed it is not
+    H_pq = -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
+    H_p = -sum(a * math.log(a) for a in p)
+    U = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
+    assert math.exp(-log_q / lengths) == pytest.approx(mtad_perplexity_bound(lengths, H_pq, 2 * math.log(0.7)))
+    exact_joint = 1 / max(p)
+    assert math.exp(-log_p / lengths) / exact_joint <= mtad_ratio_bound(tau, lengths, H_p, U)
+
+
+def test_a_round_is_traced_with_the_ratio_as_its_chance():
+    r = decode(MTAD(3, 2, 0.3), drawn(3, 1, budget=9), SeededSource(2))
+    for e in r.rounds:
+        ratio = 1.0
+        for t in e.trials[: e.drafted]:
+            ratio *= t.p / t.q
+            assert t.accept_probability == pytest.approx(min(1, ratio))
+            assert t.fate in (Fate.ACCEPTED, Fate.REJECTED)
+        assert e.tested == e.drafted
