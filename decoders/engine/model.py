@@ -10,6 +10,7 @@ from transformers import PreTrainedModel
 
 from decoders.engine.attention import NAME, LayoutProbe
 from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, missing_ancestors, pack
 from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
@@ -46,7 +47,9 @@ class PackedModel:
             raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
         self.vocabulary: int = config.vocab_size
         self.positions: int | None = getattr(config, "max_position_embeddings", None)
-        self.forward: Callable = twin(model, NAME).forward
+        packed = twin(model, NAME)
+        hasten(packed)
+        self.forward: Callable = packed.forward
         self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = self._probe()
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
