@@ -1,5 +1,6 @@
 """MTAD against a plain restatement, enumerated; its limits; its bounds."""
 
+import itertools
 import math
 from collections import Counter
 
@@ -138,19 +139,20 @@ class TestLimits:
             assert all(e.accepted == e.drafted for e in r.rounds)
 
     def test_the_kept_length_is_bounded_by_theorem_3_6(self, draft, ratio):
-        """U over every context that the run can meet: |log p - log q| of the ratio's distributions."""
-        for seed, threshold in ((1, 0.2), (2, 0.5), (3, 0.05)):
-            method, situation = MTAD(3, 2, threshold, ratio, draft), drawn(2, seed, budget=4)
-            situation = Situation(
-                situation.target, lambda p, s=situation: 0.7 * s.target(p) + 0.3 * s.draft(p), budget=4
-            )
-            U = 0.0
-            for _, r in ways(method, situation):
-                for node in range(len(r.tree.tokens)):
-                    a, b = (logits(m, r.path(node)).log_softmax(-1) for m in (situation.target, situation.draft))
-                    U = max(U, (a - b).abs().max().item())
-            for _, r in ways(method, situation):
-                assert all(e.accepted >= mtad_kept_length(threshold, U, e.drafted) for e in r.rounds)
+        """U over every context there is: |log p - log q| of the distributions compared, here whole ones."""
+        near = drawn(2, 1)
+        situation = Situation(near.target, lambda path: 0.7 * near.target(path) + 0.3 * near.draft(path))
+        paths = [(0, *new) for n in range(3) for new in itertools.product(range(2), repeat=n)]
+        rows = [[logits(m, path).log_softmax(-1) for m in (situation.target, situation.draft)] for path in paths]
+        U = max((p - q).abs().max().item() for p, q in rows)
+        threshold = math.exp(-1.5 * U)
+        kept = [
+            e.accepted
+            for _, r in ways(MTAD(2, 2, threshold, ratio, draft), situation)
+            for e in r.rounds
+            if e.drafted == 2
+        ]
+        assert min(kept) >= mtad_kept_length(threshold, U, 2) == 1
 
 
 def test_the_draft_is_the_beam_of_highest_raw_joint_q_and_ended_beams_compete():
