@@ -129,7 +129,7 @@ def sizes() -> Mapping[str, Recipe]:
             draft=draft,
             target_run=Run(steps=3000, tokens_per_step=8192),
             draft_run=Run(steps=2000, tokens_per_step=4096),
-            own_batches=24,
+            own_batches=14,
         ),
         "full": Recipe(
             corpus=CorpusSettings(STORIES_FIRST),
