@@ -23,7 +23,8 @@ class TokenTree:
         self._children: dict[tuple[NodeId, TokenId], NodeId] = {}
 
     def add(self, parent: NodeId, token: TokenId) -> NodeId:
-        """The child of `parent` with this token, made if it is not there: equal beams share one node."""
+        """The child of `parent` with this token, made if it is not there: equal beams share one node. `parent` is live, and in the
+        trunk only its last node has children."""
         node = self._children.get((parent, token))
         if node is None:
             node = len(self.tokens)
@@ -73,7 +74,7 @@ class TokenTree:
                 live.add(node)
                 node = self.parents[node]
         tail = sorted(live)
-        # The trunk grows along only children; ids are topological, so an only child is the next one in order.
+        # The trunk grows as long as all tips lie below one child.
         children: dict[NodeId, list[NodeId]] = {}
         for node in tail:
             children.setdefault(self.parents[node], []).append(node)
