@@ -22,9 +22,8 @@ class Warping:
     top_p: float = 1.0
 
     def __post_init__(self):
-        # A temperature so small that logits overflow when divided by it would be 0 in all but name.
-        if not (_is_number(self.temperature) and (self.temperature == 0 or 1e-3 <= self.temperature <= 100)):
-            raise InputError(f"temperature must be 0 (greedy) or lie in [0.001, 100], not {self.temperature!r}.")
+        if not (_is_number(self.temperature) and 0 <= self.temperature <= 100):
+            raise InputError(f"temperature must lie in [0, 100], not {self.temperature!r}.")
         if not (_is_number(self.top_k) and self.top_k >= 0 and self.top_k % 1 == 0):
             raise InputError(f"top_k must be a whole number, 0 (off) or more, not {self.top_k!r}.")
         if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
