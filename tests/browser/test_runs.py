@@ -12,9 +12,9 @@ from tests.browser.conftest import serving
 
 def test_a_link_outlives_the_server(visit, pair, tmp_path):
     with serving(pair, tmp_path) as (address, host):
-        id = run(
-            visit(link(address, "Once upon", decoders="greedy,speculative,mtad", max_new_tokens=12, temperature=0))
-        )
+        page = visit(link(address, "Once upon", decoders="greedy,speculative,mtad", max_new_tokens=12, temperature=0))
+        id = run(page)
+        page.context.close()
         kept = host.store.get(id)
     with serving(pair, tmp_path) as (address, _):
         page = visit(f"{address}?run={id}")
@@ -26,6 +26,7 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
         page.locator("#settings > button").click()
         expect(page.get_by_label("temperature")).to_have_value("0")
+        page.context.close()
 
 
 def give(page: Page, file: Path) -> None:
@@ -93,3 +94,4 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         expect(report.locator(".wb-panel")).to_have_count(2)
         expect(report.locator(".main-svg").first).to_be_visible()
         assert sins == []
+        page.context.close()

@@ -88,7 +88,7 @@ class CompareTab:
             **QUIET,
         )
         self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **QUIET)
-        self.run.click(self._queued, inputs, self.buttons, **QUIET)
+        self.run.click(self._queued, inputs, [self.progress, *self.buttons], **QUIET)
         started = self.run.click(
             self._run,
             inputs,
@@ -159,7 +159,8 @@ class CompareTab:
         """Until the device is free, the way out is to leave the queue."""
         if not all(verdict["is_valid"] for verdict in self._validate(values).values()):
             return {self.run: gr.skip()}
-        return {self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
+        note = notes.note("Waiting for the device: your place in the queue is on the right.")
+        return {self.progress: note, self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
 
     def _left(self) -> Updates:
         return {self.progress: notes.note("You left the queue."), **self._idle()}
