@@ -19,7 +19,7 @@ def test_ten_visitors_each_get_their_own(visit, address):
     page = visit(link(address, "visitor 9", decoders="greedy", max_new_tokens=8))
 
     def ask(i: int) -> dict:
-        settings = {"max_new_tokens": 60, "seed": i, "repeats": 3}
+        settings = {"max_new_tokens": 48, "seed": i}
         return visitors[i].predict(f"visitor {i}", ["greedy", "mtad"], settings, api_name="/compare")
 
     with ThreadPoolExecutor(9) as pool:
@@ -28,7 +28,7 @@ def test_ten_visitors_each_get_their_own(visit, address):
         expect(page.locator("#progress")).to_contain_text("queue")
         runs = list(answers)
     assert [run["prompt"] for run in runs] == [f"visitor {i}" for i in range(9)]
-    assert all(len(run["results"]) == 6 for run in runs)
+    assert all(len(run["results"]) == 2 for run in runs)
     assert [run["settings"]["seed"] for run in runs] == list(range(9))
     finished(page)
     expect(page.locator("#panels .prompt").first).to_have_text("visitor 9")
