@@ -36,7 +36,7 @@ DSBD_PAPER = {
     "dsbd": (26.67, 1.54),
 }
 HEAD = [
-    "decoder", "perplexity", "tokens / target call", "x greedy", "accepted / drafted", "accepted / tested", "counts",
+    "decoder", "perplexity", "tokens/s", "x greedy", "tokens / target call", "accepted / drafted", "accepted / tested", "counts",
     "mtad.txt: tokens/s, perplexity, tokens / call", "dsbd.txt: tokens/s, perplexity",
 ]  # fmt: skip
 
@@ -52,7 +52,7 @@ def row(name: str, results: list[decoders.Metrics], greedy: list[decoders.Metric
     nats = sum(math.log(m.perplexity) * m.new_tokens for m in results)
     speed = statistics.median(m.tokens_per_second / g.tokens_per_second for m, g in zip(results, greedy, strict=True))
     return [
-        name, f"{math.exp(nats / new):.2f}", f"{new / calls:.2f}", f"{speed:.2f}", rate(accepted, drafted), rate(accepted, tested),
+        name, f"{math.exp(nats / new):.2f}", f"{new / sum(m.seconds for m in results):.0f}", f"{speed:.2f}", f"{new / calls:.2f}", rate(accepted, drafted), rate(accepted, tested),
         f"{accepted} / {tested} / {drafted}" if drafted else "",
         ", ".join(map(str, MTAD_PAPER.get(name, ()))), ", ".join(map(str, DSBD_PAPER.get(name, ()))),
     ]  # fmt: skip
