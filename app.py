@@ -8,7 +8,7 @@ from workbench.host import Host
 from workbench.layout import build, launch_options
 
 host = Host()
-demo = build(host)
+demo = host.thread.submit(build, host).result()  # whatever computes does so in the thread that decodes, see steady.py
 
 if __name__ == "__main__":
     host.open()

@@ -2,16 +2,18 @@
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 
-from decoders import InputError
+from decoders import InputError, ModelPair
 from workbench.limits import Limits, on_device, zero_gpu
 from workbench.models import PairKeeper
 from workbench.presets import PairChoice
 from workbench.runs import RunStore
 from workbench.session import Ended, SessionEvent, compare, encode_prompt
 from workbench.settings import Settings
+from workbench.steady import steadily
 
 
 @dataclass
@@ -24,6 +26,7 @@ class Host:
     def __post_init__(self) -> None:
         self._stops: dict[str, threading.Event] = {}
         self._compare = on_device(self._compare_here)
+        self.thread = ThreadPoolExecutor(1, "device")  # all decoding happens in it
 
     def admit(self, prompt: str, settings: Settings, choice: PairChoice) -> None:
         """Raises InputError, before any work, for a comparison that cannot be run; of a pair not in memory its fit is seen later."""
@@ -37,14 +40,18 @@ class Host:
         """The events of one comparison; its run is kept. To be called by one visitor at a time: it uses the device."""
         self.admit(prompt, settings, choice)
         # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
-        job = self._compare(prompt, settings, choice, None if zero_gpu() else stopped)
-        with closing(job) as events:
+        cancel = None if zero_gpu() else stopped
+        with closing(steadily(self.thread, lambda: self._compare(prompt, settings, choice, cancel))) as events:
             for event in events:
                 if isinstance(event, Ended) and event.run.results:
                     self.store.save(event.run)
                 yield event
                 if zero_gpu() and stopped and stopped.is_set():
                     return
+
+    def pair(self, choice: PairChoice) -> ModelPair:
+        """The chosen pair, loaded in the thread that will decode with it."""
+        return self.thread.submit(self.pairs.get, choice).result()
 
     def _compare_here(
         self, prompt: str, settings: Settings, choice: PairChoice, cancel: threading.Event | None
@@ -79,6 +86,6 @@ class Host:
     def open(self) -> None:
         """Load the embedded pair; where it is missing the page says so when a visitor comes."""
         try:
-            self.pairs.get(PairChoice())
+            self.pair(PairChoice())
         except InputError as error:
             self.fault = str(error)

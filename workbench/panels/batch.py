@@ -21,6 +21,7 @@ from workbench.panels.results import Updates
 from workbench.panels.wiring import DEVICE, QUIET
 from workbench.presets import PairChoice
 from workbench.prompts import PromptSet
+from workbench.steady import steadily
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
 OWN = "own"
@@ -120,7 +121,8 @@ class BatchTab:
             try:
                 chosen, settings = self._prompts(values), self._settings(values)
                 # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
-                job = self._measure(chosen, settings, values[self.pair], None if zero_gpu() else stopped)
+                cancel, pair = None if zero_gpu() else stopped, values[self.pair]
+                job = steadily(self.host.thread, lambda: self._measure(chosen, settings, pair, cancel))
                 with closing(job) as events:
                     for event in events:
                         yield from self._updates(event, looked_at)

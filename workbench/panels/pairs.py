@@ -54,7 +54,7 @@ class PairPicker:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
             choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
-            self.host.pairs.get(choice)
+            self.host.pair(choice)
         except InputError as error:
             return current, notes.note(f"{error} In use: {current.title}.", "alert")
         return choice, notes.note(f"In use: {choice.title}.")
