@@ -34,6 +34,10 @@ def test_faults_are_told_at_their_fields(visit, address):
 
     for name in ("greedy", "mtad"):
         page.locator("#decoders").get_by_label(name, exact=True).uncheck()
+    expect(
+        page.get_by_role("button", name="mtad ·")
+    ).to_be_hidden()  # the page has taken it in, and redraws nothing any more
+    page.wait_for_timeout(1000)
     press_run(page)
     expect(page.locator("#decoders")).to_contain_text("No decoder is chosen")
 
