@@ -11,7 +11,6 @@ from train import train
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 STORIES = Path(evaluate.__file__).parent
-SHIPPED = pytest.mark.skipif(not (STORIES / "target").is_dir(), reason="the weights are not here yet")
 
 
 def test_the_5_gram_model_is_normalised():
@@ -68,12 +67,10 @@ def test_prompts_are_enough_and_plain():
     assert all(prompt.startswith("User: ") for prompt in prompts["instructions"])
 
 
-@SHIPPED
 def test_every_shipped_file_is_below_10_mb():
     assert all(path.stat().st_size < 10_000_000 for path in STORIES.rglob("*") if path.is_file())
 
 
-@SHIPPED
 @pytest.mark.parametrize(("name", "most"), [("target", 31_000_000), ("draft", 1_500_000)])
 def test_the_shipped_pair_loads(name, most):
     model = AutoModelForCausalLM.from_pretrained(STORIES / name)
@@ -85,7 +82,6 @@ def test_the_shipped_pair_loads(name, most):
     assert tokenizer.decode(tokenizer.encode(text)) == text
 
 
-@SHIPPED
 def test_the_card_says_what_it_must():
     text = (STORIES / "README.md").read_text()
     assert "Built with Llama" in text
