@@ -19,7 +19,7 @@ import torch
 
 import decoders
 from decoders.engine import attention
-from decoders.engine.linear import FewTokensLinear
+from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
 from workbench.batch import Ended, Finished, measure
 from workbench.batch_records import WAYS, BatchRun, batches
@@ -88,8 +88,8 @@ def parts(
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(PackedModel, "__call__", watch.wrap("models", PackedModel.__call__)))
         stack.enter_context(mock.patch.object(attention, "attend", watch.wrap("attention", attention.attend)))
-        linear = watch.wrap("linear", FewTokensLinear.forward)  # every linear layer of a packed model is one
-        stack.enter_context(mock.patch.object(FewTokensLinear, "forward", linear))
+        linear = watch.wrap("linear", PassLinear.forward)  # every linear layer of a packed model is one
+        stack.enter_context(mock.patch.object(PassLinear, "forward", linear))
         for batch in batches([p.text for p in prompts.prompts], size):
             began = None
             with closing(decoders.stream(pair, batch, method, **options)) as stream:

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from decoders import InputError
+from decoders.engine.linear import COPIED_BYTES
 
 CACHE_BYTES = 2**30  # left for caches and activations next to the weights
 CGROUP = Path("/sys/fs/cgroup")
@@ -30,9 +31,10 @@ def available_bytes(device: torch.device) -> int | None:
 
 
 def fits(weight_bytes: int, device: torch.device) -> bool:
-    """Whether such weights leave room for the caches."""
+    """Whether such weights leave room for the caches, and on a CPU for the copies that the engine makes of small models."""
     free = available_bytes(device)
-    return free is None or weight_bytes + CACHE_BYTES <= free
+    copies = min(weight_bytes, 2 * COPIED_BYTES) if device.type == "cpu" else 0
+    return free is None or weight_bytes + copies + CACHE_BYTES <= free
 
 
 def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:

@@ -1,30 +1,76 @@
-"""Products of weights with a few tokens: in float32 on a CPU, BLAS is about twice as fast at W x^T as at the usual x W^T."""
+"""Products of weights with the tokens of a pass: on a CPU by oneDNN, from weights in a layout of its own."""
+
+import itertools
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-MOST_TOKENS = 8  # from 16 on the usual way is the faster one
+COPIED_BYTES = 2**30  # larger models keep their weights once: memory is dearer than time there
 
 
-class FewTokensLinear(torch.nn.Linear):
-    """A linear layer that turns its product round for up to MOST_TOKENS tokens: one step, beams, drafts, small batches.
+def _types() -> tuple[torch.dtype, ...]:
+    if not torch.backends.mkldnn.is_available():
+        return ()
+    return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
 
-    A lone token is doubled, for BLAS has its own routine for a vector, which keeps to one thread.
+
+TYPES = _types()  # what oneDNN takes on this CPU
+
+
+class PassLinear(torch.nn.Linear):
+    """A linear layer whose product on a CPU is oneDNN's, in float32 and bfloat16.
+
+    The usual float32 product is MKL's, which on AMD takes twice as long; and both are far from the speed of the memory bus as long
+    as the weights lie row by row. So `copies` has a copy of them in oneDNN's blocks, made again where they were changed in place.
     """
 
+    copies: bool
+    number: int
+    _stamp: tuple[int, int] | None = None
+
     def forward(self, x: Tensor) -> Tensor:
-        """x (1, tokens, in) -> (1, tokens, out)."""
-        usual = torch.compiler.is_compiling() or x.dtype != torch.float32 or x.device.type != "cpu"
-        if usual or x.dim() != 3 or x.shape[0] != 1 or x.shape[1] > MOST_TOKENS:
+        """x (..., in) -> (..., out)."""
+        if x.device.type != "cpu" or x.dtype not in TYPES:
             return linear(x, self.weight, self.bias)
-        tokens = x[0] if x.shape[1] > 1 else x[0].repeat(2, 1)
-        out = torch.mm(self.weight, tokens.t()).t()[: x.shape[1]].contiguous()
-        return (out if self.bias is None else out + self.bias)[None]
+        if torch.compiler.is_compiling():
+            return torch.ops.decoders.product(x, self.number, self.out_features)
+        return self.product(x)
+
+    def product(self, x: Tensor) -> Tensor:
+        weight = self._blocks() if self.copies else self.weight
+        return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
+
+    def _blocks(self) -> Tensor:
+        stamp = self.weight._version, self.weight.data_ptr()
+        if stamp != self._stamp:
+            self._stamp, self._copy = stamp, torch.ops.mkldnn._reorder_linear_weight(self.weight)
+        return self._copy
+
+
+# An operator, so that a compiled pass has no break in it. It cannot be given a module or a copy in blocks, so it is told a number.
+_layers: WeakValueDictionary[int, PassLinear] = WeakValueDictionary()
+_numbers = itertools.count()
+torch.library.define("decoders::product", "(Tensor x, int layer, SymInt size) -> Tensor")
+
+
+@torch.library.impl("decoders::product", "cpu")
+def _(x, layer, size):
+    return _layers[layer].product(x)
+
+
+@torch.library.register_fake("decoders::product")
+def _(x, layer, size):
+    return x.new_empty(*x.shape[:-1], size)
 
 
 def hasten(model: torch.nn.Module) -> None:
-    """Make the plain linear layers of a model FewTokensLinear; their weights stay where they are."""
-    for module in model.modules():
-        if type(module) is torch.nn.Linear:
-            module.__class__ = FewTokensLinear
+    """Make the plain linear layers of a model PassLinear; their weights stay where they are."""
+    plain = [module for module in model.modules() if type(module) is torch.nn.Linear]
+    tracked = not any(module.weight.is_inference() for module in plain)  # else a change could not be seen
+    for module in plain:
+        module.__class__ = PassLinear
+        module.number = next(_numbers)
+        _layers[module.number] = module
+        module.copies = tracked and sum(m.weight.nbytes for m in plain) <= COPIED_BYTES

@@ -1,33 +1,58 @@
-"""A product turned round is the same product."""
+"""A product by another routine is the same product."""
 
 import pytest
 import torch
 
-from decoders.engine.linear import MOST_TOKENS, FewTokensLinear, hasten
+from decoders.engine.linear import PassLinear, hasten
 
 
+@pytest.mark.parametrize("copied", [True, False])
 @pytest.mark.parametrize("bias", [False, True])
-@pytest.mark.parametrize("tokens", [1, 2, 5, MOST_TOKENS, MOST_TOKENS + 1])
-def test_the_same_product(tokens, bias):
-    generator = torch.Generator().manual_seed(tokens)
-    plain = torch.nn.Linear(48, 32, bias=bias)
+@pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float32, 1e-6), (torch.bfloat16, 1e-2), (torch.float64, 0)])
+@pytest.mark.parametrize("shape", [(1, 1), (1, 2), (1, 7), (1, 40), (3,), (2, 3), (1, 3, 2)])
+def test_the_same_product(monkeypatch, shape, dtype, tolerance, bias, copied):
+    if not copied:
+        monkeypatch.setattr("decoders.engine.linear.COPIED_BYTES", 0)
+    generator = torch.Generator().manual_seed(len(shape))
+    plain = torch.nn.Linear(47, 33, bias=bias, dtype=dtype)
     model = torch.nn.Sequential(plain, torch.nn.ReLU())
-    x = torch.randn(1, tokens, 48, generator=generator)
+    x = torch.randn(*shape, 47, generator=generator).to(dtype)
     with torch.inference_mode():
         expected = model(x)
         weight = plain.weight
         hasten(model)
         out = model(x)
-    assert type(model[0]) is FewTokensLinear
-    assert model[0].weight is weight
+    assert type(plain) is PassLinear
+    assert plain.weight is weight
+    assert plain.copies == copied
     assert out.is_contiguous()
-    torch.testing.assert_close(out, expected, rtol=1e-6, atol=1e-6)
+    torch.testing.assert_close(out, expected, rtol=tolerance, atol=tolerance)
 
 
-def test_other_shapes_go_the_usual_way():
-    layer = torch.nn.Linear(6, 5).double()
-    for x in (torch.randn(3, 6), torch.randn(2, 3, 6), torch.randn(1, 3, 6)):
-        expected = layer(x.double())
-        hasten(copy := torch.nn.Sequential(layer))
-        assert torch.equal(copy(x.double()), expected)
-        layer.__class__ = torch.nn.Linear
+@pytest.mark.parametrize("change", [lambda m: m.weight.mul_(2), lambda m: setattr(m.weight, "data", 2 * m.weight.data)])
+def test_weights_that_change_are_seen(change):
+    model = torch.nn.Sequential(torch.nn.Linear(8, 4, bias=False))
+    hasten(model)
+    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        before = model(x)
+        change(model[0])
+        torch.testing.assert_close(model(x), 2 * before)
+
+
+def test_weights_whose_changes_cannot_be_seen_are_not_copied():
+    with torch.inference_mode():
+        model = torch.nn.Sequential(torch.nn.Linear(8, 4))
+        hasten(model)
+        x, before = torch.ones(1, 8), model(torch.ones(1, 8))
+        model[0].weight.add_(1)
+        assert not torch.equal(model(x), before)
+
+
+def test_an_own_kind_of_linear_layer_stays_as_it_is():
+    class Other(torch.nn.Linear):
+        pass
+
+    model = torch.nn.Sequential(Other(6, 5))
+    hasten(model)
+    assert type(model[0]) is Other
