@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from decoders.engine.model import Engine, are_distributions
+from decoders.engine.model import Engine
 from decoders.errors import ModelError
 from decoders.request import Ask, Request
 from decoders.settings import Decoding
@@ -112,17 +112,16 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
     """One pass for the jobs of this turn; each that got its logits goes on to its next ask."""
     wants = [(j.request.tree, j.request.missing(j.waiting)) for j in turn]
     answers = engine.run(wants, chunk)
-    sound = iter(are_distributions([logits for logits, _ in answers if logits is not None]))
-    for job, (_, nodes), (logits, cost) in zip(turn, wants, answers, strict=True):
+    for job, (_, nodes), answer in zip(turn, wants, answers, strict=True):
         request, counts = job.request, job.request.counts
-        counts.bytes_read += cost.cache_bytes + cost.weight_bytes / len(turn)
-        counts.padded_tokens += cost.padded_tokens
-        counts.padded_rows += cost.padded_rows
-        if model == "target" and cost.longest_growth > 0:
-            counts.padding_ratios.append(cost.padded_rows / cost.longest_growth)
+        counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(turn)
+        counts.padded_tokens += answer.padded_tokens
+        counts.padded_rows += answer.padded_rows
+        if model == "target" and answer.longest_growth > 0:
+            counts.padding_ratios.append(answer.padded_rows / answer.longest_growth)
         counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
-        counts.peak_cache_bytes = max(counts.peak_cache_bytes, cost.cache_bytes)
-        if logits is None:
+        counts.peak_cache_bytes = max(counts.peak_cache_bytes, answer.cache_bytes)
+        if answer.logits is None:
             counts.prefill_calls += 1
             request.note_time(model)
             continue
@@ -131,12 +130,12 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
         else:
             counts.draft_calls += 1
         try:
-            if not next(sound):
+            if not answer.sound:
                 step = request.tree.new_length(request.answer) + 1
                 raise ModelError(
                     f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
                 )
-            request.known[model].update(zip(nodes, logits, strict=True))
+            request.known[model].update(zip(nodes, answer.logits, strict=True))
             request.note_time(model)
             job.resume(request.answer_to(job.waiting))
         except ModelError as error:

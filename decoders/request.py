@@ -202,7 +202,8 @@ class Request:
         pairs = zip(ids.tolist(), values.exp().tolist(), strict=True)
         likeliest = {n: tuple(zip(*pair, strict=True)) for n, pair in zip(parents, pairs, strict=True)}
         row = {n: i for i, n in enumerate(parents)}
-        chosen = log_p[[row[t.parent] for t in trials], [t.token for t in trials]].tolist()
+        places = [row[t.parent] * log_p.shape[-1] + t.token for t in trials]
+        chosen = log_p.take(torch.tensor(places, device=log_p.device)).tolist()
         for trial, value in zip(trials, chosen, strict=True):
             trial.log_p, trial.alternatives, trial.round = value, likeliest[trial.parent], len(self.rounds)
             self.kept[trial.node] = trial

@@ -1,5 +1,6 @@
 """The request's random source, and the residual distribution: all randomness of all decoders."""
 
+import random
 from typing import Protocol
 
 import torch
@@ -18,20 +19,20 @@ class RandomSource(Protocol):
 
 
 class SeededSource:
-    """Draws by inverting the cumulative distribution at uniforms from a CPU generator: same seed, same draws on any device."""
+    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator: same seed, same draws on any device."""
 
     def __init__(self, seed: int):
-        self._generator = torch.Generator().manual_seed(seed)
+        self._uniform = random.Random(seed % 2**64).random
 
     def draw(self, probs: Probs, count: int = 1) -> list[int]:
-        u = torch.rand(count, generator=self._generator, dtype=torch.float64)
+        u = torch.tensor([self._uniform() for _ in range(count)], dtype=torch.float64, device=probs.device)
         cumulative = probs.double().cumsum(-1)
         # `right` steps over tokens without mass; the factor keeps the product below the total where rounding would reach it.
-        below = u.to(probs.device) * (cumulative[-1] * (1 - 2**-52))
+        below = u * (cumulative[-1] * (1 - 2**-52))
         return torch.searchsorted(cumulative, below, right=True).tolist()
 
     def accept(self, probability: float) -> tuple[bool, float]:
-        u = torch.rand((), generator=self._generator, dtype=torch.float64).item()
+        u = self._uniform()
         return u < probability, u
 
 

@@ -27,11 +27,13 @@ class Packing(NamedTuple):
     """How the tokens of one pass belong to requests.
 
     rows      (tokens,) where in the arena each token's key and value go
-    segments  (requests, 5) on the CPU: first token, token after the last, first arena row, rows already there, and where in
-              `masks` the (tokens, rows) mask of the request begins, or -1 where its tokens are a chain that sees all before it
+    segments  (requests, 6) on the CPU: first token, token after the last, first arena row, rows already there, and where in
+              `masks` and in `biases` those of the request begin, or -1 where it has none
     table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and their end; first arena rows; rows with
               those of this pass; where masks begin
-    masks     all masks flattened, bool; a token sees the rows that are True
+    masks     the (tokens, rows) masks flattened, bool; a token sees the rows that are True. A chain that sees all before it has none
+    biases    for attention request by request, so that not every layer has to make them: what is added to the scores, 0 or -inf,
+              (groups * tokens, rows) flattened, `groups` times the mask. Single tokens and whole prompts have none
     keys, values   the arena's tensors by layer, (rows, K, D)
     """
 
@@ -39,15 +41,18 @@ class Packing(NamedTuple):
     segments: Tensor
     table: Tensor
     masks: Tensor
+    biases: Tensor
     keys: list[Tensor]
     values: list[Tensor]
 
 
 @dataclass
 class LayoutProbe:
-    """Stands in for a packing on a first pass and notes each layer's heads and dimensions: (K, D of keys, D of values)."""
+    """Stands in for a packing on a first pass and notes each layer's heads and dimensions, (K, D of keys, D of values), and the
+    most query heads, `groups`, that share a key head."""
 
     layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    groups: int = 1
 
 
 def attend(
@@ -60,6 +65,7 @@ def attend(
     segments: Tensor,
     table: Tensor,
     masks: Tensor,
+    biases: Tensor,
     scale: float,
     softcap: float,
 ) -> Tensor:
@@ -70,12 +76,12 @@ def attend(
     keys.index_copy_(0, rows, k.transpose(0, 1))
     values.index_copy_(0, rows, v.transpose(0, 1))
     way = choose_way(q, values, segments, softcap)
-    return way(q, keys, values, segments, table, masks, scale, softcap)
+    return way(q, keys, values, segments, table, masks, biases, scale, softcap)
 
 
 def choose_way(q: Tensor, values: Tensor, segments: Tensor, softcap: float) -> Callable[..., Tensor]:
     """FlashAttention for chains, and Triton for all else, on CUDA devices that have what these need; otherwise request by request."""
-    if q.device.type != "cuda" or q.dtype == torch.float64 or torch.cuda.get_device_capability(q.device) < (8, 0):
+    if not takes_kernels(q.device, q.dtype):
         return attend_one_by_one
     size = q.shape[-1]
     fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not softcap
@@ -88,6 +94,15 @@ def choose_way(q: Tensor, values: Tensor, segments: Tensor, softcap: float) -> C
     return attend_one_by_one
 
 
+def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    return device.type == "cuda" and dtype != torch.float64 and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
+def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether a pass may be attended request by request."""
+    return not (_TRITON and takes_kernels(device, dtype))
+
+
 _FLASH = (
     torch.version.cuda is not None
     and torch.backends.cuda.is_flash_attention_available()
@@ -97,7 +112,7 @@ _FLASH = (
 _TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
 
 
-def attend_chains(q, keys, values, segments, table, masks, scale, softcap) -> Tensor:
+def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
     """One call of FlashAttention, for requests whose tokens are all chains."""
     starts, bases, totals, _ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
@@ -116,48 +131,45 @@ def attend_chains(q, keys, values, segments, table, masks, scale, softcap) -> Te
     ).contiguous()
 
 
-def attend_one_by_one(q, keys, values, segments, table, masks, scale, softcap) -> Tensor:
+def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype.
 
-    The H / K query heads that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
+    The `groups` query heads that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
     """
-    heads, tokens, size = q.shape
+    heads, _, size = q.shape
     groups = heads // keys.shape[1]
-    out = q.new_empty(tokens, heads, values.shape[-1])
-    for start, stop, base, past, mask_start in segments.tolist():
+    parts = []
+    for start, stop, base, past, _, bias_start in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
             continue
-        query = q[:, start:stop].reshape(1, -1, groups * n, size)
+        query = q[None, :, start:stop]
         key = keys[base : base + total].transpose(0, 1)[None]
         value = values[base : base + total].transpose(0, 1)[None]
-        mask = None
-        if mask_start >= 0:
-            mask = masks[mask_start : mask_start + n * total].view(n, total)
-        elif n > 1:
-            mask = torch.ones(n, total, dtype=torch.bool, device=q.device).tril(past)
-        if mask is not None and groups > 1:
-            mask = mask.repeat(groups, 1)
-        if softcap:
-            scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
-            if mask is not None:
-                scores = scores.masked_fill(~mask, float("-inf"))
-            result = (
-                scores.float().softmax(-1).to(value.dtype) @ value
-                if scores.dtype != torch.float64
-                else scores.softmax(-1) @ value
-            )
+        if bias_start < 0 and n > 1 and not softcap:
+            part = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=groups > 1)
         else:
-            result = scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
-        out[start:stop] = result.reshape(heads, n, -1).transpose(0, 1)
-    return out
+            query = query.reshape(1, -1, groups * n, size)
+            bias = None
+            if bias_start >= 0:
+                bias = biases[bias_start : bias_start + groups * n * total].view(groups * n, total)
+            elif n > 1:
+                bias = q.new_full((n, n), float("-inf")).triu(1).repeat(groups, 1)
+            if softcap:
+                scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
+                scores = scores if bias is None else scores + bias
+                part = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype) @ value
+            else:
+                part = scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
+        parts.append(part.view(heads, n, -1))
+    return torch.cat(parts, 1).transpose(0, 1).contiguous()
 
 
 attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("keys", "values"))
 
 
 @attend_op.register_fake
-def _(q, k, v, keys, values, rows, segments, table, masks, scale, softcap):
+def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softcap):
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
@@ -178,6 +190,7 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
     layer = module.layer_idx
     if isinstance(packing, LayoutProbe):
         packing.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
+        packing.groups = max(packing.groups, query.shape[1] // key.shape[1])
         return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
@@ -191,6 +204,7 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
         packing.segments,
         packing.table,
         packing.masks,
+        packing.biases,
         scale,
         softcap or 0.0,
     )

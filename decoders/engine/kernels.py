@@ -95,6 +95,7 @@ def attend_with_triton(
     segments: Tensor,
     table: Tensor,
     masks: Tensor,
+    biases: Tensor,
     scale: float,
     softcap: float,
 ) -> Tensor:

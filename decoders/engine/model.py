@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -23,7 +24,8 @@ class PackedModel:
     role       "target" or "draft", for messages
     forward    the twin's forward; put a compiled one in its place to have passes compiled
     positions  how many tokens it can look at, or None where its config does not say
-    layout     for each layer (K, D of keys, D of values);   row_bytes  what a cache row takes in all layers
+    layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
+    row_bytes  what a cache row takes in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
     Raises InputError for a model whose attention the packed one does not model, by name.
     """
@@ -51,7 +53,7 @@ class PackedModel:
         hasten(packed)
         self.forward: Callable = packed.forward
         self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout = self._probe()
+        self.layout, self.groups = self._probe()
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
@@ -75,7 +77,7 @@ class PackedModel:
             ).logits[0]
         return logits if self._keep else logits[wanted]
 
-    def _probe(self) -> list[tuple[int, int, int]]:
+    def _probe(self) -> tuple[list[tuple[int, int, int]], int]:
         probe = LayoutProbe()
         ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
         try:
@@ -90,7 +92,7 @@ class PackedModel:
             raise InputError(
                 f"The {self.name} does not send all its layers through the attention interface of transformers."
             )
-        return [probe.layers[i] for i in range(len(probe.layers))]
+        return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
 
 
 def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
@@ -105,11 +107,18 @@ def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
 
 
 @dataclass(frozen=True, slots=True)
-class PassCost:
-    """What one pass took for one request: bytes read of its cache, and of weights, which all requests of the pass share; tokens
-    computed only to fill up its input; rows added only to align its cache, and the most rows that any request of the batch had
-    kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0 where nothing was aligned)."""
+class Answer:
+    """What one pass gave one request, and what it took.
 
+    logits   (nodes, V), raw; None where only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
+    cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
+    padded_tokens    computed only to fill up its input;   padded_rows  added only to align its cache
+    longest_growth   the most rows that any request of the batch had kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0
+                     where nothing was aligned)
+    """
+
+    logits: Logits | None
+    sound: bool
     cache_bytes: int
     weight_bytes: int
     padded_tokens: int = 0
@@ -154,13 +163,11 @@ class Engine:
         """Cache rows of a request in use now."""
         return len(self._caches[tree])
 
-    def run(
-        self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None
-    ) -> list[tuple[Logits | None, PassCost]]:
-        """One forward pass for all requests: for each the raw logits (nodes, V) at the nodes it wants, and what that cost.
+    def run(self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None) -> list[Answer]:
+        """One forward pass for all requests: for each the logits at the nodes it wants.
 
-        Ancestors that the model has not seen are fed with them. A request with more than `chunk` tokens of its prompt to feed gets
-        the first `chunk` fed and None for an answer: ask again.
+        Ancestors that the model has not seen are fed with them. Of a request with more than `chunk` tokens of its prompt to feed the
+        first `chunk` are fed.
         """
         feeds = []
         for tree, nodes in wants:
@@ -183,25 +190,29 @@ class Engine:
                     [missing[chunk - 1]] if partial else list(nodes),
                 )
             )
-        inputs = pack(feeds, self.arena, padded=self.padding in ("inputs", "both"))
+        inputs = pack(feeds, self.arena, self.model.groups, padded=self.padding in ("inputs", "both"))
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()
         self.passes += 1
         self.fed_tokens += inputs.input_ids.shape[1]
+        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf alone rules a token out
         answers, start = [], 0
         segments = inputs.packing.segments.tolist()
         for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=False):
-            cost = PassCost(
-                len(feed.cache) * self.model.row_bytes,
-                self.model.weight_bytes,
-                end - first - len(feed.nodes),
-                padded_rows.get(tree, 0),
-                longest,
+            part = slice(start, start + len(feed.wanted))
+            start = part.stop
+            answers.append(
+                Answer(
+                    logits[part] if feed.wanted == list(nodes) else None,
+                    all(map(math.isfinite, highest[part])),
+                    len(feed.cache) * self.model.row_bytes,
+                    self.model.weight_bytes,
+                    end - first - len(feed.nodes),
+                    padded_rows.get(tree, 0),
+                    longest,
+                )
             )
-            part = logits[start : start + len(feed.wanted)]
-            start += len(feed.wanted)
-            answers.append((part if feed.wanted == list(nodes) else None, cost))
         return answers
 
     def _align(self, trees: Sequence[TokenTree]) -> tuple[dict[TokenTree, int], int]:
@@ -218,9 +229,3 @@ class Engine:
             self.arena.pad(self._caches[tree], longest - kept[tree])
             self._aligned[tree] = self._caches[tree].alive, tree.commits
         return {tree: longest - kept[tree] for tree in trees}, longest
-
-
-def are_distributions(answers: Sequence[Logits]) -> list[bool]:
-    """Whether every row makes a distribution, for each of the logits (nodes, V); read from the device once."""
-    checks = [logits.amax(-1).isfinite().all() for logits in answers]
-    return torch.stack(checks).tolist() if checks else []

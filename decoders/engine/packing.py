@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from decoders.engine.attention import Packing
+from decoders.engine.attention import Packing, needs_biases
 from decoders.engine.cache import Arena, CacheRows
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -49,21 +49,22 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, padded: bool = False) -> PackedInputs:
+def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1, padded: bool = False) -> PackedInputs:
     """Lay the feeds one after the other and give their tokens cache rows.
 
+    groups: most query heads that share a key head.
     padded: every feed but those of prompts is filled up to the longest with tokens that are computed and attend like any other;
     no token sees them, and their rows are free again after the pass.
     """
-    device = arena.keys[0].device
+    device, dtype = arena.keys[0].device, arena.keys[0].dtype
+    biased = needs_biases(device, dtype)
     longest = max((len(f.nodes) for f in feeds if padded and not f.is_prefill), default=0)
     tokens: list[int] = []
     positions: list[int] = []
     rows: list[int] = []
     wanted: list[int] = []
-    segments: list[tuple[int, int, int, int, int]] = []
-    masks: list[np.ndarray] = []
-    mask_size = 0
+    segments: list[tuple[int, int, int, int, int, int]] = []
+    masks, biases = Flat(), Flat()
     for feed in feeds:
         start, past = len(tokens), len(feed.cache)
         pads = 0 if feed.is_prefill else max(0, longest - len(feed.nodes))
@@ -75,30 +76,48 @@ def pack(feeds: Sequence[Feed], arena: Arena, padded: bool = False) -> PackedInp
             mask[-pads:] = True
         tokens += [feed.tree.tokens[n] for n in feed.nodes] + [0] * pads
         positions += [feed.tree.depths[n] for n in feed.nodes] + [feed.tree.depths[feed.nodes[-1]]] * pads
-        first = feed.cache.base + past
-        rows += range(first, first + len(feed.nodes) + pads)
-        wanted += [start + feed.cache.row[n] - past for n in feed.wanted]
-        segments.append((start, len(tokens), feed.cache.base, past, -1 if mask is None else mask_size))
-        if mask is not None:
-            masks.append(mask.ravel())
-            mask_size += mask.size
+        first, n = feed.cache.base + past, len(feed.nodes) + pads
+        rows += range(first, first + n)
+        wanted += [start + feed.cache.row[node] - past for node in feed.wanted]
+        places = masks.add(mask), -1
+        if biased and (mask is not None or (past and n > 1)):
+            seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
+            places = places[0], biases.add(np.tile(np.where(seen, np.float32(0), -np.inf), (groups, 1)))
+        segments.append((start, len(tokens), feed.cache.base, past, *places))
     # Compiled passes treat sizes of 0 and 1 as graphs of their own: only the number of tokens may be 1.
     if len(tokens) > 1:
         wanted += wanted[:1] * (len(wanted) == 1)
-        segments += [(len(tokens), len(tokens), 0, 0, -1)] * (len(segments) == 1)
-    flat = torch.from_numpy(np.concatenate(masks)) if masks else torch.zeros(2, dtype=torch.bool)
-    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask in segments]
+        segments += [(len(tokens), len(tokens), 0, 0, -1, -1)] * (len(segments) == 1)
+    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask, _ in segments]
+    # In one piece, which is one transfer to the device.
+    indices = torch.tensor(tokens + positions + rows + wanted, device=device)
+    ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
     packing = Packing(
-        torch.tensor(rows, device=device),
+        rows,
         torch.tensor(segments),
-        torch.from_numpy(np.array([*table, (len(tokens), 0, 0, -1)], dtype=np.int32).T.copy()).to(device),
-        flat.to(device),
+        torch.tensor([*table, (len(tokens), 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
+        masks.tensor(torch.bool).to(device),
+        biases.tensor(torch.float32).to(device, dtype),
         arena.keys,
         arena.values,
     )
-    return PackedInputs(
-        torch.tensor([tokens], device=device),
-        torch.tensor([positions], device=device),
-        torch.tensor(wanted, device=device),
-        packing,
-    )
+    return PackedInputs(ids[None], positions[None], wanted, packing)
+
+
+class Flat:
+    """Arrays one after the other in one tensor of two numbers or more."""
+
+    def __init__(self):
+        self.arrays: list[np.ndarray] = []
+        self.size = 0
+
+    def add(self, array: np.ndarray | None) -> int:
+        """Where it begins; -1 for None."""
+        if array is None:
+            return -1
+        self.arrays.append(array.ravel())
+        self.size += array.size
+        return self.size - array.size
+
+    def tensor(self, dtype: torch.dtype) -> torch.Tensor:
+        return torch.from_numpy(np.concatenate(self.arrays)) if self.arrays else torch.zeros(2, dtype=dtype)

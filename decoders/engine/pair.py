@@ -77,8 +77,8 @@ def agrees_with_plain_pass(packed: PackedModel) -> None:
         wants = [(a, tips_a), (b, tips_b)]
         for tree, _ in wants:
             engine.admit(tree, 16)
-        for (tree, tips), (logits, _) in zip(wants, engine.run(wants), strict=True):
-            for tip, row in zip(tips, logits, strict=True):
+        for (tree, tips), answer in zip(wants, engine.run(wants), strict=True):
+            for tip, row in zip(tips, answer.logits, strict=True):
                 ids = torch.tensor([[tree.tokens[n] for n in tree.lineage(tip)]], device=packed.device)
                 plain = model(ids, use_cache=False).logits[0, -1].to(row.dtype)
                 if not (row - plain).norm() <= bound * plain.norm():

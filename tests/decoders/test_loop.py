@@ -42,7 +42,7 @@ def still_there(arenas):
 @pytest.mark.parametrize("name", catalog)
 @pytest.mark.parametrize("budget", [1, 2, 7])
 def test_budget(pair, name, budget):
-    result = generate(pair, PROMPT, name, max_new_tokens=budget)
+    result = generate(pair, PROMPT, name, max_new_tokens=budget, ignore_eos=True)
     assert len(result.tokens) == result.metrics.new_tokens == budget
     assert result.finished == "budget"
 
@@ -121,11 +121,11 @@ def saying(forward, token):
 def test_cancel_ends_within_a_round(pair, arenas, name):
     """By a function that is looked at before every pass, and by an event that another thread sets."""
     looks = iter([False] * 5)
-    results = generate(pair, [PROMPT, [3]], name, max_new_tokens=200, max_batch=1, cancel=lambda: next(looks, True))
+    results = generate(pair, [PROMPT, [3]], name, ignore_eos=True, max_batch=1, cancel=lambda: next(looks, True))
     assert [r.finished for r in results] == ["cancelled", "cancelled"]
     assert results[1].tokens == []
     event, rounds = threading.Event(), 0
-    for entry in stream(pair, PROMPT, name, max_new_tokens=400, cancel=event):
+    for entry in stream(pair, PROMPT, name, max_new_tokens=400, ignore_eos=True, cancel=event):
         rounds += entry.round is not None
         if rounds == 2 and not event.is_set():
             thread = threading.Thread(target=event.set)

@@ -44,7 +44,7 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
         feeds.append(Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], []))
     rng.shuffle(feeds)
-    packing = pack(feeds, arena, padded).packing
+    packing = pack(feeds, arena, 8, padded).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
@@ -57,10 +57,11 @@ def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap: 
     tokens, size = len(packing.rows), keys.shape[-1]
     # A model hands over its queries as a transposed view.
     q = torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1)).to(dtype).transpose(0, 1)
-    plan = packing.segments, packing.table, packing.masks
+    plan = packing.segments, packing.table, packing.masks, packing.biases
     exact = attend_one_by_one(q.double(), keys.double(), values.double(), *plan, size**-0.5, softcap)
     q, keys, values, table, masks = (t.to(device) for t in (q, keys, values, packing.table, packing.masks))
-    ours = way(q, keys, values, packing.segments, table, masks, size**-0.5, softcap)
+    biases = packing.biases.to(device, dtype)
+    ours = way(q, keys, values, packing.segments, table, masks, biases, size**-0.5, softcap)
     assert ours.shape == (tokens, heads, values.shape[-1])
     assert ours.is_contiguous()
     return (ours.cpu() - exact).abs().max().item()
@@ -212,6 +213,6 @@ def test_whole_passes_on_cuda(dtype):
             engine.admit(tree, 8)
         chains = engine.run([(tree, tree.trunk[-1:]) for tree in trees])
         wants = [(tree, [tree.add(tree.trunk[-1], token) for token in (3, 4, 5)]) for tree in trees]
-        answers[device] = torch.cat([logits.cpu().double() for logits, _ in (*chains, *engine.run(wants))])
+        answers[device] = torch.cat([answer.logits.cpu().double() for answer in (*chains, *engine.run(wants))])
     error = (answers["cuda"] - answers["cpu"]).norm() / answers["cpu"].norm()
     assert error < {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]

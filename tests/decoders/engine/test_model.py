@@ -40,12 +40,13 @@ class Check:
         answers = self.engine.run(wants, chunk)
         self.growths += arena.rows > before
         tolerance = TOLERANCE[self.model.dtype]
-        for (tree, nodes), (logits, cost) in zip(wants, answers, strict=True):
-            assert cost.cache_bytes == self.engine.rows_of(tree) * self.engine.model.row_bytes
+        for (tree, nodes), answer in zip(wants, answers, strict=True):
+            logits = answer.logits
+            assert answer.cache_bytes == self.engine.rows_of(tree) * self.engine.model.row_bytes
             for node, row in zip(nodes, logits if logits is not None else (), strict=logits is not None):
                 plain = plain_logits(self.model, [tree.tokens[n] for n in tree.lineage(node)])
                 torch.testing.assert_close(row, plain, rtol=tolerance, atol=tolerance)
-        return [logits is not None for logits, _ in answers]
+        return [answer.logits is not None for answer in answers]
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
