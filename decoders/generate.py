@@ -148,7 +148,8 @@ def stream(
     else:
         most_rows, reserved = _rows_within(pair, roles, max_cache_bytes, padding, most), most
     jobs = [Job(i, r, method.decode(r), rows) for i, (r, rows) in enumerate(zip(requests, reserved, strict=True))]
-    engines = {role: Engine(pair.packed[role], padding, most_rows) for role in roles}
+    at_once = sum(sorted(reserved)[-(max_batch or len(reserved)) :])
+    engines = {role: Engine(pair.packed[role], padding, at_once, most_rows) for role in roles}
     control = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "static": padding != "none"}
     return _events(pair, jobs, stops, drive(jobs, engines, **control, cancelled=cancel_check(cancel)))
 

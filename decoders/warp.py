@@ -62,11 +62,15 @@ def warp(logits: Logits, warping: Warping) -> Probs:
 def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
     """The k largest of each row in falling order, ties to the lower id (torch.topk leaves ties open)."""
     size = scaled.shape[-1]
-    if k < size:
-        values, ids = scaled.topk(min(k + 1, size))
-        if (values[..., k - 1] > values[..., k]).all():  # no tie at the edge: put the ties inside in order of id
-            ids = ids[..., :k].sort(-1).values
-            values, order = scaled.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
-            return values, ids.gather(-1, order)
-    values, ids = scaled.sort(dim=-1, descending=True, stable=True)
-    return values[..., :k], ids[..., :k]
+    if k == size:
+        return scaled.sort(dim=-1, descending=True, stable=True)
+    values, ids = scaled.topk(k + 1)
+    if (values[..., k - 1] > values[..., k]).all():
+        ids = ids[..., :k].sort(-1).values
+    else:  # ties at the edge, as equal beams have: of those that equal the k-th, the first
+        edge = values[..., k - 1 : k]
+        above, equal = scaled > edge, scaled == edge
+        kept = above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))
+        ids = kept.nonzero()[:, -1].view(*scaled.shape[:-1], k)
+    values, order = scaled.gather(-1, ids).sort(dim=-1, descending=True, stable=True)
+    return values, ids.gather(-1, order)

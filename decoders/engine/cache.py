@@ -112,8 +112,8 @@ class CacheRows:
 class Arena:
     """The keys and values of one model for all its requests: per layer two tensors (rows, K, D), of which each request has a stretch.
 
-    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows, but never above
-    `most` rows.
+    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows: to `expected` rows
+    at the first, and never above `most`.
     """
 
     def __init__(
@@ -121,9 +121,10 @@ class Arena:
         layout: Sequence[tuple[int, int, int]],
         dtype: torch.dtype,
         device: torch.device,
+        expected: int = 0,
         most: int | None = None,
     ):
-        self.most = most
+        self.expected, self.most = expected, most
         self.keys = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, size, _ in layout]
         self.values = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, _, size in layout]
         self._taken: list[CacheRows] = []
@@ -143,7 +144,7 @@ class Arena:
             if self.most is not None and base + capacity > self.most:
                 return None
             # A limit is meant for the peak: growing step by step would hold old and new rows at once.
-            self._grow(self.most or max(base + capacity, self.rows * 3 // 2))
+            self._grow(self.most or max(base + capacity, self.rows * 3 // 2, self.expected))
         cache = CacheRows(base, capacity)
         self._taken.append(cache)
         self._taken.sort(key=lambda c: c.base)

@@ -135,13 +135,13 @@ class Engine:
     padding   "none"; or what a batch without packing has to do, for comparison (ems-sd.txt §3.1): "inputs" fills every request's
               tokens up to the longest of the pass, "kv" every cache by the longest acceptance of the round, "both" is the
               vanilla method. Prompts are left out of it. The answers are the same.
-    most_rows cache rows that it may hold, for all requests together
+    rows      cache rows that the requests are expected to need together;   most_rows  those that they may have at most
     """
 
-    def __init__(self, model: PackedModel, padding: str = "none", most_rows: int | None = None):
+    def __init__(self, model: PackedModel, padding: str = "none", rows: int = 0, most_rows: int | None = None):
         self.model = model
         self.padding = padding
-        self.arena = Arena(model.layout, model.dtype, model.device, most_rows)
+        self.arena = Arena(model.layout, model.dtype, model.device, rows, most_rows)
         self._caches: dict[TokenTree, CacheRows] = {}
         self._aligned: dict[TokenTree, tuple[int, int]] = {}
         self.passes = 0

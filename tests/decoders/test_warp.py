@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.errors import InputError
-from decoders.warp import Warping, warp
+from decoders.warp import Warping, top, warp
 from tests import oracle
 
 NEVER = float("-inf")
@@ -42,6 +42,16 @@ def test_the_token_that_crosses_p_is_kept():
     logits = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64).log()
     assert warp(logits, Warping(top_p=0.6)).tolist() == pytest.approx([0.625, 0.375, 0])
     assert warp(logits, Warping(top_p=0.49)).tolist() == pytest.approx([1, 0, 0])
+
+
+@given(st.lists(st.tuples(*[st.sampled_from([NEVER, 0.0, 1.0])] * 3), min_size=1, max_size=7), st.data())
+def test_the_top_of_several_rows_is_that_of_a_stable_sort(columns, data):
+    scaled = torch.tensor(columns).T
+    k = data.draw(st.integers(1, len(columns)))
+    values, ids = scaled.sort(dim=-1, descending=True, stable=True)
+    ours = top(scaled, k)
+    assert ours[0].equal(values[:, :k])
+    assert ours[1].equal(ids[:, :k])
 
 
 def test_ties_at_the_edge_of_top_k_go_to_the_lower_id():

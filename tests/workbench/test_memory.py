@@ -2,6 +2,7 @@ import pytest
 import torch
 
 from decoders import InputError
+from decoders.engine.linear import COPIED_BYTES
 from workbench import memory
 from workbench.memory import CACHE_BYTES, available_bytes, fits, must_fit
 
@@ -26,8 +27,11 @@ def test_a_gpu_is_asked_itself(monkeypatch):
 
 def test_weights_must_leave_room_for_the_caches(monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: 10 * 10**9)
-    assert fits(10 * 10**9 - CACHE_BYTES, CPU)
-    assert not fits(10 * 10**9 - CACHE_BYTES + 1, CPU)
+    most = 10 * 10**9 - CACHE_BYTES
+    assert fits(most, torch.device("xpu"))
+    assert not fits(most + 1, torch.device("xpu"))
+    assert fits(most - 2 * COPIED_BYTES, CPU)  # small models are held twice
+    assert not fits(most - 2 * COPIED_BYTES + 1, CPU)
     with pytest.raises(
         InputError, match=r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free"
     ):
