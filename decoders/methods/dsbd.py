@@ -1,14 +1,14 @@
 """Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model writes ahead."""
 
 import itertools
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
 
 from decoders.drafts.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
 from decoders.request import Ask, Request
-from decoders.sampling import residual
+from decoders.sampling import RandomSource, residual
 from decoders.settings import Decoding, Method, setting
 from decoders.shapes import Logits, NodeId, Probs
 from decoders.theory import beam_acceptances, dynamic_width
@@ -25,6 +25,38 @@ class Layer:
     draws: list[BeamDraw]
     q_beam: Probs
     parents: list[int]
+
+
+def accept_layer(
+    source: RandomSource,
+    draws: Sequence[BeamDraw],
+    trials: Sequence[Trial],
+    rows: Mapping[int, int],
+    p_beam: Probs,
+    q_beam: Probs,
+    width: int,
+) -> tuple[set[int], Probs]:
+    """The inner loop of dsbd.txt algorithm 1: draws of q_beam (rows, V) are tried in turn until `width` are accepted.
+
+    rows: the row in p_beam and q_beam of each `parent` that lives; draws below others are passed over. The trials are filled in.
+    Returns the indices of the accepted, and the distribution that a correction is drawn from.
+    """
+    accepted, rest = set(), p_beam
+    for i, (draw, trial) in enumerate(zip(draws, trials, strict=True)):
+        if draw.parent not in rows or len(accepted) == width:
+            continue
+        place = rows[draw.parent], draw.token
+        trial.p, trial.q = rest[place].item(), q_beam[place].item()
+        trial.accept_probability = min(1.0, trial.p / trial.q)
+        kept, trial.u = source.accept(trial.accept_probability)
+        if kept:
+            trial.fate = Fate.ACCEPTED
+            accepted.add(i)
+            rest = p_beam
+        else:
+            trial.fate = Fate.REJECTED
+            rest = residual(rest, q_beam)
+    return accepted, rest
 
 
 @dataclass(frozen=True)
@@ -107,22 +139,12 @@ class DSBD(Method):
             if self.beams is None:
                 alphas = beam_acceptances(p_beam, q_beam, surviving)
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
-            accepted: dict[int, Beam] = {}
-            rest = p_beam
-            for i, (draw, trial) in enumerate(zip(layer.draws, layer_trials, strict=True)):
-                if draw.parent not in rows or len(accepted) == width:
-                    continue
-                place = rows[draw.parent], draw.token
-                trial.p, trial.q = rest[place].item(), q_beam[place].item()
-                trial.accept_probability = min(1.0, trial.p / trial.q)
-                kept, trial.u = request.source.accept(trial.accept_probability)
-                if kept:
-                    trial.fate = Fate.ACCEPTED
-                    accepted[i] = Beam(draw.beam.node, log_joint[place].item())
-                    rest = p_beam
-                else:
-                    trial.fate = Fate.REJECTED
-                    rest = residual(rest, q_beam)
+            kept, rest = accept_layer(request.source, layer.draws, layer_trials, rows, p_beam, q_beam, width)
+            accepted = {
+                i: Beam(d.beam.node, log_joint[rows[d.parent], d.token].item())
+                for i, d in enumerate(layer.draws)
+                if i in kept
+            }
             if len(accepted) < width:
                 beams = list(above.values())
                 draws = draw_beams(request, beams, log_joint, rest, 1)

@@ -79,7 +79,7 @@ MISTAKES = {
     "q_beam warped again": ("q_beam = q_beam / q_beam.sum()", "q_beam = beam_probs(request, q_beam.log())"),
     "q_beam not renormalised": ("q_beam = q_beam / q_beam.sum()", "pass"),
     "residual subtracted twice": ("rest = residual(rest, q_beam)", "rest = residual(residual(rest, q_beam), q_beam)"),
-    "residual kept after an acceptance": ("                    rest = p_beam\n", "                    pass\n"),
+    "residual kept after an acceptance": ("            rest = p_beam\n", "            pass\n"),
     "residual not kept after a refusal": ("rest = residual(rest, q_beam)", "rest = residual(p_beam, q_beam)"),
     "correction from p_beam": ("log_joint, rest, 1)", "log_joint, p_beam, 1)"),
     "every further beam from the residual": ("log_joint, p_beam, width - ", "log_joint, rest, width - "),
