@@ -1,20 +1,22 @@
 """One batch experiment: decoders, batch sizes and ways to lay a batch out, measured one after another, reported as it happens."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import chain
-from statistics import fmean
 from typing import Any
 
 import decoders
-from decoders import Event, InputError, Method, ModelPair, Result
-from workbench.batch_records import BASELINE, WAYS, BatchRun, Cell, batches
+from decoders import InputError, Method, ModelPair, catalog
+from workbench.batch_cells import Sample, Times, cell, most_at_once
+from workbench.batch_records import BASELINE, WAYS, BatchRun, batches
 from workbench.batch_settings import BatchSettings, Job, plan
 from workbench.environment import environment
+from workbench.numbers import MEGABYTE
 from workbench.prompts import PromptSet
 from workbench.session import UPDATE_SECONDS, StopClock, encode_prompt
 
@@ -62,8 +64,8 @@ def measure(
 
     A static batch is a call of `decoders.stream` of its own; dynamic batches are one call with `max_batch`. The clock stands still
     while the caller holds an event. Raises InputError at the call, before any work, for input that cannot be used, naming the
-    prompt that is too long. `cancel` ends it within a forward pass and still gives the run so far; closing the iterator ends it
-    without one. Either way all memory is given back.
+    prompt that is too long, or that the memory budget does not hold. `cancel` ends it within a forward pass and still gives the run
+    so far; closing the iterator ends it without one. Either way all memory is given back.
     """
     ids = [encode_prompt(pair, prompt.text, settings.decoding.chat_template) for prompt in prompts.prompts]
     room = min((m.positions for m in pair.packed.values() if m.positions), default=None)
@@ -77,28 +79,29 @@ def measure(
         decoders.stream(
             pair, ids, method, **settings.decoding.decoding
         )  # checks the input; nothing runs before it is read from
+    if settings.cache_mb is not None:
+        _check_budget(pair, prompts, ids, settings)
     cancelled = getattr(cancel, "is_set", cancel) or (lambda: False)
     return _Experiment(pair, prompts.name, ids, settings, cancelled).run()
 
 
-@dataclass
-class _Sample:
-    """One request of a cell: the prompt's index, and for each round the tokens that the output gained and those that were drafted."""
+def _check_budget(pair: ModelPair, prompts: PromptSet, ids: Sequence[Sequence[int]], settings: BatchSettings) -> None:
+    """Raise InputError, naming the prompt that needs most, where a request alone can outgrow the memory budget."""
+    new = settings.decoding.max_new_tokens
+    longest = max(range(len(ids)), key=lambda i: len(ids[i]))
 
-    prompt: int
-    gained: list[int] = field(default_factory=list)
-    drafted: list[int] = field(default_factory=list)
-    result: Result | None = None
+    def need(method: Method) -> int:
+        roles = ("target", "draft") if method.uses_draft else ("target",)
+        return method.most_rows(len(ids[longest]), new) * sum(pair.packed[role].row_bytes for role in roles)
 
-    @property
-    def length(self) -> int:
-        return sum(self.gained)
-
-    def add(self, event: Event) -> None:
-        self.result = event.result
-        if event.round is not None:
-            self.gained.append(event.keep + len(event.append) - self.length)
-            self.drafted.append(event.round.drafted)
+    method = max((catalog[BASELINE](), *settings.methods), key=need)
+    if need(method) > settings.bounded["max_cache_bytes"]:
+        least = math.ceil(need(method) / MEGABYTE * 100) / 100
+        raise InputError(
+            f"{prompts.prompts[longest].place}: with {method.name} its {len(ids[longest])} tokens and {new} new ones can need "
+            f"{least:.2f} MB of cache, and the memory budget is {settings.cache_mb:g} MB; give at least {least:.2f}, shorten the "
+            "prompt or ask for fewer tokens."
+        )
 
 
 @dataclass(frozen=True)
@@ -131,16 +134,18 @@ class _Experiment:
             samples, times = measured
             law = BASELINE if self.settings.decoding.temperature == 0 and job.method.lossless else job.method.name
             tokens = {s.prompt: s.result.tokens for s in samples if s.result.error is None}
-            cell = _cell(job, samples, times, law, tokens, outputs.setdefault(law, tokens))
+            apart = self.settings.reads_prompts_apart(job.size, job.way)
+            found = cell(job, apart, samples, times, law, tokens, outputs.setdefault(law, tokens))
             gained = {s.prompt: s.gained for s in samples}
             acceptances = {job.method.name: [gained[i] for i in range(len(self.ids))], **run.acceptances}
-            run = replace(run, cells=[*run.cells, cell], acceptances=acceptances)
+            run = replace(run, cells=[*run.cells, found], acceptances=acceptances)
             yield Finished(run)
         yield Ended(run)
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {**self.settings.decoding.decoding, "ignore_eos": self.settings.ignore_eos, "cancel": self.cancelled}
+        own = {"ignore_eos": self.settings.ignore_eos, "cancel": self.cancelled}
+        return {**self.settings.decoding.decoding, **self.settings.bounded, **own}
 
     def _warm_up(self, method: Method) -> None:
         """A process's first passes set up what later ones find ready."""
@@ -149,72 +154,35 @@ class _Experiment:
 
     def _decode(
         self, job: Job, number: int, jobs: int
-    ) -> Generator[Progress, None, "tuple[list[_Sample], list[_Times]] | None"]:
+    ) -> Generator[Progress, None, "tuple[list[Sample], list[Times]] | None"]:
         """Decode the whole set as one cell; None where it was cancelled."""
         way, seed = WAYS[job.way], self.settings.decoding.seed + job.repeat
         groups = batches(range(len(self.ids)), job.size)
         if not way.static:
             groups = [list(chain.from_iterable(groups))]
         budget = self.settings.decoding.max_new_tokens * sum(map(len, groups))
-        samples: list[_Sample] = []
-        times: list[_Times] = []
+        samples: list[Sample] = []
+        times: list[Times] = []
         due = 0.0
         for group in groups:
-            samples += (batch := [_Sample(i) for i in group])
+            samples += (batch := [Sample(i) for i in group])
             clock = StopClock()
             began, read = clock(), None
-            options = {"seed": [seed + i for i in group], "max_batch": job.size, "padding": way.padding}
+            seeds = [seed + i for i in group]
+            options = {"seed": seeds, "max_batch": job.size, "padding": way.padding, "clock": clock}
             prompts = [self.ids[i] for i in group]
             with closing(decoders.stream(self.pair, prompts, job.method, **{**self._options, **options})) as stream:
                 for event in stream:
+                    now = clock()
                     with clock.stopped():
-                        read = clock() if read is None else read
-                        batch[event.request].add(event)
+                        read = now if read is None else read
+                        batch[event.request].add(event, now)
                         if event.result and event.result.finished == "cancelled":
                             return None
                         if time.monotonic() >= due:
                             done = sum(s.length for s in samples)
                             yield Progress(job.method.name, job.size, job.way, number, jobs, done, budget)
                             due = time.monotonic() + UPDATE_SECONDS
-            times.append(_Times(clock() - began, clock() - read, max(len(s.gained) for s in batch)))
+            now, at_once = clock(), most_at_once(s.span for s in batch)
+            times.append(Times(now - began, now - read, max(len(s.gained) for s in batch), at_once))
         return samples, times
-
-
-@dataclass(frozen=True, slots=True)
-class _Times:
-    """Seconds of one batch, those behind its first round, and its rounds."""
-
-    whole: float
-    behind_first: float
-    rounds: int
-
-
-def _cell(
-    job: Job,
-    samples: Sequence[_Sample],
-    times: Sequence[_Times],
-    law: str,
-    tokens: dict[int, list[int]],
-    expected: dict[int, list[int]],
-) -> Cell:
-    static = WAYS[job.way].static
-    metrics = [s.result.metrics for s in samples]
-    ratios = [m.padding_ratio for m in metrics if m.padding_ratio is not None]
-    return Cell(
-        decoder=job.method.name,
-        batch_size=job.size,
-        way=job.way,
-        repeat=job.repeat,
-        seconds=sum(t.whole for t in times),
-        new_tokens=sum(s.length for s in samples),
-        decode_seconds=sum(t.behind_first for t in times) if static else None,
-        decode_tokens=sum(sum(s.gained[1:]) for s in samples) if static else None,
-        passes=sum(t.rounds - 1 for t in times) if static else None,
-        fed_tokens=sum(len(s.drafted[1:]) + sum(s.drafted[1:]) for s in samples),
-        padded_tokens=sum(m.padded_tokens for m in metrics),
-        padded_rows=sum(m.padded_rows for m in metrics),
-        padding_ratio=fmean(ratios) if ratios else None,
-        differing=sum(tokens[i] != expected[i] for i in tokens.keys() & expected.keys()),
-        reference=law,
-        errors=[str(s.result.error) for s in samples if s.result.error],
-    )

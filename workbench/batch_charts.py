@@ -17,9 +17,9 @@ Values = Callable[[int], float | None]  # batch size -> a figure
 def speed(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
     """Tokens/s against batch size, each way a line, and greedy's (tables 2-4)."""
     figure = _of_ways("batch size", "tokens/s")
-    for way in _ways(run, decoder, decoding):
+    for way in run.ways(decoder, decoding):
         _ways_line(figure, run, way, lambda size, way=way: run.speed(decoder, size, way, decoding), "%{y:.0f} tokens/s")
-    base = baseline_way(next(iter(_ways(run, decoder, decoding)), "unpadded"))
+    base = baseline_way(next(iter(run.ways(decoder, decoding)), "unpadded"))
     greedy = [run.speed(BASELINE, size, base, decoding) for size in run.sizes]
     _line(figure, run, "greedy", greedy, (GREY, "dot", "circle-open"), "%{y:.0f} tokens/s")
     figure.update_yaxes(rangemode="tozero")
@@ -29,7 +29,7 @@ def speed(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
 def speed_up(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
     """Figure 1: tokens/s over greedy's at the same batch size."""
     figure = _of_ways("batch size", "times greedy")
-    for way in _ways(run, decoder, decoding):
+    for way in run.ways(decoder, decoding):
         _ways_line(figure, run, way, lambda size, way=way: run.speed_up(decoder, size, way, decoding), "%{y:.2f}×")
     level(figure, 1)
     figure.update_yaxes(rangemode="tozero")
@@ -72,7 +72,7 @@ def least_acceptance(run: BatchRun) -> go.Figure:
 def round_time(run: BatchRun, decoder: str) -> go.Figure:
     """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
     figure = _of_ways("tokens computed in a round of the batch", "ms a round")
-    groups = [(decoder, way, WAYS[way].label, LOOKS[way]) for way in _ways(run, decoder, decoding=True)]
+    groups = [(decoder, way, WAYS[way].label, LOOKS[way]) for way in run.ways(decoder, decoding=True)]
     for name, way, label, (colour, _, symbol) in [*groups, (BASELINE, "unpadded", "greedy", (GREY, "", "circle-open"))]:
         cells = [c for c in run.cells if (c.decoder, c.way) == (name, way) and c.passes]
         figure.add_scatter(
@@ -90,12 +90,6 @@ def _of_ways(x: str, y: str) -> go.Figure:
     figure = canvas(x, y)
     figure.update_layout(margin_t=84)  # room for a legend of six
     return figure
-
-
-def _ways(run: BatchRun, decoder: str, decoding: bool) -> list[str]:
-    """The ways that were measured, of which dynamic batches have no figure without the reading of prompts."""
-    found = {c.way for c in run.cells if c.decoder == decoder}
-    return [way for way in WAYS if way in found and (WAYS[way].static or not decoding)]
 
 
 def _ways_line(figure: go.Figure, run: BatchRun, way: str, value: Values, hover: str) -> None:

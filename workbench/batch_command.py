@@ -13,8 +13,9 @@ from transformers.utils import logging as transformers_logging
 from workbench import arguments, prompts, terminal
 from workbench.batch import Ended, Progress, measure
 from workbench.batch_records import WAYS, BatchRun, way_label
-from workbench.batch_settings import SIZES, BatchSettings
+from workbench.batch_settings import SIZES, BatchSettings, bounds
 from workbench.batch_table import WRITERS, findings, table
+from workbench.fields import allowed, parse
 from workbench.pairs import load
 
 START = {"decoders": ["lookup", "speculative"], "temperature": 0.0}
@@ -28,11 +29,13 @@ SHOWN = [
     "tokens/s",
     "x greedy",
     "padding",
+    "at once",
     "same",
 ]  # what 80 columns hold; the files have all
 EXAMPLES = """examples:
   python -m workbench batch --prompts refrains --decoders lookup --sizes 1 4 8
   python -m workbench batch --prompts my.jsonl --count 100 --decoders speculative mtad --ways unpadded dynamic --json out.json
+  python -m workbench batch --sizes 8 --ways dynamic --cache-mb 2 --prefill-chunk 32
 """
 
 
@@ -64,6 +67,9 @@ def register(commands: Any) -> None:
     command.add_argument(
         "--end", action="store_true", help="end a text where it ends; by default all are of one length"
     )
+    for field, metavar in zip(bounds(), ("MB", "TOKENS"), strict=True):
+        flag, help = f"--{field.name.replace('_', '-')}", f"{field.metadata['help']} ({allowed(field)})"
+        command.add_argument(flag, metavar=metavar, help=help)
     arguments.add(command, START)
     for kind in WRITERS:
         command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write it as {kind.upper()}")
@@ -71,7 +77,10 @@ def register(commands: Any) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Exit status: 0, 1 where a request failed, 130 where it was stopped."""
-    settings = BatchSettings(arguments.settings(args, START), tuple(args.sizes), tuple(args.ways), not args.end)
+    bound = {field.name: parse(field, text) for field in bounds() if (text := getattr(args, field.name)) is not None}
+    settings = BatchSettings(
+        arguments.settings(args, START), tuple(args.sizes), tuple(args.ways), not args.end, **bound
+    )
     chosen = prompts.find(args.prompts)
     if args.count is not None:
         chosen = chosen.first(args.count)

@@ -64,11 +64,13 @@ class Cell:
 
     seconds, new_tokens   all of it, reading the prompts included
     decode_seconds, decode_tokens   without each batch's first round, which also reads the prompts: what the paper counts (§4.1);
-                    None for dynamic batches, where prompts are read beside the decoding of others
-    passes          rounds that the batches took together, without their first;   None for dynamic batches
+                    None where prompts are read beside the decoding of others (dynamic batches, chunked prompts, a memory budget)
+    passes          rounds that the batches took together, without their first;   None likewise
     fed_tokens      tokens the target scored in these rounds: for each request and round its last token and its draft (for beams, draws)
     padded_tokens, padded_rows   computed, and kept in caches, only to fill up, by both models
     padding_ratio   pads / longest acceptance, mean over the rounds and requests of the target (eq. 10), None where not padded
+    at_once         requests in flight at most: fewer than `batch_size` where a memory budget lets some wait
+    peak_cache_bytes   most bytes of one model's cache that a single request had in use
     differing       prompts whose tokens are not those of the first cell of `reference`, a decoder of the same law
     errors          one sentence for each request that failed
     """
@@ -86,6 +88,8 @@ class Cell:
     padded_tokens: int
     padded_rows: int
     padding_ratio: float | None
+    at_once: int
+    peak_cache_bytes: int
     differing: int
     reference: str
     errors: list[str]
@@ -128,6 +132,11 @@ class BatchRun:
     @property
     def sizes(self) -> list[int]:
         return sorted({c.batch_size for c in self.cells})
+
+    def ways(self, decoder: str, decoding: bool = False) -> list[str]:
+        """The ways that were measured; `decoding` leaves out those without a figure that leaves out the reading of prompts."""
+        found = {c.way for c in self.cells if c.decoder == decoder and not (decoding and c.decode_seconds is None)}
+        return [way for way in WAYS if way in found]
 
     def find(self, decoder: str, size: int, way: str) -> list[Cell]:
         """The cells of all repeats; at batch size 1 every way is one."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 
 from workbench.batch_records import BASELINE, WAYS, BatchRun, Cell, way_label, ways_at
-from workbench.numbers import significant
+from workbench.numbers import megabytes, significant
 
 MISSING = "–"
 
@@ -16,7 +16,7 @@ MISSING = "–"
 def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a row for each decoder, batch size and way, figures with ± over repeats."""
     heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "prompts left out", "x greedy ", "padding", "padded tokens",
-             "padded rows", "same"]  # fmt: skip
+             "padded rows", "at once", "cache of a request", "same"]  # fmt: skip
     keys = dict.fromkeys((c.decoder, c.batch_size, c.way) for c in run.cells)
     rows = []
     for decoder, size, way in keys:
@@ -33,6 +33,8 @@ def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
                 _spread(cells, lambda c: c.padding_ratio, "{:.0%}".format),
                 f"{cells[0].padded_tokens:,}",
                 f"{cells[0].padded_rows:,}",
+                str(max(c.at_once for c in cells)),
+                megabytes(max(c.peak_cache_bytes for c in cells)),
                 _same(cells),
             ]
         )
@@ -54,9 +56,7 @@ def markdown(run: BatchRun, decoder: str, decoding: bool) -> str:
 
     decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
     """
-    ways = [w for w in WAYS if any((c.decoder, c.way) == (decoder, w) for c in run.cells)]
-    if decoding:
-        ways = [w for w in ways if WAYS[w].static]
+    ways = run.ways(decoder, decoding)
     heads = ["batch", "greedy", *(WAYS[w].label for w in ways), "padding ratio", "least acceptance"]
     rows = []
     for size in run.sizes:

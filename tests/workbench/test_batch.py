@@ -1,5 +1,7 @@
 """A batch experiment: every way gives the same tokens, counts its own pads, and ends when told to."""
 
+import math
+import re
 import threading
 import time
 from dataclasses import replace
@@ -9,6 +11,7 @@ import pytest
 from decoders import InputError, catalog
 from tests.models import POSITIONS, build_pair, build_tokenizer
 from workbench.batch import Ended, Finished, Progress, measure
+from workbench.batch_cells import most_at_once
 from workbench.batch_records import WAYS, batches
 from workbench.batch_settings import BatchSettings, plan
 from workbench.prompts import Prompt, PromptSet
@@ -42,6 +45,7 @@ def measured(pair):
 def test_every_way_gives_greedys_tokens_at_temperature_0(measured):
     assert {(c.reference, c.differing, tuple(c.errors)) for c in measured.cells} == {("greedy", 0, ())}
     assert {c.new_tokens for c in measured.cells if c.batch_size == 1} == {50}
+    assert all(c.at_once == c.batch_size for c in measured.cells)
 
 
 def test_sampled_tokens_do_not_depend_on_the_way_either(pair):
@@ -143,6 +147,12 @@ def test_the_clock_stands_still_while_the_caller_holds_an_event(pair):
         ({"sizes": ("8",)}, "A batch size must be"),
         ({"sizes": ()}, "choose at least one of each"),
         ({"ways": ("vanila",)}, "did you mean 'vanilla'"),
+        ({"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
+        ({"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
+        (
+            {"cache_mb": 1.0},
+            "goes only with ways that pad nothing: leave out vanilla, unpadded cache, unpadded inputs, or",
+        ),
     ],
 )
 def test_settings_that_cannot_be_are_refused(changes, says):
@@ -154,6 +164,44 @@ def test_a_prompt_that_is_too_long_is_named_before_any_work(pair):
     long = PromptSet("few", (*PROMPTS.prompts, Prompt("a" * POSITIONS, "few, line 9")))
     with pytest.raises(InputError, match=r"few, line 9: its 512 tokens and 10 new ones exceed the 512 positions"):
         measure(pair, long, settings("lookup"))
+
+
+def test_a_memory_budget_lets_requests_wait(pair):
+    """The longest prompt, of 19 tokens, and its 10 new ones fit in once with a draft model; the short ones share its place."""
+    rows = 29 * sum(model.row_bytes for model in pair.packed.values())
+    bounded = settings("speculative", sizes=(1, 5), ways=("unpadded", "dynamic"), cache_mb=math.ceil(rows / 1e4) / 100)
+    cells = run(pair, bounded).cells
+    assert {c.differing for c in cells} == {0}
+    at_once = {(c.decoder, c.batch_size, c.way): c.at_once for c in cells}
+    assert at_once["speculative", 1, "unpadded"] == 1
+    assert 1 <= at_once["speculative", 5, "dynamic"] < at_once["greedy", 5, "dynamic"] <= 5
+    assert all(0 < c.peak_cache_bytes <= 29 * pair.packed["target"].row_bytes for c in cells)
+    assert {c.batch_size for c in cells if c.decode_seconds is not None} == {1}  # those that wait read prompts later
+
+
+def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
+    tight = settings("lookup", "beam_search", ways=("dynamic",), cache_mb=0.01)
+    with pytest.raises(
+        InputError, match=r"few, line 3: with beam_search its 19 tokens and 10 new ones can need"
+    ) as error:
+        measure(pair, PROMPTS, tight)
+    least = float(re.search(r"give at least ([\d.]+),", str(error.value)).group(1))
+    measure(pair, PROMPTS, replace(tight, cache_mb=least))
+    with pytest.raises(InputError, match="give at least"):
+        measure(pair, PROMPTS, replace(tight, cache_mb=round(least - 0.01, 2)))
+
+
+def test_chunks_of_prompts_change_no_token(pair):
+    chosen = settings("speculative", ways=("vanilla", "unpadded", "dynamic"), prefill_chunk=4)
+    found = run(pair, chosen)
+    assert {c.differing for c in found.cells} == {0}
+    assert {c.batch_size for c in found.cells if c.decode_seconds is not None} == {1}
+    assert found.settings["prefill_chunk"] == 4
+
+
+def test_overlapping_requests_are_counted():
+    assert most_at_once([(0, 2), (1, 3), (2, 4)]) == 2
+    assert most_at_once([(0, 1)] * 3) == 3
 
 
 def test_a_decoder_that_needs_a_draft_model_is_refused_before_any_work():

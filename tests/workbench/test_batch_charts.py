@@ -19,7 +19,7 @@ def cell(decoder: str, size: int, way: str, speed: float, repeat: int = 0, **cha
     found = Cell(
         decoder, size, way, repeat, 100 / speed, 100, 50 / speed if static else None, 80 if static else None,
         20 if static else None, 60, 20 if way == "vanilla" else 0, 7 if way == "vanilla" else 0,
-        0.25 if way == "vanilla" else None, 0, "greedy", [],
+        0.25 if way == "vanilla" else None, size, 3_000_000, 0, "greedy", [],
     )  # fmt: skip
     return dataclasses.replace(found, **changes)
 
@@ -45,6 +45,10 @@ def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(run):
 
 
 def test_leaving_prompts_out_drops_dynamic_batches(run):
+    no_figure = [dataclasses.replace(c, decode_seconds=None) if c.way == "vanilla" else c for c in run.cells]
+    assert "vanilla" not in lines(
+        batch_charts.speed(dataclasses.replace(run, cells=no_figure), "lookup", decoding=True)
+    )
     assert list(lines(batch_charts.speed(run, "lookup", decoding=True))) == [
         "vanilla", "unpadded cache", "unpadded inputs", "both unpadded", "greedy",
     ]  # fmt: skip
@@ -70,6 +74,7 @@ def test_the_table_has_a_row_a_measurement_and_repeats_as_a_spread(run):
     assert len(rows) == 9
     assert vanilla["tokens/s"] == "120 ± 28.3"
     assert (vanilla["x greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
+    assert (vanilla["at once"], vanilla["cache of a request"]) == ("4", "3 MB")
     assert [r[2] for r in rows[:4]] == ["alone", "alone", "static", "dynamic"]
 
 
@@ -98,4 +103,5 @@ def test_exports_are_strict_and_complete(run):
     rows = list(csv.DictReader(io.StringIO(batch_table.to_csv(run))))
     assert float(rows[-1]["x_greedy"]) == 2.0
     assert rows[-1]["decode_seconds"] == ""
+    assert rows[-1]["peak_cache_bytes"] == "3000000"
     assert batch_table.to_csv(dataclasses.replace(run, cells=[])) == "\n"

@@ -49,6 +49,9 @@ def test_it_measures_prints_and_writes(call, tmp_path):
     [
         ("--sizes 0", "A batch size must be a whole number from 1"),
         ("--sizes two", "invalid int value"),
+        ("--cache-mb much", "cache_mb must be None or a number from 0.01"),
+        ("--cache-mb 2", "A memory budget goes only with ways that pad nothing"),
+        ("--prefill-chunk 0", "prefill_chunk must be None or a whole number from 1"),
         ("--ways vanila", "did you mean 'vanilla'"),
         ("--prompts novels", "cannot be read"),
         ("--count 0", "must be at least 1, not 0"),
@@ -71,3 +74,28 @@ def test_a_bad_line_is_named(call, tmp_path):
     file.write_bytes(b"fine\n\xff")
     status, _, err = call("--prompts", str(file))
     assert (status, err) == (2, "mine.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8.\n")
+
+
+def test_bounds_are_kept_with_the_run_and_a_budget_too_small_names_the_line(call, tmp_path):
+    prompts, out = tmp_path / "mine.txt", tmp_path / "out.json"
+    prompts.write_text("aa\n\nbbbb\n")
+    words = [
+        "--prompts",
+        str(prompts),
+        "--decoders",
+        "lookup",
+        "--sizes",
+        "2",
+        "--ways",
+        "dynamic",
+        "--max-new-tokens",
+        "4",
+    ]
+    status, *_ = call(*words, "--cache-mb", "5", "--prefill-chunk", "3", "--json", str(out))
+    data = json.loads(out.read_text())
+    assert (status, data["settings"]["cache_mb"], data["settings"]["prefill_chunk"]) == (0, 5.0, 3)
+    assert all(c["peak_cache_bytes"] > 0 for c in data["cells"])
+    status, _, err = call(*words, "--max-new-tokens", "400", "--cache-mb", "0.01")
+    assert status == 2
+    assert err.startswith("mine.txt, line 3: with ")
+    assert "give at least" in err
