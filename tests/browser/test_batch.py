@@ -83,5 +83,36 @@ def test_bad_numbers_are_told_in_a_sentence(tab):
     for size in ("1", "2"):
         toggle(tab, "sizes", size)
     tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-progress [role=alert]")).to_contain_text("choose at least one of each")
+    expect(tab.locator("#batch-sizes")).to_contain_text("No batch size is chosen; choose at least one.")
     expect(tab.locator("#batch-run")).to_be_visible()
+    toggle(tab, "sizes", "2")
+    budget = tab.get_by_label("cache mb")
+    budget.fill("much")
+    tab.locator("#batch-run").click()
+    expect(tab.locator("#batch-settings")).to_contain_text("cache_mb must be")
+    expect(tab.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
+    budget.fill("0.01")
+    tab.locator("#batch-run").click()
+    expect(tab.locator("#batch-ways")).to_contain_text("leave out vanilla, unpadded cache, unpadded inputs")
+    expect(budget).to_have_value("0.01")
+
+
+def test_a_memory_budget_bounds_what_runs_at_once(tab):
+    for way in ("vanilla", "unpadded cache", "unpadded inputs"):
+        toggle(tab, "ways", way)
+    budget = tab.get_by_label("cache mb")
+    budget.fill("0.01")
+    tab.locator("#batch-run").click()
+    alert = tab.locator("#batch-progress [role=alert]")
+    expect(alert).to_contain_text(re.compile(r"^refrains.jsonl, line \d: with \w+ its \d+ tokens"))
+    least = re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1)
+    budget.fill(least)
+    tab.get_by_label("prefill chunk").fill("64")
+    measure(tab)
+    with tab.expect_download() as download:
+        tab.locator("#batch-downloads a", has_text="CSV").click()
+    with open(download.value.path(), newline="") as file:
+        cells = {(c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(file)}
+    assert cells["speculative", "2"] == 1
+    tab.get_by_role("button", name="Environment").last.click()
+    expect(tab.locator("#batch-environment")).to_contain_text("prefill_chunk")

@@ -10,13 +10,14 @@ from decoders import InputError
 from workbench import prompts
 from workbench.batch import BatchEvent, Ended, Progress, measure
 from workbench.batch_records import WAYS, way_label
-from workbench.batch_settings import BatchSettings
+from workbench.batch_settings import BatchSettings, bounds
+from workbench.fields import parse
 from workbench.host import Host
 from workbench.limits import on_device, zero_gpu
 from workbench.panels import notes
 from workbench.panels.batch_results import BatchResults
 from workbench.panels.compare import CompareTab
-from workbench.panels.form import SettingsForm, Values
+from workbench.panels.form import Control, SettingsForm, Values, control
 from workbench.panels.results import Updates
 from workbench.panels.wiring import DEVICE, QUIET
 from workbench.presets import PairChoice
@@ -77,6 +78,8 @@ class BatchTab:
                     self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id="batch-stop")
                     self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id="batch-leave")
         with gr.Accordion("Settings", open=False, elem_id="batch-settings"):
+            with gr.Row():
+                self.bounds = [control("batch", field, field.default) for field in bounds()]
             self.form.lay_out_settings()
         self.progress = gr.HTML(elem_id="batch-progress", elem_classes="wb-note")
         self.results = BatchResults()
@@ -86,13 +89,14 @@ class BatchTab:
         results = self.results
         inputs = {
             self.pair, self.set, self.file, self.count, self.ignore_eos, self.sizes, self.ways, results.decoder, results.decoding,
-            *self.form.components,
+            *self.form.components, *(each.component for each in self.bounds),
         }  # fmt: skip
         self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
         self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
-        self.run.click(self._queued, None, buttons, **QUIET)
+        self.run.click(self._queued, inputs, buttons, **QUIET)
         started = self.run.click(
-            self._run, inputs, [self.progress, *buttons, *results.outputs], show_progress="minimal", show_progress_on=self.progress, **DEVICE
+            self._run, inputs, [self.progress, *buttons, *results.outputs], validator=self._validate,
+            show_progress="minimal", show_progress_on=self.progress, **DEVICE,
         )  # fmt: skip
         self.stop.click(self._stop, None, None, **QUIET)
         self.leave.click(self._left, None, [self.progress, *buttons], cancels=[started], **QUIET)
@@ -103,7 +107,36 @@ class BatchTab:
         """The chat template's switch, only where the tokenizer has one."""
         return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
 
-    def _queued(self) -> Updates:
+    def _faults(self, values: Values) -> Updates:
+        """A message for each field that cannot be used; a fault in the settings is told at the decoders too, as the fold may be shut."""
+        faults: Updates = {}
+        for fault, message in (*self.form.faults(values), *self._bound_faults(values)):
+            faults[fault.component] = message
+            faults.setdefault(self.form.decoders, message)
+        for field, name in ((self.form.decoders, "decoder"), (self.sizes, "batch size"), (self.ways, "way")):
+            if not values[field]:
+                faults[field] = f"No {name} is chosen; choose at least one."
+        if not faults:
+            try:
+                self._settings(values)
+            except InputError as error:
+                faults[self.ways] = str(error)
+        return faults
+
+    def _bound_faults(self, values: Values) -> Iterator[tuple[Control, str]]:
+        for each in self.bounds:
+            try:
+                each.read(values[each.component])
+            except InputError as error:
+                yield each, str(error)
+
+    def _validate(self, values: Values) -> Updates:
+        faults = self._faults(values)
+        return {field: gr.validate(field not in faults, faults.get(field, "")) for field in values}
+
+    def _queued(self, values: Values) -> Updates:
+        if self._faults(values):
+            return {self.run: gr.skip()}
         return {self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
 
     def _left(self) -> Updates:
@@ -120,6 +153,7 @@ class BatchTab:
             yield {**self.results.clear(), **running, self.progress: notes.note("Preparing the models")}
             try:
                 chosen, settings = self._prompts(values), self._settings(values)
+                self.host.limits.check(settings.decoding.max_new_tokens, settings.decoding.repeats)
                 # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
                 cancel, pair = None if zero_gpu() else stopped, values[self.pair]
                 job = steadily(self.host.thread, lambda: self._measure(chosen, settings, pair, cancel))
@@ -164,9 +198,10 @@ class BatchTab:
         return found.first(count)
 
     def _settings(self, values: Values) -> BatchSettings:
-        decoding = self.form.settings(values)
-        self.host.limits.check(decoding.max_new_tokens, decoding.repeats)
-        return BatchSettings(decoding, tuple(values[self.sizes]), tuple(values[self.ways]), values[self.ignore_eos])
+        """What the form says. Raises InputError where it cannot be used."""
+        bound = {each.field.name: parse(each.field, values[each.component]) for each in self.bounds}
+        sizes, ways = tuple(values[self.sizes]), tuple(values[self.ways])
+        return BatchSettings(self.form.settings(values), sizes, ways, values[self.ignore_eos], **bound)
 
     def _idle(self) -> Updates:
         return {

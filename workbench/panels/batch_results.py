@@ -48,7 +48,7 @@ class BatchResults:
                 self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2, min_width=320)
                 self.decoding = gr.Checkbox(
                     label="Leave the reading of prompts out",
-                    info="As the paper counts. Dynamic batches read prompts beside decoding and have no such figure.",
+                    info="As the paper counts. No such figure where prompts are read beside decoding: dynamic batches, chunks, a budget.",
                     elem_id="batch-decoding",
                     min_width=320,
                 )
