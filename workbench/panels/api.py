@@ -14,13 +14,16 @@ from workbench.settings import Settings
 
 
 def add_endpoint(host: Host) -> None:
+    # Gradio hands the docstring, in this form of its own, to the pages of the API and to agents (MCP).
     def compare(prompt: str, decoders: list[str], settings: dict[str, Any] | None = None) -> Iterator[dict[str, Any]]:
         """Decode one prompt with several decoders on the embedded pair, one after another, and compare them.
 
-        prompt      the text to go on with
-        decoders    names of the catalog, such as ["greedy", "speculative", "mtad"]
-        settings    max_new_tokens, temperature, top_k, top_p, seed, repeats; and under a decoder's name its own settings
-        Returns the run as its JSON export has it: id, prompt, settings, environment, results.
+        Args:
+            prompt: the text to go on with
+            decoders: names of the catalog, such as ["greedy", "speculative", "mtad"]
+            settings: max_new_tokens, temperature, top_k, top_p, seed, repeats; and under a decoder's name its own settings
+        Returns:
+            the run as its JSON export has it: id, prompt, settings, environment, results
         """
         try:
             chosen = Settings.from_json({**(settings or {}), "decoders": decoders})
