@@ -14,7 +14,7 @@ import torch
 from transformers import AutoModelForCausalLM, OPTConfig
 
 from decoders import load_pair
-from decoders.engine import attention
+from decoders.engine import attention, packing
 from decoders.engine.model import Engine, PackedModel
 from decoders.tree import TokenTree
 
@@ -77,7 +77,11 @@ def measure(packed: PackedModel, batch: int, tokens: int, shape: str, way: Calla
                 nodes.append(tree.add(nodes[-1] if shape == "chain" else nodes[token // 2], token))
             wants.append((tree, nodes[1:]))
 
-    with mock.patch.object(attention, "choose_way", return_value=way):
+    biased = way is attention.attend_one_by_one
+    with (
+        mock.patch.object(attention, "choose_way", return_value=way),
+        mock.patch.object(packing, "needs_biases", return_value=biased),
+    ):
         seconds = median_seconds(lambda: engine.run(wants), draft)
     return seconds, packed.weight_bytes + sum(engine.rows_of(tree) for tree in trees) * packed.row_bytes
 

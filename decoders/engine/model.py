@@ -19,7 +19,8 @@ from decoders.tree import TokenTree
 
 
 class PackedModel:
-    """A causal language model with packed attention: a twin of the caller's model, which stays as it is.
+    """A causal language model with packed attention: a twin of the caller's model, which stays as it is. The twin shares its weights,
+    but for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
 
     role       "target" or "draft", for messages
     forward    the twin's forward; put a compiled one in its place to have passes compiled
