@@ -1,14 +1,18 @@
 """EMS-SD's tables 2-4 on the embedded pair: greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 
     python -m bench.batch [--pair FOLDER] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64] [--repeats 1] [--only TABLE ...] [--json FOLDER]
+                          [--measured FILE]
 
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the draft model (gamma 4) on story
 openings, both at temperature 0 with texts of one length; `parts` says where a round's time goes; `decoders` sets every decoder's
-batch of 8 beside its batch of 1. What is compared runs close together, batch size by batch size. Prints Markdown.
+batch of 8 beside its batch of 1. What is compared runs close together, batch size by batch size. Prints Markdown; `--measured
+assets/batch/measured.json` writes what the Batch tab shows.
 """
 
 import argparse
 import json
+import os
+import shlex
 import sys
 import time
 from contextlib import ExitStack, closing
@@ -22,6 +26,7 @@ from decoders.engine import attention
 from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
 from workbench.batch import Ended, Finished, measure
+from workbench.batch_measured import Measured
 from workbench.batch_records import WAYS, BatchRun, batches
 from workbench.batch_settings import SIZES, BatchSettings
 from workbench.batch_table import as_markdown, findings, markdown
@@ -127,7 +132,9 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES, metavar="TABLE")
     parser.add_argument("--json", type=Path, help="a folder for the runs as JSON")
+    parser.add_argument("--measured", type=Path, help="a file for the tables of lookup and speculative")
     args = parser.parse_args()
+    load = os.getloadavg()
     pair, began = decoders.load_pair(args.pair), time.monotonic()
 
     def measured(
@@ -139,11 +146,16 @@ def main() -> None:
             (args.json / f"{name}.json").write_text(json.dumps(run.to_json()))
         return run
 
+    runs = []
     for name, (method, prompts) in METHODS.items():
         if name in args.only:
             print(f"\n### {name} on {prompts}\n")
             run = measured(name, (method,), built_in(prompts).first(args.prompts), args.sizes, {"temperature": 0.0})
             print(tables(run, name))
+            runs.append(run)
+    if args.measured and runs:
+        command = shlex.join(["python", "-m", "bench.batch", *sys.argv[1:]])
+        args.measured.write_text(Measured(command, load, tuple(runs)).to_json(), encoding="utf-8")
     if "parts" in args.only:
         heads = [
             "decoder",

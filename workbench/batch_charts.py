@@ -86,6 +86,16 @@ def round_time(run: BatchRun, decoder: str) -> go.Figure:
     return figure
 
 
+def or_told(figure: go.Figure) -> go.Figure:
+    """The figure; one that nothing chosen gives a point says so."""
+    if all(y is None for trace in figure.data for y in trace.y):
+        figure.add_annotation(
+            text="nothing measured gives this figure", showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5
+        )
+        figure.update_xaxes(showticklabels=False).update_yaxes(showticklabels=False)
+    return figure
+
+
 def _of_ways(x: str, y: str) -> go.Figure:
     figure = canvas(x, y)
     figure.update_layout(margin_t=84)  # room for a legend of six

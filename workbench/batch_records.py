@@ -1,6 +1,6 @@
 """What a batch experiment measured, as plain data."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import cycle, islice
 from statistics import fmean
@@ -163,3 +163,7 @@ class BatchRun:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "BatchRun":
+        return BatchRun(**{**data, "cells": [Cell(**cell) for cell in data["cells"]]})

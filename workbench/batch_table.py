@@ -15,8 +15,8 @@ MISSING = "–"
 
 def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: a row for each decoder, batch size and way, figures with ± over repeats."""
-    heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "prompts left out", "x greedy ", "padding", "padded tokens",
-             "padded rows", "at once", "cache of a request", "same"]  # fmt: skip
+    heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "decoding", "x greedy ", "padding", "pad tokens",
+             "pad rows", "at once", "cache", "same"]  # fmt: skip
     keys = dict.fromkeys((c.decoder, c.batch_size, c.way) for c in run.cells)
     rows = []
     for decoder, size, way in keys:

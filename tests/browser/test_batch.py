@@ -14,6 +14,7 @@ def tab(visit, address) -> Page:
     page.get_by_role("tab", name="Batch").click()
     page.locator("#batch-count input").fill("3")
     page.locator("#batch-settings button").first.click()
+    page.wait_for_timeout(1000)  # a fold that opens for the first time fills its fields in once more
     page.locator("#batch-settings").get_by_label("max new tokens").fill("6")
     for size in (4, 8, 16):
         toggle(page, "sizes", str(size))

@@ -62,6 +62,13 @@ def test_padding_and_acceptance(run):
     assert lines(batch_charts.least_acceptance(run)) == {"lookup": {1: 2.5, 4: 1}}
 
 
+def test_a_figure_without_points_says_so(run):
+    assert not batch_charts.or_told(batch_charts.padding(run)).layout.annotations
+    bare = dataclasses.replace(run, cells=[c for c in run.cells if c.way != "vanilla"])
+    (told,) = batch_charts.or_told(batch_charts.padding(bare)).layout.annotations
+    assert "nothing measured" in told.text
+
+
 def test_a_round_holds_its_pads(run):
     vanilla = next(t for t in batch_charts.round_time(run, "lookup").data if t.name == "vanilla")
     assert (list(vanilla.x), list(vanilla.y)) == ([4], [25])  # (60 + 20) / 20 tokens, 0.5 s / 20
@@ -74,7 +81,7 @@ def test_the_table_has_a_row_a_measurement_and_repeats_as_a_spread(run):
     assert len(rows) == 9
     assert vanilla["tokens/s"] == "120 ± 28.3"
     assert (vanilla["x greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
-    assert (vanilla["at once"], vanilla["cache of a request"]) == ("4", "3 MB")
+    assert (vanilla["at once"], vanilla["cache"]) == ("4", "3 MB")
     assert [r[2] for r in rows[:4]] == ["alone", "alone", "static", "dynamic"]
 
 

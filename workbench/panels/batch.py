@@ -9,12 +9,13 @@ import gradio as gr
 from decoders import InputError
 from workbench import prompts
 from workbench.batch import BatchEvent, Ended, Progress, measure
+from workbench.batch_measured import shipped
 from workbench.batch_records import WAYS, way_label
 from workbench.batch_settings import BatchSettings, bounds
 from workbench.fields import parse
 from workbench.host import Host
 from workbench.limits import on_device, zero_gpu
-from workbench.panels import notes
+from workbench.panels import batch_card, notes
 from workbench.panels.batch_results import BatchResults
 from workbench.panels.compare import CompareTab
 from workbench.panels.form import Control, SettingsForm, Values, control
@@ -83,6 +84,8 @@ class BatchTab:
             self.form.lay_out_settings()
         self.progress = gr.HTML(elem_id="batch-progress", elem_classes="wb-note")
         self.results = BatchResults()
+        if found := shipped():
+            batch_card.lay_out(found)
 
     def _wire(self) -> None:
         buttons = [self.run, self.stop, self.leave]

@@ -36,6 +36,12 @@ CARDS: tuple[tuple[str, str, Callable[[BatchRun, str, bool], go.Figure]], ...] =
     ),
 )  # fmt: skip
 
+COLUMNS = (
+    "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: requests in flight at most, fewer than the batch where a "
+    "memory budget lets some wait · *cache*: the most that one request took of one model's · *same*: whether the tokens are those that "
+    "every way must give"
+)
+
 
 class BatchResults:
     """`show(run)` gives updates for `outputs`; the figures follow which decoder and which time are chosen."""
@@ -59,6 +65,7 @@ class BatchResults:
                         gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
                         self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
             self.table = gr.Dataframe(interactive=False, show_label=False, buttons=["copy"], elem_id="batch-figures")
+            gr.Markdown(COLUMNS, elem_classes="wb-note")
             self.links = gr.HTML(elem_id="batch-downloads", elem_classes="wb-note")
             with gr.Accordion("Environment: what these figures were measured on", open=False):
                 self.environment = gr.HTML(elem_id="batch-environment", elem_classes="wb-note")
@@ -95,7 +102,7 @@ class BatchResults:
     def _draw(self, run: BatchRun | None, decoder: str | None, decoding: bool) -> list[Any]:
         if run is None or decoder is None:
             return [gr.skip()] * len(CARDS)
-        return [draw(run, decoder, decoding) for _, _, draw in CARDS]
+        return [batch_charts.or_told(draw(run, decoder, decoding)) for _, _, draw in CARDS]
 
 
 def _label(decoder: str) -> str:
