@@ -33,6 +33,10 @@ def test_the_library_example_runs():
     assert "tokens/s" in run(example("import decoders"))
 
 
+def test_the_batch_example_runs():
+    assert len(run(example("from decoders import")).splitlines()) >= 3
+
+
 def test_the_program_example_runs(tmp_path):
     """Against `python app.py` with the embedded pair, as a reader would."""
     with socket.socket() as probe:

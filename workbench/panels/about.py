@@ -16,6 +16,10 @@ rounds, each drawn as the tree of tokens that it tried.
 
 Decoders run one after another and are timed alone: seconds are those of the models and the decoder, drawing is not counted.
 Speeds depend on the machine: the environment card is part of every run and every export.
+
+**Batch** decodes many prompts at once. Each accepts another number of draft tokens in a round; a framework with aligned tensors pads
+their inputs and caches to the longest of the batch (*vanilla*), and computes the pads. The engine here pads neither. The tab measures
+what either half of the padding costs; the tokens are the same.
 """
 
 
