@@ -37,6 +37,7 @@ def test_every_way_is_measured_shown_and_taken_home(tab):
     tab.locator("#batch-figures").scroll_into_view_if_needed()
     expect(tab.locator("#batch-figures")).to_contain_text("unpadded cache")
     expect(tab.locator("#batch .main-svg").first).to_be_visible()
+    expect(tab.locator("#batch-paper h3")).to_contain_text("lookup: tokens/s")
     with tab.expect_download() as download:
         tab.locator("#batch-downloads a", has_text="CSV").click()
     rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
@@ -47,6 +48,7 @@ def test_every_way_is_measured_shown_and_taken_home(tab):
     assert {r["differing"] for r in rows} == {"0"}
     tab.locator("#batch-decoding input").check()
     expect(tab.locator("#batch .legendtext", has_text="both, dynamic")).to_have_count(0)
+    expect(tab.locator("#batch-paper")).not_to_contain_text("both, dynamic")
 
 
 def test_stop_keeps_what_is_finished(tab):

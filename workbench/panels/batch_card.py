@@ -16,7 +16,7 @@ def lay_out(found: Measured) -> None:
         for run in found.runs:
             with gr.Row():
                 with gr.Column(scale=4, min_width=340):
-                    gr.Markdown("\n\n".join(_table(run, decoder) for decoder in run.decoders))
+                    gr.Markdown("\n\n".join(_table(run, decoder) for decoder in run.decoders), elem_classes="wb-wide")
                 with gr.Column(scale=1, min_width=260):
                     gr.Markdown(f"### Acceptance\n\n{POINTS}", elem_classes="wb-note")
                     gr.Plot(batch_charts.acceptance(run), show_label=False, container=False, elem_classes="chart")

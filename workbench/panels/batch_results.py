@@ -1,4 +1,4 @@
-"""What a batch experiment looks like: what was found in a sentence, six figures, the table, downloads, environment."""
+"""What a batch experiment looks like: what was found in a sentence, six figures, two tables, downloads, environment."""
 
 import base64
 from collections.abc import Callable
@@ -36,9 +36,10 @@ CARDS: tuple[tuple[str, str, Callable[[BatchRun, str, bool], go.Figure]], ...] =
     ),
 )  # fmt: skip
 
+TABLE = "tokens/s (times greedy at the same batch size)"
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: requests in flight at most, fewer than the batch where a "
-    "memory budget lets some wait · *cache*: the most that one request took of one model's · *same*: whether the tokens are those that "
+    "memory budget lets some wait · *cache*: the most that a single request held, of one model · *same*: whether the tokens are those that "
     "every way must give"
 )
 
@@ -64,6 +65,7 @@ class BatchResults:
                     with gr.Column(min_width=340):
                         gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
                         self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
+            self.paper = gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")
             self.table = gr.Dataframe(interactive=False, show_label=False, buttons=["copy"], elem_id="batch-figures")
             gr.Markdown(COLUMNS, elem_classes="wb-note")
             self.links = gr.HTML(elem_id="batch-downloads", elem_classes="wb-note")
@@ -73,13 +75,18 @@ class BatchResults:
             [self.decoder.input, self.decoding.input],
             self._draw,
             [self.run, self.decoder, self.decoding],
-            self.plots,
+            self.drawn,
             **QUIET,
         )
 
     @property
+    def drawn(self) -> list[Any]:
+        """What follows the choice of decoder and time."""
+        return [*self.plots, self.paper]
+
+    @property
     def outputs(self) -> list[Any]:
-        return [self.run, self.box, self.verdict, self.decoder, *self.plots, self.table, self.links, self.environment]
+        return [self.run, self.box, self.verdict, self.decoder, *self.drawn, self.table, self.links, self.environment]
 
     def show(self, run: BatchRun, decoder: str | None, decoding: bool) -> Updates:
         """The run, also one that is still growing; `decoder` and `decoding` are what the visitor looks at."""
@@ -90,7 +97,7 @@ class BatchResults:
             self.box: gr.update(visible=True),
             self.verdict: "".join(map(notes.note, batch_table.findings(run))),
             self.decoder: gr.update(choices=[(_label(d), d) for d in run.decoders], value=decoder),
-            **dict(zip(self.plots, self._draw(run, decoder, decoding), strict=True)),
+            **dict(zip(self.drawn, self._draw(run, decoder, decoding), strict=True)),
             self.table: {"headers": heads, "data": rows},
             self.links: _links(run),
             self.environment: notes.facts(run),
@@ -101,8 +108,9 @@ class BatchResults:
 
     def _draw(self, run: BatchRun | None, decoder: str | None, decoding: bool) -> list[Any]:
         if run is None or decoder is None:
-            return [gr.skip()] * len(CARDS)
-        return [batch_charts.or_told(draw(run, decoder, decoding)) for _, _, draw in CARDS]
+            return [gr.skip()] * len(self.drawn)
+        figures = [batch_charts.or_told(draw(run, decoder, decoding)) for _, _, draw in CARDS]
+        return [*figures, f"### {_label(decoder)}: {TABLE}\n\n{batch_table.markdown(run, decoder, decoding)}"]
 
 
 def _label(decoder: str) -> str:
