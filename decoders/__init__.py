@@ -8,7 +8,7 @@ out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"
 from decoders.catalog import catalog
 from decoders.engine.pair import ModelPair, load_pair
 from decoders.errors import InputError, ModelError
-from decoders.generate import Event, Result, generate, stream
+from decoders.generate import Event, Result, cache_need, generate, stream
 from decoders.inputs import read_reference
 from decoders.metrics import Metrics
 from decoders.settings import Method
@@ -17,5 +17,5 @@ from decoders.warp import Warping
 
 __all__ = [
     "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
-    "catalog", "generate", "load_pair", "read_reference", "stream",
+    "cache_need", "catalog", "generate", "load_pair", "read_reference", "stream",
 ]  # fmt: skip

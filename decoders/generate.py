@@ -129,7 +129,7 @@ def stream(
     if padding not in PADDINGS:
         raise InputError(f"padding must be one of {', '.join(PADDINGS)}, not {padding!r}.")
     prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
-    roles = ("target", "draft") if method.uses_draft else ("target",)
+    roles = _roles(method)
     for ids in prompts:
         _fits(pair, roles, len(ids), budget)
     seeds = as_seeds(seed, len(prompts))
@@ -192,12 +192,25 @@ def _result(pair: ModelPair, job: Job, stops: Sequence[str]) -> Result:
     )
 
 
+def cache_need(pair: ModelPair, method: Method, prompt_tokens: int, max_new_tokens: int) -> int:
+    """Bytes of cache that a request can need at most, in all models it uses: the least `max_cache_bytes` that admits it."""
+    return method.most_rows(prompt_tokens, max_new_tokens) * _row_bytes(pair, _roles(method))
+
+
+def _roles(method: Method) -> tuple[str, ...]:
+    return ("target", "draft") if method.uses_draft else ("target",)
+
+
+def _row_bytes(pair: ModelPair, roles: Sequence[str]) -> int:
+    return sum(pair.packed[role].row_bytes for role in roles)
+
+
 def _rows_within(pair: ModelPair, roles: Sequence[str], limit: Any, padding: str, most: Sequence[int]) -> int:
     """The cache rows of each model that `limit` bytes hold, no more than all requests together can need."""
     whole("max_cache_bytes", limit, sys.maxsize)
     if padding != "none":
         raise InputError("max_cache_bytes goes with padding='none'; padded caches have no bound of their own.")
-    row_bytes = sum(pair.packed[role].row_bytes for role in roles)
+    row_bytes = _row_bytes(pair, roles)
     largest = max(range(len(most)), key=lambda i: most[i])
     if most[largest] * row_bytes > limit:
         raise InputError(

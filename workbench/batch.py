@@ -90,13 +90,10 @@ def _check_budget(pair: ModelPair, prompts: PromptSet, ids: Sequence[Sequence[in
     new = settings.decoding.max_new_tokens
     longest = max(range(len(ids)), key=lambda i: len(ids[i]))
 
-    def need(method: Method) -> int:
-        roles = ("target", "draft") if method.uses_draft else ("target",)
-        return method.most_rows(len(ids[longest]), new) * sum(pair.packed[role].row_bytes for role in roles)
-
-    method = max((catalog[BASELINE](), *settings.methods), key=need)
-    if need(method) > settings.bounded["max_cache_bytes"]:
-        least = math.ceil(need(method) / MEGABYTE * 100) / 100
+    needs = {m: decoders.cache_need(pair, m, len(ids[longest]), new) for m in (catalog[BASELINE](), *settings.methods)}
+    method = max(needs, key=needs.__getitem__)
+    if needs[method] > settings.bounded["max_cache_bytes"]:
+        least = math.ceil(needs[method] / MEGABYTE * 100) / 100
         raise InputError(
             f"{prompts.prompts[longest].place}: with {method.name} its {len(ids[longest])} tokens and {new} new ones can need "
             f"{least:.2f} MB of cache, and the memory budget is {settings.cache_mb:g} MB; give at least {least:.2f}, shorten the "

@@ -3,11 +3,14 @@
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import torch
 
 from decoders import ModelPair
+
+ROOT = Path(__file__).parents[1]
 
 
 def environment(pair: ModelPair) -> dict[str, Any]:
@@ -29,12 +32,17 @@ def environment(pair: ModelPair) -> dict[str, Any]:
 
 def _model(model: Any) -> dict[str, Any]:
     return {
-        "name": model.config.name_or_path or type(model).__name__,
+        "name": _short(model.config.name_or_path) or type(model).__name__,
         "revision": getattr(model.config, "_commit_hash", None),
         "type": model.config.model_type,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": sum(p.nbytes for p in model.parameters()),
     }
+
+
+def _short(name: str) -> str:
+    """What this project ships is named from its root, wherever it lies on this machine."""
+    return name.removeprefix(f"{ROOT}{os.sep}")
 
 
 def _processor() -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from decoders import InputError, catalog, generate, stream
+from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.engine.cache import Arena
 from decoders.engine.model import PADDINGS
 from tests.models import build_pair
@@ -101,6 +101,15 @@ def test_two_hundred_prompts_in_little_memory(pair, monkeypatch):
     assert largest[0] <= budget
     for i in (0, 57, 199):
         assert results[i].tokens == generate(pair, prompts[i], "greedy", max_new_tokens=4, ignore_eos=True).tokens
+
+
+@pytest.mark.parametrize("name", ["greedy", "speculative", "dsbd"])
+def test_what_a_request_can_need_is_the_least_budget(pair, name):
+    least = cache_need(pair, catalog[name](), 3, 8)
+    options = {"max_new_tokens": 8, "ignore_eos": True}
+    assert len(generate(pair, [5, 6, 7], name, max_cache_bytes=least, **options).tokens) == 8
+    with pytest.raises(InputError, match=f"can need {least} bytes"):
+        generate(pair, [5, 6, 7], name, max_cache_bytes=least - 1, **options)
 
 
 def test_a_place_that_gets_free_is_taken_at_once(pair):
