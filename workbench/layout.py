@@ -16,7 +16,6 @@ from workbench.panels.batch import BatchTab
 from workbench.panels.compare import CompareTab
 from workbench.panels.runs import RunsTab
 from workbench.panels.theory import TheoryTab
-from workbench.panels.wiring import QUIET
 
 TITLE = "Decoding Workbench"
 HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
@@ -59,7 +58,7 @@ def build(host: Host) -> gr.Blocks:
                 updates, fault = compare.greet(), str(error)
             return {**updates, **({notice: gr.update(value=notes.note(fault, "alert"), visible=True)} if fault else {})}
 
-        page.load(opened, None, [notice, *compare.outputs], **QUIET)
+        page.load(opened, None, [notice, *compare.outputs], **compare.noted.filling)
     page.queue(max_size=host.limits.queue_size)
     return page
 

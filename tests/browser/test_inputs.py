@@ -1,6 +1,6 @@
 """What cannot be used is refused at its field in one sentence, and nothing typed is lost."""
 
-from playwright.sync_api import expect
+from playwright.sync_api import Route, expect
 
 from tests.browser.actions import fill_prompt, link, press_run, run
 
@@ -34,15 +34,39 @@ def test_faults_are_told_at_their_fields(visit, address):
 
     for name in ("greedy", "mtad"):
         page.locator("#decoders").get_by_label(name, exact=True).uncheck()
-    expect(
-        page.get_by_role("button", name="mtad ·")
-    ).to_be_hidden()  # the page has taken it in, and redraws nothing any more
-    page.wait_for_timeout(1000)
+    expect(page.get_by_role("button", name="mtad ·")).to_be_hidden()
     press_run(page)
     expect(page.locator("#decoders")).to_contain_text("No decoder is chosen")
 
     page.locator("#decoders").get_by_label("greedy", exact=True).check()
     run(page)
+
+
+def test_a_message_stays_until_its_field_changes(visit, address):
+    """Once the answer to a change of the form that came after Run's redrew the fields, and a message was gone before it was read."""
+    page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
+    expect(page.locator("#decoders input:checked")).to_have_count(2)
+    run(page)
+    decoders, prompt = page.locator("#decoders"), page.locator("#prompt")
+    held: list[Route] = []
+    page.route("**/gradio_api/run/**", lambda route: held.append(route))
+    for name in ("greedy", "mtad"):
+        decoders.get_by_label(name, exact=True).uncheck()
+    fill_prompt(page, " ")
+    page.unroute("**/gradio_api/run/**")
+    press_run(page)
+    expect(decoders).to_contain_text("No decoder is chosen")
+    for route in held:
+        route.continue_()
+    page.wait_for_timeout(1000)  # until the answers, and what they set off, are there
+    expect(decoders).to_contain_text("No decoder is chosen")
+    expect(prompt).to_contain_text("The prompt is empty")
+
+    fill_prompt(page, "Twice")
+    expect(prompt).not_to_contain_text("The prompt is empty")
+    expect(decoders).to_contain_text("No decoder is chosen")
+    decoders.get_by_label("greedy", exact=True).check()
+    expect(decoders).not_to_contain_text("No decoder is chosen")
 
 
 def test_a_refused_pair_leaves_the_one_in_use(visit, server):
@@ -64,3 +88,10 @@ def test_links_that_cannot_be_followed_say_so(visit, address):
     for query, word in (("run=000000000000", "run"), ("temperatur=1", "temperature")):
         notice = visit(f"{address}?{query}").locator("#notice [role=alert]")
         expect(notice).to_contain_text(word)
+
+
+def test_what_a_link_fills_in_a_shut_fold_is_run(visit, server):
+    address, host = server
+    page = visit(link(address, "Once", decoders="mtad", max_new_tokens=4, **{"mtad.threshold": 0.25}))
+    expect(page.locator("#decoders input:checked")).to_have_count(1)
+    assert host.store.get(run(page)).settings["mtad"]["threshold"] == 0.25

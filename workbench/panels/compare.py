@@ -12,6 +12,7 @@ from workbench.host import Host
 from workbench.live import LivePanels
 from workbench.panels import notes
 from workbench.panels.form import SettingsForm, Values
+from workbench.panels.noted import NotedForm
 from workbench.panels.pairs import PairPicker
 from workbench.panels.results import ResultView, Updates
 from workbench.panels.wiring import DEVICE, QUIET
@@ -65,6 +66,7 @@ class CompareTab:
             self.pairs = PairPicker(self.host)
         self.progress = gr.HTML(elem_id="progress", elem_classes="wb-note")
         self.results = ResultView()
+        self.noted = NotedForm([self.prompt, *self.form.components])
 
     @property
     def buttons(self) -> list[Any]:
@@ -75,20 +77,21 @@ class CompareTab:
         return [self.prompt, self.count, self.progress, *self.buttons, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
-        inputs = {self.prompt, self.pairs.choice, *self.form.components}
+        inputs = [self.noted.values, self.pairs.choice]
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
-            button.click(lambda text=text: text, None, self.prompt, **QUIET)
-        self.preset.input(self._preset, self.preset, [self.preset, *self.form.outputs], **QUIET)
+            button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
+        self.preset.input(self._preset, self.preset, [self.preset, *self.form.outputs], **self.noted.filling)
         gr.on(
-            [each.change for each in (self.prompt, self.pairs.choice, *self.form.components)],
+            [each.change for each in inputs],
             self._count,
             inputs,
             [self.count, self.share],
             trigger_mode="always_last",
             **QUIET,
         )
-        self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **QUIET)
-        self.run.click(self._queued, inputs, [self.progress, *self.buttons], **QUIET)
+        self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **self.noted.filling)
+        queued = self.run.click(self._queued, inputs, [self.progress, *self.buttons, self.noted.faults], **QUIET)
+        self.noted.tell(queued)
         started = self.run.click(
             self._run,
             inputs,
@@ -122,11 +125,10 @@ class CompareTab:
 
     # ---- handlers
 
-    def _count(self, values: Values) -> tuple[str, str]:
+    def _count(self, noted: list[Any], choice: PairChoice) -> tuple[str, str]:
         """The prompt's tokens against the limit, and a link that fills this form."""
-        count = self.host.tokens(
-            values[self.prompt], self.form.value(values, "chat_template"), values[self.pairs.choice]
-        )
+        values = self.noted.read(noted)
+        count = self.host.tokens(values[self.prompt], self.form.value(values, "chat_template"), choice)
         return notes.tokens(count, self.form.value(values, "max_new_tokens")), self.form.link(
             values, values[self.prompt]
         )
@@ -138,8 +140,8 @@ class CompareTab:
     def _preset(self, name: str) -> Updates:
         return {self.preset: gr.skip()} if name == CUSTOM else self.form.filled(presets.SETTINGS[name].to_json())
 
-    def _validate(self, values: Values) -> Updates:
-        """A message at each field that cannot be used; a fault in a fold is told at the decoders too, as the fold may be shut."""
+    def _faults(self, values: Values, choice: PairChoice) -> dict[Any, str]:
+        """A message for each field that cannot be used; a fault in a fold is told at the decoders too, as the fold may be shut."""
         faults: dict[Any, str] = {}
         for fault, message in self.form.faults(values):
             faults[fault.component] = message
@@ -150,17 +152,23 @@ class CompareTab:
             faults[self.prompt] = "The prompt is empty; write a few words, or take an example."
         elif not faults:
             try:
-                self.host.admit(values[self.prompt], self.form.settings(values), values[self.pairs.choice])
+                self.host.admit(values[self.prompt], self.form.settings(values), choice)
             except InputError as error:
                 faults[self.prompt] = str(error)
-        return {field: gr.validate(field not in faults, faults.get(field, "")) for field in values}
+        return faults
 
-    def _queued(self, values: Values) -> Updates:
-        """Until the device is free, the way out is to leave the queue."""
-        if not all(verdict["is_valid"] for verdict in self._validate(values).values()):
-            return {self.run: gr.skip()}
+    def _queued(self, noted: list[Any], choice: PairChoice) -> Updates:
+        """What is wrong; or, until the device is free, the way out of the queue."""
+        faults = self._faults(self.noted.read(noted), choice)
+        if faults:
+            return self.noted.told(faults)
         note = notes.note("Waiting for the device: your place in the queue is on the right.")
-        return {self.progress: note, self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
+        waiting = {self.progress: note, self.run: gr.update(visible=False), self.leave: gr.update(visible=True)}
+        return {**self.noted.told({}), **waiting}
+
+    def _validate(self, noted: list[Any], choice: PairChoice) -> list[Any]:
+        """What `_queued` finds fault with does not run, nor wait for the device."""
+        return [gr.validate(not self._faults(self.noted.read(noted), choice), ""), gr.validate(True, "")]
 
     def _left(self) -> Updates:
         return {self.progress: notes.note("You left the queue."), **self._idle()}
@@ -168,8 +176,9 @@ class CompareTab:
     def _stop(self, request: gr.Request) -> None:
         self.host.stop(request.session_hash)
 
-    def _run(self, values: Values, request: gr.Request) -> Iterator[Updates]:
+    def _run(self, noted: list[Any], choice: PairChoice, request: gr.Request) -> Iterator[Updates]:
         """One comparison, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
+        values = self.noted.read(noted)
         prompt, settings = values[self.prompt], self.form.settings(values)
         panels, job = LivePanels(prompt, settings), 0
         running = {
@@ -180,7 +189,7 @@ class CompareTab:
         with self.host.stoppable(request.session_hash) as stopped:
             yield {**self.results.clear(), **running, self.progress: notes.note("Preparing the models")}
             try:
-                with closing(self.host.decode(prompt, settings, values[self.pairs.choice], stopped)) as events:
+                with closing(self.host.decode(prompt, settings, choice, stopped)) as events:
                     for event in events:
                         if isinstance(event, Ended):
                             shown = self.results.show(event.run) if event.run.results else {}

@@ -15,6 +15,7 @@ from workbench.fields import allowed, cited, is_list, is_switch, parse, written
 from workbench.settings import Settings, shared
 
 DEFAULT_DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
+UNFOLD = "(chosen) => {names}.map((name) => ({{__type__: 'update', visible: chosen.includes(name)}}))"
 Values = Mapping[Any, Any]  # component -> what the visitor put there
 
 
@@ -87,9 +88,8 @@ class SettingsForm:
             with gr.Accordion(title, open=False, visible=name in chosen, elem_classes="fold") as fold, gr.Row():
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
-        self.decoders.change(
-            self._unfold, self.decoders, list(self.folds.values()), queue=False, show_progress="hidden", api_visibility="private"
-        )  # fmt: skip
+        unfold = UNFOLD.format(names=list(self.folds))
+        self.decoders.change(None, self.decoders, list(self.folds.values()), js=unfold, api_visibility="private")
 
     @property
     def outputs(self) -> list[Any]:
@@ -98,9 +98,6 @@ class SettingsForm:
     @property
     def components(self) -> list[gr.components.Component]:
         return [self.decoders, *(c.component for c in self.controls)]
-
-    def _unfold(self, chosen: list[str]) -> list[Any]:
-        return [gr.update(visible=name in chosen) for name in self.folds]
 
     def typed(self, values: Values) -> dict[str, Any]:
         """What the form says, as `Settings.to_json` has it, unchecked."""

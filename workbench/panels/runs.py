@@ -56,10 +56,13 @@ class RunsTab:
             lambda ids: self._open(ids, compare),
             self.chosen,
             [self._tabs, self.note, *compare.outputs],
-            **QUIET,
+            **compare.noted.filling,
         ).then(None, None, None, js="() => window.scrollTo({top: 0})", api_visibility="private")
         self.upload.upload(
-            lambda path: self._import(path, compare), self.upload, [self._tabs, self.note, *compare.outputs], **QUIET
+            lambda path: self._import(path, compare),
+            self.upload,
+            [self._tabs, self.note, *compare.outputs],
+            **compare.noted.filling,
         )
         sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
         self.both.click(self._both, self.chosen, [self.note, *sides, *self.charts.outputs], **QUIET)
