@@ -36,7 +36,7 @@ def build(host: Host) -> gr.Blocks:
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
         gr.HTML(HEADER, elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
-        with gr.Tabs() as tabs:
+        with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
             BatchTab(host, compare)
             RunsTab(host, compare, tabs)

@@ -10,6 +10,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.host import Host
 from workbench.measured import Measured, measured
+from workbench.open_slider import OpenSlider
 from workbench.panels import notes
 from workbench.panels.wiring import QUIET
 from workbench.theory_pages import PAGES
@@ -31,7 +32,7 @@ class TheoryTab:
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
             self.measured = gr.State(Measured())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
-            with gr.Tabs():
+            with gr.Tabs(overflow_behavior="wrap"):
                 for page in PAGES:
                     with gr.Tab(page.title):
                         self._lay_out(page)
@@ -41,10 +42,10 @@ class TheoryTab:
         first = draw(page, Measured(), [s.value for s in page.sliders])
         with gr.Row():
             sliders = [
-                gr.Slider(s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260)
+                OpenSlider(s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260)
                 for s in page.sliders
             ]
-        outputs: list[Any] = [gr.Markdown(first[0])]
+        outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
         figures = iter(first[1:])
         for row in rows(page.cards):
             with gr.Row():
@@ -59,8 +60,11 @@ class TheoryTab:
         gr.Markdown(page.source, elem_classes="wb-note")
         self._redraw(page, sliders, outputs)
 
-    def _redraw(self, page: Page, sliders: list[gr.Slider], outputs: list[Any]) -> None:
+    def _redraw(self, page: Page, sliders: list[OpenSlider], outputs: list[Any]) -> None:
         def redraw(found: Measured, *values: float | None) -> list[Any]:
+            wrong = fault(page, values)
+            if wrong:
+                return [notes.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
             return draw(page, found, values)
 
         inputs = [self.measured, *sliders]
@@ -89,11 +93,17 @@ def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
     return (cards[i : i + length] for i in range(0, len(cards), length))
 
 
-def draw(page: Page, found: Measured, values: Sequence[float | None]) -> list[Any]:
+def fault(page: Page, values: Sequence[float | None]) -> str | None:
+    """What is wrong with the first number that cannot be used, and what to do."""
+    for s, x in zip(page.sliders, values, strict=True):
+        if x is None or not s.low <= x <= s.high:
+            return f"{s.label} must be a number from {s.low:g} to {s.high:g}; type one, or move the slider."
+    return None
+
+
+def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
     """What follows the sliders and the run: the words, the figures and, where the page has them, the tables."""
-    v = SimpleNamespace(
-        **{s.name: s.value if x is None else type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)}
-    )
+    v = SimpleNamespace(**{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)})
     words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
     tables = [page.tables(found)] if page.tables else []
     return [words, *(card.figure(v, found) for card in page.cards), *tables]

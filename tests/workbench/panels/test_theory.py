@@ -7,7 +7,7 @@ import gradio as gr
 import pytest
 
 from workbench.measured import Measured, measured
-from workbench.panels.theory import TheoryTab, draw, rows
+from workbench.panels.theory import TheoryTab, draw, fault, rows
 from workbench.runs import RunStore
 from workbench.theory_pages import PAGES
 
@@ -32,10 +32,17 @@ def test_every_corner_of_the_sliders_draws(page, run):
         assert ("Measured" in words) == (m is found)
 
 
-def test_an_emptied_slider_stands_where_it_began():
-    page = PAGES[0]
-    first = [s.value for s in page.sliders]
-    assert draw(page, Measured(), [None] * len(first))[0] == draw(page, Measured(), first)[0]
+@pytest.mark.parametrize("value", [None, -0.1, 1.1])
+def test_a_number_that_cannot_be_used_is_one_sentence(value):
+    """An emptied box once gave "'<' not supported between instances of 'NoneType' and 'float'"."""
+    values = [value, *(s.value for s in PAGES[0].sliders[1:])]
+    assert fault(PAGES[0], values) == "acceptance α must be a number from 0 to 1; type one, or move the slider."
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
+def test_the_ends_of_every_slider_can_be_used(page):
+    assert fault(page, [s.low for s in page.sliders]) is None
+    assert fault(page, [s.high for s in page.sliders]) is None
 
 
 def test_whole_sliders_stay_whole():

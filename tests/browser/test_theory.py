@@ -1,0 +1,56 @@
+"""The Theory tab: numbers move, curves follow, and what cannot be used is one sentence."""
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from workbench.theory_pages import PAGES
+
+TOKENS = "tokens a round · "  # of the words under the sliders
+
+
+@pytest.fixture(params=[(1400, "light"), (390, "dark")], ids=["wide", "narrow"])
+def tab(visit, address, request) -> Page:
+    width, theme = request.param
+    page = visit(f"{address}?__theme={theme}", width, 900)
+    page.get_by_role("tab", name="Theory").click()
+    expect(marks(page, "3.69")).to_be_visible()
+    return page
+
+
+def marks(page: Page, text: str):
+    """A number written into a chart."""
+    return page.locator(".js-plotly-plot .textpoint text", has_text=text).first
+
+
+def test_the_charts_follow_the_sliders(tab):
+    tab.get_by_label("number input for acceptance α").fill("0.6")
+    expect(marks(tab, "2.38")).to_be_visible()
+    expect(tab.get_by_text(TOKENS).first).to_contain_text("2.38")
+    tab.get_by_label("range slider for draft length γ").focus()
+    tab.keyboard.press("ArrowRight")
+    expect(marks(tab, "2.43")).to_be_visible()
+    expect(tab.get_by_text(TOKENS).first).to_contain_text("2.43")
+
+
+def test_an_emptied_box_says_what_to_do(tab):
+    """Once a toast said "'<' not supported between instances of 'NoneType' and 'float'"."""
+    box, alert = tab.get_by_label("number input for acceptance α"), tab.locator(".wb-now [role=alert]")
+    for text in ("", "7"):
+        box.fill(text)
+        expect(alert).to_have_text("acceptance α must be a number from 0 to 1; type one, or move the slider.")
+        expect(marks(tab, "3.69")).to_be_visible()
+    box.fill("0.6")
+    expect(marks(tab, "2.38")).to_be_visible()
+    expect(alert).to_have_count(0)
+    expect(tab.get_by_test_id("toast-body")).to_have_count(0)
+
+
+def test_every_page_is_one_click_away(tab):
+    """At 390 px two of the four stood in a menu "…" that nobody looks for."""
+    for page in PAGES:
+        tab.get_by_role("tab", name=page.title).click()
+        expect(tab.get_by_role("heading", name=page.cards[-1].title)).to_be_visible()
+        expect(tab.locator(".js-plotly-plot:visible")).to_have_count(len(page.cards))
+        assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
+    tops = {tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")}
+    assert len(tops) == 1
