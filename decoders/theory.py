@@ -4,6 +4,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from decoders.sampling import residual
@@ -176,9 +177,12 @@ def expected_padding(p: float, batch: int, cap: int) -> Padding:
     return Padding(longest, longest - partial[cap], 1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)))
 
 
-def simulated_padding(p: float, batch: int, cap: int, rounds: int, generator: torch.Generator) -> Padding:
-    """The same by the paper's own way, means over `rounds` drawn batches (figure 6); 0 < p < 1."""
-    accepted = torch.empty(rounds, batch, dtype=torch.float64).geometric_(1 - p, generator=generator).clamp_(max=cap)
-    longest = accepted.max(-1).values
+def simulated_padding(p: float, batch: int, cap: int, rounds: int, draw: np.random.Generator) -> Padding:
+    """The same by the paper's own way, means over `rounds` drawn batches (figure 6); 0 < p < 1.
+
+    By numpy, for torch would take the maximum with a pool of OpenMP workers, and a second pool slows down the thread that decodes.
+    """
+    accepted = draw.geometric(1 - p, (rounds, batch)).clip(max=cap)
+    longest = accepted.max(-1)
     pads = longest - accepted.mean(-1)
-    return Padding(longest.mean().item(), pads.mean().item(), (pads / longest).mean().item())
+    return Padding(float(longest.mean()), float(pads.mean()), float((pads / longest).mean()))

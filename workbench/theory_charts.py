@@ -184,16 +184,8 @@ def padding_figure(part: str, p: float, batch: int, cap: int, run: MeasuredSpecu
 
 @cache
 def _simulated(batch: int, cap: int) -> list[theory.Padding]:
-    """As `theory.simulated_padding`, but by numpy: torch takes a maximum along a dimension with a pool of OpenMP workers, however
-    small it is, and only the thread that decodes may have one."""
     draw = np.random.default_rng(0)
-    points = []
-    for p in ACCURACIES:
-        accepted = draw.geometric(1 - p, (ROUNDS, batch)).clip(max=cap)
-        longest = accepted.max(axis=1)
-        pads = longest - accepted.mean(axis=1)
-        points.append(theory.Padding(longest.mean(), pads.mean(), (pads / longest).mean()))
-    return points
+    return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
 
 
 def longest_figure(p: float, batch: int, cap: int) -> go.Figure:
