@@ -38,6 +38,7 @@ METHODS = {
     "speculative": (decoders.catalog["speculative"](draft_length=4), "stories"),
 }
 TABLES = (*METHODS, "parts", "decoders")
+PARTS = ["decoder", "batch", "way", "seconds", "linear layers", "attention", "rest of the models", "outside the models"]
 WARPED = {"temperature": 1.0, "top_k": 20, "top_p": 0.9}  # mtad.txt appendix F
 
 
@@ -84,12 +85,18 @@ class Stopwatch:
 
 
 def parts(
-    pair: decoders.ModelPair, prompts: PromptSet, method: decoders.Method, size: int, way: str, tokens: int
+    pair: decoders.ModelPair,
+    prompts: PromptSet,
+    method: decoders.Method,
+    size: int,
+    way: str,
+    tokens: int,
+    warping: dict,
 ) -> list[str]:
     """One line: seconds in linear layers, in attention, in the rest of the models, and outside of them; first rounds left out."""
     watch, wall = Stopwatch(), 0.0
     spent = dict.fromkeys(watch.seconds, 0.0)
-    options = {"temperature": 0.0, "ignore_eos": True, "max_new_tokens": tokens, "padding": WAYS[way].padding}
+    options = {**warping, "ignore_eos": True, "max_new_tokens": tokens, "padding": WAYS[way].padding}
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(PackedModel, "__call__", watch.wrap("models", PackedModel.__call__)))
         stack.enter_context(mock.patch.object(attention, "attend", watch.wrap("attention", attention.attend)))
@@ -157,29 +164,23 @@ def main() -> None:
         command = shlex.join(["python", "-m", "bench.batch", *sys.argv[1:]])
         args.measured.write_text(Measured(command, load, tuple(runs)).to_json(), encoding="utf-8")
     if "parts" in args.only:
-        heads = [
-            "decoder",
-            "batch",
-            "way",
-            "seconds",
-            "linear layers",
-            "attention",
-            "rest of the models",
-            "outside the models",
-        ]
         rows = [
-            parts(pair, built_in(prompts).first(args.prompts), method, size, way, args.tokens)
+            parts(pair, built_in(prompts).first(args.prompts), method, size, way, args.tokens, {"temperature": 0.0})
             for method, prompts in METHODS.values()
             for size in (1, 8, 16)
             for way in (("unpadded",) if size == 1 else ("vanilla", "unpadded_kv", "unpadded_inputs", "unpadded"))
         ]
         print("\n### where the seconds go, first rounds left out\n")
-        print(as_markdown(heads, rows))
+        print(as_markdown(PARTS, rows))
     if "decoders" in args.only:
         every = tuple(m() for name, m in decoders.catalog.items() if name != "greedy")
         prompts = built_in("stories").first(8)
         print("\n### every decoder at batch 8 and alone\n")
-        print(scaling(measured("decoders", every, prompts, (1, 8), WARPED, ("unpadded",), tokens=min(32, args.tokens))))
+        tokens = min(32, args.tokens)
+        print(scaling(measured("decoders", every, prompts, (1, 8), WARPED, ("unpadded",), tokens=tokens)))
+        rows = [parts(pair, prompts, method, size, "unpadded", tokens, WARPED) for method in every for size in (1, 8)]
+        print("\n### where their seconds go\n")
+        print(as_markdown(PARTS, rows))
     print(f"\n{time.monotonic() - began:.0f} s; torch {torch.__version__}, {torch.get_num_threads()} threads")
 
 
