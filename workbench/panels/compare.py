@@ -1,7 +1,9 @@
 """The first tab: one prompt, the chosen decoders side by side."""
 
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
+from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -22,6 +24,8 @@ from workbench.session import Ended, Finished
 from workbench.settings import Settings
 
 CUSTOM = "custom"
+# A browser on this machine draws on the cores that decode: the next round waits for it, and the clock stands still.
+DRAWING_SECONDS = 0.05
 # The address names the run on screen, so that a reload or a copied address brings it back.
 SET_ADDRESS = "(id) => { if (id) history.replaceState(null, '', '?run=' + id + (new URLSearchParams(location.search).get('__theme') ? '&__theme=' + new URLSearchParams(location.search).get('__theme') : '')); }"
 
@@ -180,7 +184,7 @@ class CompareTab:
         """One comparison, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
         values = self.noted.read(noted)
         prompt, settings = values[self.prompt], self.form.settings(values)
-        panels, job = LivePanels(prompt, settings), 0
+        panels, local = LivePanels(prompt, settings), ip_address(request.client.host).is_loopback
         running = {
             self.run: gr.update(visible=False),
             self.stop: gr.update(visible=True),
@@ -196,11 +200,12 @@ class CompareTab:
                             yield {**shown, self.progress: notes.ended(event.run), **self._idle()}
                             return
                         panels.update(event)
-                        updates: Updates = {self.results.strip: panels.value()}
-                        if not isinstance(event, Finished):
-                            job = len(panels.results)
-                            updates[self.progress] = notes.progress(event, job, panels.jobs)
-                        yield updates
+                        if isinstance(event, Finished):
+                            continue  # drawn with what follows at once
+                        progress = notes.progress(event, len(panels.results), panels.jobs)
+                        yield {self.results.strip: panels.value(), self.progress: progress}
+                        if local:
+                            time.sleep(DRAWING_SECONDS)
                 yield {self.progress: notes.note("Stopped."), **self._idle()}
             except InputError as error:
                 yield {self.progress: notes.note(str(error), "alert"), **self._idle()}
