@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing
-from ipaddress import ip_address
 from typing import Any
 
 import gradio as gr
@@ -12,6 +11,7 @@ from decoders import InputError
 from workbench import presets
 from workbench.host import Host
 from workbench.live import LivePanels
+from workbench.memory import default_device
 from workbench.panels import notes
 from workbench.panels.form import SettingsForm, Values
 from workbench.panels.noted import NotedForm
@@ -24,8 +24,10 @@ from workbench.session import Ended, Finished
 from workbench.settings import Settings
 
 CUSTOM = "custom"
-# A browser on this machine draws on the cores that decode: the next round waits for it, and the clock stands still.
-DRAWING_SECONDS = 0.05
+DRAWING_SECONDS = (
+    0.05  # which the next round leaves to a browser on the cores that decode, while the clock stands still
+)
+HERE = ("127.0.0.1", "::1")
 # The address names the run on screen, so that a reload or a copied address brings it back.
 SET_ADDRESS = "(id) => { if (id) history.replaceState(null, '', '?run=' + id + (new URLSearchParams(location.search).get('__theme') ? '&__theme=' + new URLSearchParams(location.search).get('__theme') : '')); }"
 
@@ -184,7 +186,7 @@ class CompareTab:
         """One comparison, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
         values = self.noted.read(noted)
         prompt, settings = values[self.prompt], self.form.settings(values)
-        panels, local = LivePanels(prompt, settings), ip_address(request.client.host).is_loopback
+        panels, shared = LivePanels(prompt, settings), shares_cores(request)
         running = {
             self.run: gr.update(visible=False),
             self.stop: gr.update(visible=True),
@@ -204,7 +206,7 @@ class CompareTab:
                             continue  # drawn with what follows at once
                         progress = notes.progress(event, len(panels.results), panels.jobs)
                         yield {self.results.strip: panels.value(), self.progress: progress}
-                        if local:
+                        if shared:
                             time.sleep(DRAWING_SECONDS)
                 yield {self.progress: notes.note("Stopped."), **self._idle()}
             except InputError as error:
@@ -216,3 +218,8 @@ class CompareTab:
             self.stop: gr.update(visible=False),
             self.leave: gr.update(visible=False),
         }
+
+
+def shares_cores(request: gr.Request) -> bool:
+    """Whether the visitor's browser runs on this machine, and its processor decodes."""
+    return default_device().type == "cpu" and getattr(request.client, "host", None) in HERE
