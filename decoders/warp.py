@@ -60,9 +60,9 @@ def warp(logits: Logits, warping: Warping) -> Probs:
 
 
 def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k largest of each row in falling order, ties to the lower id (torch.topk leaves ties open)."""
+    """The k largest of each row, or all, in falling order, ties to the lower id (torch.topk leaves ties open)."""
     size = scaled.shape[-1]
-    if k == size:
+    if k >= size:
         return scaled.sort(dim=-1, descending=True, stable=True)
     values, ids = scaled.topk(k + 1)
     if (values[..., k - 1] > values[..., k]).all():
