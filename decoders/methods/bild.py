@@ -8,20 +8,24 @@ from decoders.drafts.chain import chain
 from decoders.drafts.tree import confident
 from decoders.methods.speculative import speculate
 from decoders.request import Request
-from decoders.rules.typical import ThresholdRule
+from decoders.rules.typical import tossless
+from decoders.rules.walk import Pick
+from decoders.sampling import RandomSource
 from decoders.settings import Decoding, Method, setting
-from decoders.shapes import Probs
+from decoders.shapes import Logits, Probs, TokenId
 
 
 @dataclass(frozen=True)
-class RollbackRule(ThresholdRule):
+class RollbackRule:
     """Keep a token while -log p(x) <= rollback (nats, raw p); what follows a refused one is dropped."""
 
-    raw = True
     rollback: float = 2.0
 
-    def passes(self, probability: float, p: Probs) -> bool:
-        return probability > 0 and -math.log(probability) <= self.rollback
+    def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+        (token,) = tokens
+        probability = logits.softmax(-1)[token].item()
+        kept = probability > 0 and -math.log(probability) <= self.rollback
+        return tossless(token, probability, kept, p, q)
 
 
 @dataclass(frozen=True)
