@@ -28,7 +28,7 @@ train: $(VENV)/.run
 	$(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA)
 
 bench: $(VENV)/.run
-	$(bin)/python -m bench
+	$(bin)/python -m tests.speed
 
 # The browser tests drive Debian's Chromium; elsewhere any Chromium that CHROMIUM names.
 chromium:

@@ -4,8 +4,8 @@ import os
 
 os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before Gradio is imported
 
-from workbench.host import Host
-from workbench.layout import build, launch_options
+from workbench.page.host import Host
+from workbench.page.layout import build, launch_options
 
 host = Host()
 demo = host.thread.submit(build, host).result()  # whatever computes does so in the thread that decodes, see steady.py

@@ -9,12 +9,15 @@ from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
 from decoders import InputError, catalog
-from workbench import arguments, batch_command, export, terminal
-from workbench.numbers import side_by_side
-from workbench.pairs import load
-from workbench.presets import SETTINGS
-from workbench.runs import Run, RunStore
-from workbench.session import Ended, compare
+from workbench.measuring.session import Ended, compare
+from workbench.models.load import load
+from workbench.runs.store import Run, RunStore
+from workbench.show import files as export
+from workbench.show.quantities import side_by_side
+from workbench.studies.presets import SETTINGS
+from workbench.terminal import batch as batch_command
+from workbench.terminal import flags as arguments
+from workbench.terminal import show as terminal
 
 START = {"decoders": next(iter(SETTINGS.values())).to_json()["decoders"]}
 EXAMPLES = """examples:

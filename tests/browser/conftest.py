@@ -14,12 +14,12 @@ import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
-from workbench.host import Host
-from workbench.layout import build, launch_options
-from workbench.limits import Limits
-from workbench.models import PairKeeper
-from workbench.presets import PairChoice
-from workbench.runs import RunStore
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.layout import build, launch_options
+from workbench.runs.store import RunStore
+from workbench.studies.limits import Limits
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",

@@ -8,8 +8,8 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
-from workbench.records import RunResult
-from workbench.runs import Run
+from workbench.runs.record import RunResult
+from workbench.runs.store import Run
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds what templates would run.

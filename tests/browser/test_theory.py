@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Page, expect
 
-from workbench.theory_pages import PAGES
+from workbench.theory.pages import PAGES
 
 TOKENS = "tokens a round · "  # of the words under the sliders
 

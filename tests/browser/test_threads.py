@@ -11,7 +11,7 @@ from playwright.sync_api import expect
 
 from tests.browser.actions import fill_prompt, link, run
 from tests.browser.conftest import serving
-from workbench.theory_pages import PAGES
+from workbench.theory.pages import PAGES
 
 
 def native() -> int:

@@ -9,11 +9,11 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build
-from workbench.gauges import Energy, NoGauge
-from workbench.meter import Meter
-from workbench.runs import Run
-from workbench.session import Ended, compare
-from workbench.settings import Settings
+from workbench.measuring.gauges import Energy, NoGauge
+from workbench.measuring.meter import Meter
+from workbench.measuring.session import Ended, compare
+from workbench.runs.store import Run
+from workbench.studies.settings import Settings
 
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 

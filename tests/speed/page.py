@@ -1,0 +1,92 @@
+"""Tokens/s that the page shows over those of the library alone: the page's first comparison in Chromium, and the same decoders here, in turn.
+
+    python -m tests.speed.page [--rounds 8] [--tokens 64] [--port 17960]
+
+The server and the browser are processes of their own on the same cores. Prints Markdown.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import urllib.request
+from collections import defaultdict
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+import decoders
+from workbench.page.parts.form import DEFAULT_DECODERS
+from workbench.studies.presets import PROMPTS
+
+DONE = """(last) => {
+    const link = document.querySelector('#run-link a');
+    return link && link.offsetParent && link.innerText !== last && document.querySelector('#progress').innerText.includes('Done');
+}"""
+
+
+def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, dict[str, float]]:
+    """Press Run; the name of the run, and each decoder's tokens/s by its export."""
+    page.get_by_role("button", name="Run", exact=True).click()
+    page.wait_for_function(DONE, arg=last, timeout=90_000, polling=500)
+    name = page.locator("#run-link a").first.inner_text()
+    page.wait_for_timeout(1500)  # the charts are drawn
+    run = json.load(urllib.request.urlopen(f"{address}/export/{name.removeprefix('run ')}.json"))
+    return name, {r["decoder"]: r["metrics"]["new_tokens"] / r["metrics"]["seconds"] for r in run["results"]}
+
+
+def alone(pair: decoders.ModelPair, tokens: int) -> dict[str, float]:
+    """Each decoder's tokens/s, after a short run to warm up, as on the page."""
+    speeds = {}
+    for name in DEFAULT_DECODERS:
+        for budget in (8, tokens):
+            out = decoders.generate(pair, next(iter(PROMPTS.values())), name, max_new_tokens=budget)
+        speeds[name] = out.metrics.tokens_per_second
+    return speeds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--port", type=int, default=17960)
+    args = parser.parse_args()
+    pair, address = decoders.load_pair(), f"http://127.0.0.1:{args.port}"
+    speeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
+    load = os.getloadavg()[0]
+    with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
+        environment = {**os.environ, "WORKBENCH_DATA": data, "GRADIO_SERVER_PORT": str(args.port)}
+        app = Path(__file__).parents[1] / "app.py"
+        server = subprocess.Popen([sys.executable, app], env=environment, stdout=subprocess.PIPE, text=True)
+        try:
+            next(line for line in server.stdout if "http" in line)
+            browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
+            page, last = browser.new_page(viewport={"width": 1400, "height": 1000}), None
+            page.goto(f"{address}?max_new_tokens={args.tokens}")
+            page.wait_for_timeout(2000)
+            for i in range(args.rounds + 1):
+                last, shown = on_the_page(page, address, last)
+                for name, speed in alone(pair, args.tokens).items():
+                    if i:  # the first round warms up
+                        speeds[name].append((shown[name], speed))
+            browser.close()
+        finally:
+            server.terminate()
+    print(
+        f"{args.rounds} rounds, {args.tokens} tokens; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after\n"
+    )
+    print(
+        "| decoder | page | library | page over library: of the medians (least to most of a round) |\n|---|---|---|---|"
+    )
+    for name, pairs in speeds.items():
+        shown, own = (statistics.median(side) for side in zip(*pairs, strict=True))
+        ratios = [a / b for a, b in pairs]
+        print(f"| {name} | {shown:.0f} | {own:.0f} | {shown / own:.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,233 @@
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from workbench.measuring import meter as module
+from workbench.measuring.gauges import NoGauge
+from workbench.measuring.meter import Meter, open_meter
+
+
+class NVML:
+    """A simulated pynvml: boards by UUID and PCI address, each with the readings it has."""
+
+    NVML_SUCCESS, NVML_DEVICE_MIG_ENABLE, NVML_FI_DEV_POWER_INSTANT = 0, 1, 186
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, *boards):
+        self.boards, self.asked = boards, []
+
+    def nvmlInit(self):
+        pass
+
+    def nvmlDeviceGetHandleByUUID(self, uuid):
+        return self._find("uuid", uuid)
+
+    def nvmlDeviceGetHandleByPciBusId(self, address):
+        return self._find("pci", address)
+
+    def _find(self, key, value):
+        for board in self.boards:
+            if board.get(key) == value:
+                return board
+        raise self.NVMLError("Not Found")
+
+    def nvmlDeviceGetMigMode(self, board):
+        return [self._read(board, "mig"), 0]
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, board):
+        return self._read(board, "energy")()
+
+    def nvmlDeviceGetPowerUsage(self, board):
+        return self._read(board, "average")()
+
+    def nvmlDeviceGetFieldValues(self, board, fields):
+        assert fields == [self.NVML_FI_DEV_POWER_INSTANT]
+        if "instant" not in board:
+            return [SimpleNamespace(nvmlReturn=3, value=None)]
+        return [SimpleNamespace(nvmlReturn=0, value=SimpleNamespace(uiVal=board["instant"]()))]
+
+    def _read(self, board, name):
+        self.asked.append((board["uuid"], name))
+        if name not in board:
+            raise self.NVMLError("Not Supported")
+        return board[name]
+
+
+def board(number, **readings):
+    return {"uuid": f"GPU-{number}", "pci": f"00000000:{number:02x}:00.0", **readings}
+
+
+def steps(*millijoules):
+    """A counter that stands still between its ticks."""
+    readings = iter(millijoules)
+    return lambda: next(readings)
+
+
+@pytest.fixture
+def gpu(monkeypatch):
+    """A torch that has one visible GPU, board 7; device-wide waiting is counted."""
+    waits = []
+    properties = SimpleNamespace(uuid="7", pci_domain_id=0, pci_bus_id=7, pci_device_id=0)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: properties)
+    monkeypatch.setattr(torch.cuda, "synchronize", waits.append)
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return SimpleNamespace(properties=properties, waits=waits)
+
+
+def measure(meter, monkeypatch, seconds):
+    """The energy of a window that takes so long by its clock."""
+    now = iter([0.0, seconds])
+    with monkeypatch.context() as patch:
+        patch.setattr(module.time, "perf_counter", lambda: next(now))
+        with meter.window() as window:
+            pass
+    return window.energy
+
+
+def test_the_counter_of_the_board_in_use_is_read_among_several(gpu, monkeypatch):
+    others = [board(n, energy=lambda: 0 / 0) for n in (1, 2)]
+    nvml = NVML(*others, board(7, energy=steps(0, 5_000, 47_500)))
+    energy = measure(open_meter("cuda:0", nvml), monkeypatch, 2.5)
+    assert (energy.joules, energy.source) == (42.5, "measured: GPU energy counter")
+    assert {uuid for uuid, _ in nvml.asked} == {"GPU-7"}
+    assert gpu.waits == [torch.device("cuda:0")] * 2
+
+
+def test_a_board_that_is_not_found_by_uuid_is_found_by_its_address(gpu, monkeypatch):
+    gpu.properties.uuid = "unknown"
+    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), monkeypatch, 2.0)
+    assert energy.joules == 1.0
+
+
+def test_a_window_shorter_than_the_ticks_is_below_resolution(gpu, monkeypatch):
+    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 900, 900)))), monkeypatch, 0.4)
+    assert (energy.joules, energy.source) == (None, "below resolution")
+
+
+def test_a_counter_that_fell_was_reset(gpu, monkeypatch):
+    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 9_000, 10)))), monkeypatch, 2.0)
+    assert energy.joules is None
+    assert energy.source == "not measured: the counter was reset in between"
+
+
+@pytest.mark.parametrize(("reading", "note"), [("instant", "instant power"), ("average", "one-second average")])
+def test_without_a_counter_power_is_integrated(gpu, monkeypatch, reading, note):
+    monkeypatch.setattr(module, "SHORTEST_GPU_SECONDS", 0.1)
+    meter = open_meter("cuda", NVML(board(7, **{reading: lambda: 200_000})))
+    with meter.window() as window:
+        time.sleep(0.2)
+    assert window.energy.joules == pytest.approx(200 * 0.2, rel=0.3)
+    assert window.energy.source.startswith("integrated from ")
+    assert note in window.energy.detail
+
+
+def test_an_old_binding_without_the_functions_is_no_error(gpu, monkeypatch):
+    class Old(NVML):
+        nvmlDeviceGetTotalEnergyConsumption = property()
+        nvmlDeviceGetFieldValues = property()
+        nvmlDeviceGetMigMode = property()
+
+    meter = open_meter("cuda", Old(board(7, average=lambda: 1_000)))
+    assert "average" in meter.gauge.note
+
+
+def test_a_board_that_reports_nothing_says_so(gpu):
+    source = open_meter("cuda", NVML(board(7))).gauge.source
+    assert source.startswith("not measured: this GPU reports neither energy nor power")
+
+
+@pytest.mark.parametrize("visible", [None, "MIG-1234"])
+def test_a_slice_of_a_shared_board_is_not_attributable(gpu, monkeypatch, visible):
+    if visible:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    meter = open_meter("cuda", NVML(board(7, energy=lambda: 1, mig=0 if visible else NVML.NVML_DEVICE_MIG_ENABLE)))
+    assert meter.gauge.source.startswith("not attributable: ")
+
+
+def test_without_the_driver_the_reason_is_given(gpu):
+    nvml = NVML()
+    nvml.nvmlInit = lambda: (_ for _ in ()).throw(NVML.NVMLError("NVML Shared Library Not Found"))
+    assert open_meter("cuda", nvml).gauge == NoGauge("not measured: NVML Shared Library Not Found")
+
+
+def rapl(folder, **packages):
+    for name, (label, energy, most) in packages.items():
+        path = folder / name.replace("_", ":").replace("rapl", "intel-rapl")
+        path.mkdir()
+        for file, text in (("name", label), ("energy_uj", energy), ("max_energy_range_uj", most)):
+            (path / file).write_text(f"{text}\n")
+    return folder
+
+
+def test_the_packages_of_the_cpu_are_counted_once_and_wrap(tmp_path, monkeypatch):
+    rapl(
+        tmp_path,
+        rapl_0=("package-0", 1_000_000, 10_000_000),
+        rapl_1=("package-1", 9_000_000, 10_000_000),
+        rapl_0_0=("core", 1_000_000, 10_000_000),
+        rapl_2=("psys", 1_000_000, 10_000_000),
+    )
+    meter = open_meter("cpu", powercap=tmp_path)
+    with meter.window() as window:
+        time.sleep(0.06)
+        (tmp_path / "intel-rapl:0/energy_uj").write_text("3500000")
+        (tmp_path / "intel-rapl:1/energy_uj").write_text("500000")
+        (tmp_path / "intel-rapl:2/energy_uj").write_text("9000000")
+    assert (window.energy.joules, window.energy.source) == (4.0, "CPU package (RAPL)")
+    assert "other programs included" in window.energy.detail
+
+
+def test_a_cpu_without_rapl_and_one_that_keeps_it_from_us_say_so(tmp_path, monkeypatch):
+    assert open_meter("cpu", powercap=tmp_path).gauge == NoGauge(
+        "not measured: this machine shows no RAPL energy counter"
+    )
+    rapl(tmp_path, rapl_0=("package-0", 1, 10))
+    read = module.Path.read_text
+
+    def guarded(path, *args):
+        if path.name == "energy_uj":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *args)
+
+    monkeypatch.setattr(module.Path, "read_text", guarded)
+    source = open_meter("cpu", powercap=tmp_path).gauge.source
+    assert source.startswith("not measured: ")
+    assert "root only" in source
+
+
+def test_another_device_has_no_counter():
+    assert open_meter("mps").gauge == NoGauge("not measured: there is no energy counter for device mps")
+
+
+@pytest.mark.parametrize("edge", ["start", "stop"])
+def test_a_gauge_that_breaks_never_breaks_the_work(edge):
+    class Broken(NoGauge):
+        pass
+
+    def fail(*args):
+        raise OSError("gone")
+
+    setattr(Broken, edge, fail)
+    done = False
+    with Meter(Broken("not measured: nothing")).window() as window:
+        done = True
+    assert done
+    assert window.energy.source == "not measured: gone"
+    assert window.energy.joules is None
+
+
+def test_work_that_raises_raises_and_ends_the_gauge():
+    calls = []
+
+    class Gauge(NoGauge):
+        def stop(self, begun, seconds):
+            calls.append("stop")
+            return super().stop(begun, seconds)
+
+    with pytest.raises(KeyError), Meter(Gauge("not measured: nothing")).window():
+        raise KeyError
+    assert calls == ["stop"]

@@ -1,0 +1,69 @@
+"""The form is made from the dataclasses: whatever the catalog holds has its inputs, and they read back as they were filled."""
+
+import dataclasses
+
+import gradio as gr
+import pytest
+
+from decoders import catalog
+from workbench.page.parts.form import SettingsForm
+from workbench.studies.settings import Settings, shared
+
+
+@pytest.fixture(scope="module")
+def form() -> SettingsForm:
+    form = SettingsForm()
+    with gr.Blocks():
+        form.lay_out_decoders()
+        form.lay_out_settings()
+    return form
+
+
+def filled(form: SettingsForm, data: dict) -> dict:
+    """What the inputs hold once the form shows these settings."""
+    values = form.filled(data)
+    return {component: values[component] for component in form.components}
+
+
+def test_every_setting_of_every_decoder_has_an_input(form):
+    wanted = {("settings", f.name) for f in shared()}
+    wanted |= {(name, f.name) for name, method in catalog.items() for f in dataclasses.fields(method)}
+    assert {(c.owner, c.field.name) for c in form.controls} == wanted
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_defaults_read_back(form, name):
+    settings = Settings.from_json({"decoders": [name]})
+    values = filled(form, settings.to_json())
+    assert list(form.faults(values)) == []
+    assert form.settings(values) == settings
+
+
+def test_other_values_read_back(form):
+    data = {
+        "decoders": ["dsbd", "speculative"],
+        "top_p": 0.5,
+        "dsbd": {"beams": 7},
+        "speculative": {"draft_length": "auto"},
+    }
+    settings = Settings.from_json(data)
+    assert form.settings(filled(form, settings.to_json())) == settings
+
+
+def test_numbers_come_from_the_page_as_they_like(form):
+    """Gradio's number input gives 4.0 for a whole number; a setting of type int must still take it."""
+    values = filled(form, {"decoders": ["mtad"]})
+    length = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "draft_length"))
+    values[length] = 6.0
+    assert form.settings(values).methods[0].draft_length == 6
+
+
+def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
+    values = filled(form, {"decoders": ["greedy"]})
+    threshold = next(c for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold"))
+    values[threshold.component] = None
+    assert list(form.faults(values)) == []
+    values[form.decoders] = ["mtad"]
+    [(control, message)] = form.faults(values)
+    assert control is threshold
+    assert "threshold must be" in message

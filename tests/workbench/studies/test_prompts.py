@@ -1,0 +1,94 @@
+"""Prompt sets are read whole, and every refusal names the place."""
+
+import json
+
+import pytest
+
+from decoders import InputError
+from workbench.studies import prompts
+from workbench.studies.prompts import built_in, find, read
+
+
+def texts(path) -> list[str]:
+    return [p.text for p in read(path).prompts]
+
+
+def test_a_text_file_has_one_prompt_a_line_and_blank_lines_are_none(tmp_path):
+    file = tmp_path / "a.txt"
+    file.write_bytes("\ufeffOnce upon\r\n\n  \n  twice, très vite\n".encode())
+    found = read(file).prompts
+    assert [p.text for p in found] == ["Once upon", "  twice, très vite"]
+    assert [p.place for p in found] == ["a.txt, line 1", "a.txt, line 4"]
+
+
+def test_jsonl_prompts_may_hold_newlines(tmp_path):
+    file = tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"prompt": "two\nlines", "id": 7}) + "\n\n" + json.dumps({"prompt": "x"}))
+    assert texts(file) == ["two\nlines", "x"]
+
+
+def test_a_folder_is_its_text_files_in_order(tmp_path):
+    for name, text in (("b.txt", "second\nprompt\n"), ("a.txt", "first"), ("c.md", "not read")):
+        (tmp_path / name).write_text(text)
+    assert texts(tmp_path) == ["first", "second\nprompt"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("a.txt", b"", "a.txt holds no prompts"),
+        ("a.txt", b"\n \n", "a.txt holds no prompts"),
+        ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
+        ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
+        ("a.txt", b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1), "a.txt, line 2: 20,001 characters are too long"),
+        ("a.jsonl", b'{"prompt": "x"}\n{"prompt": 3}', "a.jsonl, line 2: must be a JSON object"),
+        ("a.jsonl", b'["prompt"]', "a.jsonl, line 1: must be a JSON object"),
+        ("a.jsonl", b"{", "a.jsonl, line 1: must be a JSON object"),
+        ("a.jsonl", b'{"prompt": "\\ud800"}', "a.jsonl, line 1: must be a JSON object"),
+        ("a.jsonl", b'{"prompt": " "}', "a.jsonl, line 1: must be a JSON object"),
+    ],
+)
+def test_bad_files_are_refused_by_the_line(tmp_path, name, data, says):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=says):
+        read(tmp_path / name)
+
+
+def test_files_too_large_too_many_or_missing_are_refused(tmp_path, monkeypatch):
+    file = tmp_path / "a.txt"
+    with pytest.raises(InputError, match=r"a\.txt cannot be read: No such file"):
+        read(file)
+    file.write_text("a\nb\nc")
+    monkeypatch.setattr(prompts, "MOST_PROMPTS", 2)
+    with pytest.raises(InputError, match=r"3 prompts; give at most 2"):
+        read(file)
+    monkeypatch.setattr(prompts, "LARGEST_FILE", 4)
+    with pytest.raises(InputError, match=r"larger than"):
+        read(file)
+
+
+def test_an_empty_folder_and_an_empty_file_in_one_are_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no prompts"):
+        read(tmp_path)
+    (tmp_path / "a.txt").write_text(" ")
+    with pytest.raises(InputError, match=r"a\.txt: empty"):
+        read(tmp_path)
+
+
+def test_the_built_in_sets_are_there_and_each_refrain_repeats_itself():
+    assert len(built_in("stories").prompts) >= 24
+    refrains = built_in("refrains").prompts
+    assert len({p.text for p in refrains}) == 24
+    for prompt in refrains:
+        words = prompt.text.split()
+        runs = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
+        assert len(set(runs)) < len(runs), prompt
+    with pytest.raises(InputError, match="stories or refrains"):
+        built_in("novels")
+
+
+def test_find_takes_a_name_or_a_path(tmp_path):
+    (tmp_path / "a.txt").write_text("x")
+    assert find("refrains") == built_in("refrains")
+    assert find(str(tmp_path / "a.txt")).name == "a.txt"
+    assert len(find("refrains").first(3).prompts) == 3

@@ -1,0 +1,1 @@
+"""Decoding on the clock: sessions, meters, the device."""

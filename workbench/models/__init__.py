@@ -1,0 +1,1 @@
+"""Pairs of models: presets, loading, memory, and what a run was made on."""

@@ -1,0 +1,61 @@
+"""What a comparison ran on: a figure without it is no figure."""
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from decoders import ModelPair
+
+ROOT = Path(__file__).parents[2]
+
+
+def environment(pair: ModelPair) -> dict[str, Any]:
+    """Device, dtype, versions and models as plain data; `threads` and `cpus` are what torch may use and what there is."""
+    device = pair.target.device
+    return {
+        "target": _model(pair.target),
+        "draft": _model(pair.draft) if pair.draft is not None else None,
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "dtype": str(pair.target.dtype).removeprefix("torch."),
+        "threads": torch.get_num_threads(),
+        "cpus": os.cpu_count(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        **{name: _version(name) for name in ("torch", "transformers")},
+    }
+
+
+def _model(model: Any) -> dict[str, Any]:
+    return {
+        "name": _short(model.config.name_or_path) or type(model).__name__,
+        "revision": getattr(model.config, "_commit_hash", None),
+        "type": model.config.model_type,
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "bytes": sum(p.nbytes for p in model.parameters()),
+    }
+
+
+def _short(name: str) -> str:
+    """What this project ships is named from its root, wherever it lies on this machine."""
+    return name.removeprefix(f"{ROOT}{os.sep}")
+
+
+def _processor() -> str:
+    """The CPU's model name; `platform.processor()` is empty on most Linux systems."""
+    try:
+        with open("/proc/cpuinfo") as lines:
+            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+    except (OSError, StopIteration):
+        return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

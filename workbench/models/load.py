@@ -1,0 +1,83 @@
+"""Loading a pair by the rules of the place: what may be loaded, whether it fits, and what to do where it may not or does not."""
+
+import os
+from pathlib import Path
+
+import torch
+from huggingface_hub.errors import GatedRepoError
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoders import InputError, ModelPair, load_pair
+from workbench.models.memory import default_device, default_dtype, must_fit
+from workbench.models.presets import PAIRS, PairChoice
+from workbench.studies.limits import Limits
+
+# transformers asks a service of the hub to convert pickled weights and would load what that made: only what was named is loaded.
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+
+
+def load(choice: PairChoice) -> ModelPair:
+    """The pair of a choice. A model's own code is never run, and a pair that is no preset is read from safetensors only.
+
+    Raises InputError, in one sentence: where the place does not allow it, it does not fit in memory, its owner must be asked first,
+    there is no such model, or it cannot be run.
+    """
+    device = default_device() if choice.device == "auto" else _device(choice.device)
+    dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
+    preset = next(
+        (p for p in PAIRS.values() if (p.target_source, p.draft_source) == (choice.target, choice.draft)), None
+    )
+    if preset is None and not Limits.from_environment().custom_models:
+        raise InputError(
+            "Only the listed model pairs may be loaded on this Space; its owner can set ALLOW_CUSTOM_MODELS=1."
+        )
+    kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+    try:
+        if isinstance(kind, torch.dtype):
+            must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
+        return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise InputError(
+            f"{choice.title} does not fit in the memory of {device}; take a smaller pair or another dtype."
+        ) from None
+    except InputError as error:
+        if not _is_gated(error):
+            raise
+        raise InputError(
+            f"{choice.title} is gated: accept its licence on its page at huggingface.co, and give the token of your account with "
+            "`hf auth login` or in the variable HF_TOKEN (on a Space: Settings, Secrets)."
+        ) from error
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {name!r} here; take 'auto' or 'cpu'.") from None
+
+
+def _weight_bytes(choice: PairChoice, dtype: torch.dtype) -> int:
+    names = [n for n in (choice.target, choice.draft) if n]
+    if choice.draft is None and (Path(choice.target) / "target").is_dir():
+        names = [str(Path(choice.target) / role) for role in ("target", "draft")]
+    return sum(map(_parameters, names)) * dtype.itemsize
+
+
+def _parameters(name: str) -> int:
+    """Of a model that is not loaded yet, by building it without memory; 0 where that cannot be told, and loading says why."""
+    name, _, revision = name.partition("@")
+    try:
+        config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
+    except Exception as error:
+        raise InputError(f"{name} could not be loaded: {str(error).strip().partition(chr(10))[0]}") from error
+    try:
+        with torch.device("meta"):
+            return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    except Exception:
+        return 0
+
+
+def _is_gated(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, GatedRepoError):
+        error = error.__cause__ or error.__context__
+    return error is not None

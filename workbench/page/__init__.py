@@ -1,0 +1,1 @@
+"""The browser interface; only here gradio."""

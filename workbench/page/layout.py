@@ -1,0 +1,78 @@
+"""The table of contents of the interface."""
+
+from importlib.util import find_spec
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.page.api import add_endpoint
+from workbench.page.downloads import export_route
+from workbench.page.host import Host
+from workbench.page.parts import words as notes
+from workbench.page.tabs.about import AboutTab
+from workbench.page.tabs.batch import BatchTab
+from workbench.page.tabs.compare import CompareTab
+from workbench.page.tabs.runs import RunsTab
+from workbench.page.tabs.theory import TheoryTab
+from workbench.show import web
+from workbench.studies import links
+
+TITLE = "Decoding Workbench"
+HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
+BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
+HERE = "nothing you type leaves this machine"
+
+THEME = gr.themes.Default(
+    primary_hue=gr.themes.colors.blue,
+    neutral_hue=gr.themes.colors.slate,
+    radius_size=gr.themes.sizes.radius_lg,
+    font=["ui-sans-serif", "system-ui", "sans-serif"],
+    font_mono=["ui-monospace", "monospace"],
+)
+
+
+def build(host: Host) -> gr.Blocks:
+    """The whole page. Launch it with `launch_options(host)`."""
+    with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
+        gr.HTML(HEADER, elem_id="header")
+        notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
+        with gr.Tabs(overflow_behavior="wrap") as tabs:
+            compare = CompareTab(host)
+            BatchTab(host, compare)
+            RunsTab(host, compare, tabs)
+            TheoryTab(host)
+            AboutTab()
+        gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
+        add_endpoint(host)
+
+        def opened(request: gr.Request) -> dict[Any, Any]:
+            """What the address asks for: a past run, settings, or nothing; and whether there are models at all."""
+            query = dict(request.query_params)
+            try:
+                if "run" in query:
+                    return compare.show(host.store.get(query["run"]))
+                filled = links.from_query(query)
+                updates = {**compare.greet(), **(compare.fill(filled) if filled else {})}
+                fault = host.fault
+            except InputError as error:
+                updates, fault = compare.greet(), str(error)
+            return {**updates, **({notice: gr.update(value=notes.note(fault, "alert"), visible=True)} if fault else {})}
+
+        page.load(opened, None, [notice, *compare.outputs], **compare.noted.filling)
+    page.queue(max_size=host.limits.queue_size)
+    return page
+
+
+def launch_options(host: Host) -> dict[str, Any]:
+    return {
+        "theme": THEME,
+        "css_paths": web.WEB / "page.css",
+        "head": web.head(),
+        "ssr_mode": False,
+        "run_history": False,
+        "footer_links": ["api", "settings"],
+        "show_error": True,
+        "mcp_server": find_spec("mcp") is not None,  # `pip install "gradio[mcp]"` makes /compare a tool
+        "app_kwargs": {"routes": [export_route(host.store)]},
+    }

@@ -1,0 +1,69 @@
+"""Which models decode: the embedded pair, a preset that fits, or one's own where that is allowed."""
+
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.models.keeper import devices, fitting
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.page.host import Host
+from workbench.page.parts import words as notes
+from workbench.page.widgets.handlers import DEVICE
+
+OWN = "own models"
+
+
+class PairPicker:
+    """`choice` holds the visitor's PairChoice: it changes only when its pair has been loaded and accepted."""
+
+    def __init__(self, host: Host):
+        self.host = host
+        self.choice = gr.State(PairChoice())
+        with gr.Row():
+            self.preset = gr.Dropdown(
+                [*fitting(), *([OWN] if host.limits.custom_models else [])],
+                value=EMBEDDED.name,
+                label="Pair",
+                info="Only pairs that fit in this machine's memory are offered.",
+                elem_id="pair",
+            )
+            self.device = gr.Dropdown(
+                ["auto", *devices()], value="auto", label="Device", elem_id="device", min_width=120
+            )
+            self.dtype = gr.Dropdown(
+                ["auto", "float32", "bfloat16", "float16", "float64"], value="auto", label="Dtype", elem_id="dtype", min_width=120,
+                info="auto: bfloat16 on CUDA, float32 on the CPU",
+            )  # fmt: skip
+        with gr.Row(visible=False) as self.own:
+            hint = "a hub id (safetensors) or a folder"
+            self.target = gr.Textbox(label="Target", info=hint, elem_id="own-target", max_lines=1)
+            self.draft = gr.Textbox(label="Draft", info=f"{hint}; empty for none", elem_id="own-draft", max_lines=1)
+        with gr.Row():
+            self.load = gr.Button("Load", elem_id="load-pair", scale=0, min_width=160)
+            self.note = gr.HTML(elem_id="pair-note", elem_classes="wb-note")
+        self.preset.change(
+            lambda name: gr.update(visible=name == OWN), self.preset, self.own, queue=False, api_visibility="private"
+        )
+        inputs = [self.choice, self.preset, self.target, self.draft, self.device, self.dtype]
+        self.load.click(self._load, inputs, [self.choice, self.note], show_progress_on=self.note, **DEVICE)
+
+    def _load(
+        self, current: PairChoice, preset: str, target: str, draft: str, device: str, dtype: str
+    ) -> tuple[Any, str]:
+        """The new choice, or the reason why it is refused and the one that stays."""
+        try:
+            choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
+            self.host.pair(choice)
+        except InputError as error:
+            return current, notes.note(f"{error} In use: {current.title}.", "alert")
+        return choice, notes.note(f"In use: {choice.title}.")
+
+    def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
+        if preset != OWN:
+            return PAIRS[preset].choice(device, dtype)
+        if not self.host.limits.custom_models:
+            raise InputError("Only the preset pairs may be loaded here.")
+        if not target:
+            raise InputError("Name a target: a hub id or a folder.")
+        return PairChoice(target, draft or None, device, dtype)

@@ -1,0 +1,109 @@
+"""The papers' formulas to play with, and where a run lies on their curves."""
+
+import math
+from collections.abc import Iterator, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.page.host import Host
+from workbench.page.parts import words as notes
+from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.open_slider import OpenSlider
+from workbench.theory.estimates import Measured, measured
+from workbench.theory.pages import PAGES
+from workbench.theory.pages.page import Card, Page
+
+LISTED = 100
+LATEX = [{"left": "$$", "right": "$$", "display": True}]
+
+
+class TheoryTab:
+    def __init__(self, host: Host):
+        self.host = host
+        with gr.Tab("Theory", id="theory") as self.tab:
+            self.run = gr.Dropdown(
+                [("none", "")], value="", label="Set a run beside the theory", elem_id="theory-run",
+                info="What it measured shows as diamonds." + (" Paste the id from its link." if host.limits.public else ""),
+                allow_custom_value=host.limits.public,
+            )  # fmt: skip
+            self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
+            self.measured = gr.State(Measured())
+            self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
+            with gr.Tabs(overflow_behavior="wrap"):
+                for page in PAGES:
+                    with gr.Tab(page.title):
+                        self._lay_out(page)
+        self.tab.select(self._list, None, self.run, **QUIET)
+
+    def _lay_out(self, page: Page) -> None:
+        first = draw(page, Measured(), [s.value for s in page.sliders])
+        with gr.Row():
+            sliders = [
+                OpenSlider(s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260)
+                for s in page.sliders
+            ]
+        outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
+        figures = iter(first[1:])
+        for row in rows(page.cards):
+            with gr.Row():
+                for card in row:
+                    with gr.Column(min_width=340):
+                        gr.Markdown(f"### {card.title}")
+                        outputs.append(gr.Plot(next(figures), show_label=False, container=False))
+                        gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
+        if page.tables:
+            with gr.Accordion("The paper’s tables beside its formulas", open=False):
+                outputs.append(gr.Markdown(first[-1]))
+        gr.Markdown(page.source, elem_classes="wb-note")
+        self._redraw(page, sliders, outputs)
+
+    def _redraw(self, page: Page, sliders: list[OpenSlider], outputs: list[Any]) -> None:
+        def redraw(found: Measured, *values: float | None) -> list[Any]:
+            wrong = fault(page, values)
+            if wrong:
+                return [notes.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
+            return draw(page, found, values)
+
+        inputs = [self.measured, *sliders]
+        self.picked.then(redraw, inputs, outputs, **QUIET)
+        gr.on([s.change for s in sliders], redraw, inputs, outputs, trigger_mode="always_last", **QUIET)
+
+    def _list(self) -> Any:
+        if self.host.limits.public:
+            return gr.skip()
+        runs = [
+            (f"{run.created[:16].replace('T', ' ')} · {', '.join(run.decoders)} · {run.models}", run.id)
+            for run in self.host.store.list(LISTED)
+        ]
+        return gr.update(choices=[("none", ""), *runs])
+
+    def _pick(self, id: str | None) -> tuple[Measured, str]:
+        try:
+            return (measured(self.host.store.get(id.strip())) if id else Measured()), ""
+        except InputError as error:
+            return Measured(), notes.note(str(error), "alert")
+
+
+def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
+    """At most three side by side, as even as can be."""
+    length = math.ceil(len(cards) / math.ceil(len(cards) / 3))
+    return (cards[i : i + length] for i in range(0, len(cards), length))
+
+
+def fault(page: Page, values: Sequence[float | None]) -> str | None:
+    """What is wrong with the first number that cannot be used, and what to do."""
+    for s, x in zip(page.sliders, values, strict=True):
+        if x is None or not s.low <= x <= s.high:
+            return f"{s.label} must be a number from {s.low:g} to {s.high:g}; type one, or move the slider."
+    return None
+
+
+def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
+    """What follows the sliders and the run: the words, the figures and, where the page has them, the tables."""
+    v = SimpleNamespace(**{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)})
+    words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
+    tables = [page.tables(found)] if page.tables else []
+    return [words, *(card.figure(v, found) for card in page.cards), *tables]

@@ -1,0 +1,1 @@
+"""Every trick against Gradio."""

@@ -1,1 +1,0 @@
-"""The tabs: each file lays one out, wires it and returns it."""

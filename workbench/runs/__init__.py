@@ -1,0 +1,1 @@
+"""What came of a study, as plain data, and where it is kept."""

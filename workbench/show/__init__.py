@@ -1,0 +1,1 @@
+"""Runs as pictures, tables and files; no interface."""

@@ -1,0 +1,35 @@
+"""What a page loads: the style sheet, the scripts and the looks of the fates, inlined, so that no request leaves the machine."""
+
+import dataclasses
+import json
+from functools import cache
+from pathlib import Path
+
+from workbench.show.fates import FATES
+
+WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
+SCRIPTS = ("strip.js", "replay.js")
+
+
+def embed(data: object) -> str:
+    """JSON that may stand inside a <script> element whatever texts it holds."""
+    return json.dumps(data).replace("<", "\\u003c")
+
+
+def fate_styles() -> str:
+    """A class for each fate: its colour for either ground, its line and its weight."""
+    rules = []
+    for name, fate in FATES.items():
+        weight = "600" if fate.bold else "inherit"
+        rules.append(f".wb .{name} {{ --fate: {fate.colour}; --line: {fate.line}; --weight: {weight}; }}")
+        rules.append(f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}")
+    return "\n".join(rules)
+
+
+@cache
+def head() -> str:
+    """For the <head> of the page, live or exported. In a page of one's own call `Workbench.show(element, {panels: [...]})`."""
+    scripts = "\n".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
+    fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
+    styles = (WEB / "workbench.css").read_text("utf-8") + fate_styles()
+    return f"<style>{styles}</style>\n<script>{scripts}\nWorkbench.fates = {embed(fates)};</script>"

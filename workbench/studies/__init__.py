@@ -1,0 +1,1 @@
+"""What is asked: comparisons, batches, their settings, prompts, links and limits."""

@@ -1,0 +1,117 @@
+"""Sets of prompts, from a file, a folder or this project, each prompt with the place it was read from."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from decoders import InputError
+
+ASSETS = Path(__file__).resolve().parents[2] / "assets"
+BUILT_IN = ("stories", "refrains")
+LONGEST_PROMPT = 20_000  # characters
+LARGEST_FILE = 16 * 2**20  # bytes
+MOST_PROMPTS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A text to go on with; `place` says where it stands, as "prompts.txt, line 3", for messages."""
+
+    text: str
+    place: str
+
+
+@dataclass(frozen=True)
+class PromptSet:
+    name: str
+    prompts: tuple[Prompt, ...]
+
+    def first(self, count: int) -> "PromptSet":
+        """Raises InputError unless count is at least 1; a set with fewer prompts is taken whole."""
+        if count < 1:
+            raise InputError(f"The number of prompts must be at least 1, not {count}.")
+        return PromptSet(self.name, self.prompts[:count])
+
+
+def built_in(name: str) -> PromptSet:
+    """`stories`: held-out openings of stories; `refrains`: prompts that repeat themselves, for drafts that copy."""
+    if name == "stories":
+        openings = json.loads((ASSETS / "stories" / "prompts.json").read_text(encoding="utf-8"))["openings"]
+        return PromptSet(name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1)))
+    if name == "refrains":
+        return PromptSet(name, read(ASSETS / "batch" / "refrains.jsonl").prompts)
+    raise InputError(f"There are no built-in prompts {name!r}; take {' or '.join(BUILT_IN)}, or a file or folder.")
+
+
+def find(name: str) -> PromptSet:
+    """A built-in set by its name, or else a file or folder: for those who may name paths here."""
+    return built_in(name) if name in BUILT_IN else read(name)
+
+
+def read(path: str | Path) -> PromptSet:
+    """A text file with one prompt a line, a `.jsonl` file with objects that have a "prompt", or a folder of text files, each one prompt.
+
+    Blank lines are left out. Raises InputError, naming the line, for what is empty, not UTF-8, not JSON, or longer than LONGEST_PROMPT
+    characters; and for a file of more than LARGEST_FILE bytes or MOST_PROMPTS prompts.
+    """
+    path = Path(path)
+    try:
+        prompts = list(_folder(path) if path.is_dir() else _lines(path))
+    except OSError as error:
+        raise InputError(
+            f"{path.name} cannot be read: {error.strerror}; give a text file, a .jsonl file or a folder of text files."
+        ) from None
+    if not prompts:
+        raise InputError(f"{path.name} holds no prompts; give at least one.")
+    if len(prompts) > MOST_PROMPTS:
+        raise InputError(f"{path.name} holds {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
+    for prompt in prompts:
+        if len(prompt.text) > LONGEST_PROMPT:
+            raise InputError(
+                f"{prompt.place}: {len(prompt.text):,} characters are too long; a prompt has at most {LONGEST_PROMPT:,}."
+            )
+    return PromptSet(path.name, tuple(prompts))
+
+
+def _folder(path: Path) -> Iterator[Prompt]:
+    for file in sorted(path.glob("*.txt")):
+        text = _decode(_bytes(file), file.name)
+        if not text.strip():
+            raise InputError(f"{file.name}: empty; give it some text or take it out of the folder.")
+        yield Prompt(text.rstrip("\r\n"), file.name)
+
+
+def _lines(path: Path) -> Iterator[Prompt]:
+    for number, line in enumerate(_bytes(path).split(b"\n"), 1):
+        place = f"{path.name}, line {number}"
+        text = _decode(line, place).rstrip("\r")
+        if text.strip():
+            yield Prompt(_json_prompt(text, place) if path.suffix.lower() == ".jsonl" else text, place)
+
+
+def _bytes(path: Path) -> bytes:
+    if path.stat().st_size > LARGEST_FILE:
+        raise InputError(f"{path.name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.")
+    return path.read_bytes()
+
+
+def _decode(data: bytes, place: str) -> str:
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise InputError(f"{place}: not text in UTF-8; save the file as plain text in UTF-8.") from None
+    if "\0" in text:
+        raise InputError(f"{place}: zero bytes are no text; save the file as plain text in UTF-8.")
+    return text
+
+
+def _json_prompt(line: str, place: str) -> str:
+    try:
+        prompt = json.loads(line)["prompt"]
+        prompt.encode()  # a lone surrogate is no text
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        prompt = None
+    if not isinstance(prompt, str) or not prompt.strip():
+        raise InputError(f'{place}: must be a JSON object with a text as "prompt", as {{"prompt": "Once"}}.')
+    return prompt

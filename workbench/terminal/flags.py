@@ -1,0 +1,110 @@
+"""What the commands of the terminal have in common: flags for decoders, settings and models, an interrupt that keeps what is done, files."""
+
+import argparse
+import dataclasses
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from decoders import InputError, catalog
+from decoders.settings import nearest
+from workbench.models.presets import PAIRS, PairChoice
+from workbench.studies.presets import SETTINGS
+from workbench.studies.settings import Settings, shared
+from workbench.studies.text import parse
+
+Start = Mapping[str, Any]  # what a command begins with, as `Settings.to_json` has it
+
+
+def add(command: argparse.ArgumentParser, start: Start) -> None:
+    """Flags that `settings` and `pair` read."""
+    command.add_argument("--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}")
+    command.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}")
+    for field in shared():
+        flag, help = (
+            f"--{field.name.replace('_', '-')}",
+            f"{field.metadata['help']} (default {start.get(field.name, field.default)})",
+        )
+        if isinstance(field.default, bool):
+            command.add_argument(flag, action="store_true", default=None, help=help)
+        else:
+            command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
+    command.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="DECODER.SETTING=VALUE",
+        dest="own",
+        help="a setting of one decoder",
+    )
+    command.add_argument(
+        "--models", nargs="+", metavar="MODEL",
+        help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
+    )  # fmt: skip
+    command.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA where there is one)")
+    command.add_argument(
+        "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
+    )
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that the first interrupt sets, so that what is finished is kept; the second one raises as usual."""
+    stop = threading.Event()
+
+    def on_interrupt(*_: Any) -> None:
+        signal.signal(signal.SIGINT, usual)
+        stop.set()
+
+    usual = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, usual)
+
+
+def settings(args: argparse.Namespace, start: Start) -> Settings:
+    """The settings that the flags say, on top of the preset's or of what the command begins with."""
+    if args.preset is not None and args.preset not in SETTINGS:
+        raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
+    data = dict(SETTINGS[args.preset].to_json() if args.preset else start)
+    data["decoders"] = args.decoders or data["decoders"]
+    for field in shared():
+        if (text := getattr(args, field.name)) is not None:
+            data[field.name] = parse(field, text)
+    for item in args.own:
+        name, equals, text = item.partition("=")
+        decoder, dot, key = name.partition(".")
+        if not (equals and dot):
+            raise InputError(f"--set takes DECODER.SETTING=VALUE, as in mtad.beams=8, not {item!r}.")
+        fields = {f.name: f for f in dataclasses.fields(catalog[decoder])}
+        if key not in fields:
+            raise InputError(f"{decoder} has no setting {key!r}: {nearest(key, fields)}")
+        data.setdefault(decoder, {})[key] = parse(fields[key], text)
+    return Settings.from_json(data)
+
+
+def pair(args: argparse.Namespace) -> PairChoice:
+    names = args.models or []
+    if len(names) > 2:
+        raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
+    if len(names) == 1 and names[0] in PAIRS:
+        return PAIRS[names[0]].choice(args.device, args.dtype)
+    return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
+
+
+def check_folders(paths: Iterable[Path]) -> None:
+    """Raise InputError, before any work, where a file could not be written after it."""
+    for path in paths:
+        if not path.absolute().parent.is_dir():
+            raise InputError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
+
+
+def write(path: Path, text: str) -> None:
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None

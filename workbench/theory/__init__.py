@@ -1,0 +1,1 @@
+"""The papers' formulas beside what a run measured."""

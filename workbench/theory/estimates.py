@@ -1,0 +1,182 @@
+"""What a finished run shows of the quantities that theory speaks of: read off its trace, and never called more than it is."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, median
+
+from decoders import Method, catalog
+from decoders.theory import walltime_factor
+from decoders.trace import DRAFTED, KEPT, Fate
+from workbench.runs.record import RunResult, TokenRecord
+from workbench.runs.store import Run
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSpeculative:
+    """Speculative decoding as it ran, all repeats together. The last three need greedy in the same run, else they are None.
+
+    accepted, tested  draft tokens;   gamma  mean draft tokens a round;   tokens  mean tokens a round
+    c            seconds of a draft pass over those of greedy's target pass (medians)
+    verify_cost  seconds of a verification over those of greedy's target pass (medians), which theorem 3.8 takes to be 1
+    speedup      mean of tokens/s over greedy's
+    """
+
+    accepted: int
+    tested: int
+    gamma: float
+    tokens: float
+    c: float | None
+    verify_cost: float | None
+    speedup: float | None
+
+    @property
+    def alpha(self) -> float:
+        return self.accepted / self.tested
+
+    @property
+    def expected_speedup(self) -> float | None:
+        """Theorem 3.8 for the run's own alpha, gamma and c."""
+        return None if self.c is None else walltime_factor(self.alpha, self.gamma, self.c)
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredDSBD:
+    """DSBD as it ran, all repeats together.
+
+    passed, verified  layers accepted whole, of those verified: their ratio estimates the mean of min(t, beta)
+    gamma  mean drafted layers a round;   steps  mean layers gained a round;   width  mean beams of a layer
+    """
+
+    passed: int
+    verified: int
+    gamma: float
+    steps: float
+    width: float
+
+    @property
+    def layer_acceptance(self) -> float:
+        return self.passed / self.verified
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredMTAD:
+    """MTAD as it ran, all repeats together.
+
+    gamma_bar       mean tokens a round
+    U               largest |ln p - ln q| in nats over the `compared` draft tokens of which both are above 0: a lower estimate of the
+                    theory's maximum over all tokens and contexts; None where there was none
+    one_sided       draft tokens of which one of p and q is 0: a single one makes U infinite
+    ratio           "warped" or "raw": the distributions that p and q are of
+    H               lower estimate in nats of the raw target's mean entropy at the `places` of the output (see `least_entropy`)
+    threshold, draft_length   as set
+    """
+
+    gamma_bar: float
+    U: float | None
+    compared: int
+    one_sided: int
+    ratio: str
+    H: float
+    places: int
+    threshold: float
+    draft_length: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What one run shows; None for a decoder that did not run, or drafted nothing that was looked at."""
+
+    speculative: MeasuredSpeculative | None = None
+    dsbd: MeasuredDSBD | None = None
+    mtad: MeasuredMTAD | None = None
+
+
+def measured(run: Run) -> Measured:
+    def of(decoder: str) -> list[RunResult]:
+        return [r for r in run.results if r.decoder == decoder and r.error is None and r.rounds]
+
+    as_set = catalog["mtad"](**run.settings.get("mtad", {}))
+    return Measured(speculative(of("speculative"), of("greedy")), dsbd(of("dsbd")), mtad(of("mtad"), as_set))
+
+
+def speculative(results: Sequence[RunResult], greedy: Sequence[RunResult]) -> MeasuredSpeculative | None:
+    rounds = [r for result in results for r in result.rounds]
+    fates = [t.fate for r in rounds for t in r.trials if t.fate in DRAFTED]
+    tested = len(fates) - fates.count(Fate.DISCARDED)
+    if not tested:
+        return None
+    plain = _pass_seconds(greedy, "verify_seconds", "target_calls")
+    draft = _pass_seconds(results, "draft_seconds", "draft_calls")
+    verify = _pass_seconds(results, "verify_seconds", "target_calls")
+    speedups = [r.x_greedy for r in results if r.x_greedy is not None]
+    return MeasuredSpeculative(
+        accepted=fates.count(Fate.ACCEPTED),
+        tested=tested,
+        gamma=len(fates) / len(rounds),
+        tokens=sum(len(r.nodes) for r in rounds) / len(rounds),
+        c=draft / plain if plain and draft is not None else None,
+        verify_cost=verify / plain if plain and verify is not None else None,
+        speedup=fmean(speedups) if speedups else None,
+    )
+
+
+def dsbd(results: Sequence[RunResult]) -> MeasuredDSBD | None:
+    steps: list[int] = []
+    widths: list[int] = []
+    drafted = passed = verified = 0
+    for result in results:
+        depth: dict[int, int] = {}  # below the prompt
+        front = 0
+        for round_ in result.rounds:
+            for t in sorted(round_.trials, key=lambda t: t.node):  # parents have lower ids
+                depth[t.node] = depth.get(t.parent, 0) + 1
+            layers = {depth[t.node] for t in round_.trials if t.fate in DRAFTED}
+            kept = Counter(depth[t.node] for t in round_.trials if t.fate in KEPT)
+            accepted = Counter(depth[t.node] for t in round_.trials if t.fate == Fate.ACCEPTED)
+            deepest = max(kept, default=front)
+            steps.append(deepest - front)
+            front = deepest
+            widths += kept.values()
+            drafted += len(layers)
+            verified += len(layers & kept.keys())
+            passed += sum(kept[layer] == accepted[layer] for layer in kept)
+    if not verified:
+        return None
+    return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))
+
+
+def mtad(results: Sequence[RunResult], method: Method) -> MeasuredMTAD | None:
+    rounds = [r for result in results for r in result.rounds]
+    pairs = [(t.p, t.q) for r in rounds for t in r.trials if t.q is not None and t.p is not None]
+    places = [t for result in results for t in result.tokens if t.alternatives]
+    if not pairs or not places:
+        return None
+    gaps = [abs(math.log(p) - math.log(q)) for p, q in pairs if p > 0 and q > 0]
+    return MeasuredMTAD(
+        gamma_bar=sum(len(r.nodes) for r in rounds) / len(rounds),
+        U=max(gaps, default=None),
+        compared=len(gaps),
+        one_sided=sum((p > 0) != (q > 0) for p, q in pairs),
+        ratio=method.ratio,
+        H=fmean(least_entropy(t) for t in places),
+        places=len(places),
+        threshold=method.threshold,
+        draft_length=method.draft_length,
+    )
+
+
+def least_entropy(token: TokenRecord) -> float:
+    """The least entropy (nats) that the raw target can have at this place: the trace holds the likeliest tokens, and of the rest
+    none is likelier than the last of them, nor than all the rest together."""
+    known = [a.p for a in token.alternatives if a.p > 0]
+    rest = max(0.0, 1 - sum(known))
+    tail = -rest * math.log(min(known[-1], rest)) if rest > 0 else 0.0
+    return tail - sum(p * math.log(p) for p in known)
+
+
+def _pass_seconds(results: Sequence[RunResult], seconds: str, calls: str) -> float | None:
+    """Seconds of one forward pass: the median over all rounds but the first, which also reads the prompt; None where there is none."""
+    rounds = [r for result in results for r in result.rounds[1:] if getattr(r, calls)]
+    return median(getattr(r, seconds) / getattr(r, calls) for r in rounds) if rounds else None

@@ -1,0 +1,10 @@
+"""The pages of the Theory tab, one file a paper: sliders, figures with the formula beside each, and what a run measured, in words."""
+
+from workbench.theory.pages.dsbd import DSBD
+from workbench.theory.pages.ems_sd import EMS_SD
+from workbench.theory.pages.mtad import MTAD
+from workbench.theory.pages.speculative import SPECULATIVE
+
+__all__ = ["PAGES"]
+
+PAGES = (SPECULATIVE, MTAD, DSBD, EMS_SD)
