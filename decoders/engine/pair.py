@@ -57,6 +57,11 @@ class ModelPair:
     def vocabulary(self) -> int:
         return self.packed["target"].vocabulary
 
+    @property
+    def positions(self) -> int | None:
+        """How many tokens, prompt and output together, every model of the pair can see; None if no config names a limit."""
+        return min((m.positions for m in self.packed.values() if m.positions is not None), default=None)
+
 
 def agrees_with_plain_pass(packed: PackedModel) -> None:
     """Run a 12-token pass of two branched requests and compare it with a plain one: some models fail silently.
@@ -138,17 +143,26 @@ def load_pair(
     return pair
 
 
+def default_device() -> torch.device:
+    """Where `load_pair` puts models if it is not told: CUDA if there is a device, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def default_dtype(device: torch.device) -> torch.dtype:
+    """What dtype "auto" means to `load_pair`: bfloat16 on CUDA, else float32."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
 def _device(device: str | torch.device | None) -> torch.device:
-    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        return torch.empty(0, device=device).device
+        return torch.empty(0, device=device or default_device()).device
     except (RuntimeError, AssertionError, TypeError) as error:
         raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
 
 
 def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     if dtype == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        return default_dtype(device)
     found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
     if not isinstance(found, torch.dtype) or not found.is_floating_point:
         raise InputError(f"dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64', not {dtype!r}.")

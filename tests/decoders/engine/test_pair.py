@@ -7,7 +7,7 @@ import torch
 import transformers
 from transformers import AutoModelForCausalLM, BloomConfig, FalconConfig, Gemma2Config, MistralConfig, T5Config
 
-from decoders import InputError, ModelPair, generate, load_pair
+from decoders import InputError, ModelPair, default_device, default_dtype, generate, load_pair
 from decoders.engine import pair as pair_module
 from tests.models import VOCABULARY, build, build_tokenizer
 
@@ -72,6 +72,15 @@ def test_load_a_folder_with_two_models(tmp_path):
     assert not torch.equal(pair.target.lm_head.weight, pair.draft.lm_head.weight)
     assert generate(pair, "abc", "speculative", max_new_tokens=6).text
     assert pair.end_tokens == {pair.tokenizer.eos_token_id}
+
+
+def test_what_auto_means(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert default_device() == torch.device("cpu")
+    assert default_dtype(default_device()) == torch.float32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert default_device() == torch.device("cuda")
+    assert default_dtype(default_device()) == torch.bfloat16
 
 
 def test_load_names_and_dtypes(tmp_path):
