@@ -7,7 +7,8 @@ out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"
 
 from decoders.catalog import catalog
 from decoders.engine.linear import copies_bytes
-from decoders.engine.pair import ModelPair, default_device, default_dtype, load_pair
+from decoders.engine.load import default_device, default_dtype, load_pair
+from decoders.engine.pair import ModelPair
 from decoders.errors import InputError, ModelError
 from decoders.generate import Event, Result, check, generate, stream
 from decoders.inputs import read_reference
