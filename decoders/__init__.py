@@ -6,16 +6,20 @@ out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"
 """
 
 from decoders.catalog import catalog
-from decoders.engine.pair import ModelPair, load_pair
+from decoders.engine.linear import copies_bytes
+from decoders.engine.load import default_device, default_dtype, load_pair
+from decoders.engine.pair import ModelPair
 from decoders.errors import InputError, ModelError
-from decoders.generate import Event, Result, cache_need, generate, stream
+from decoders.generate import Event, Result, check, generate, stream
 from decoders.inputs import read_reference
 from decoders.metrics import Metrics
 from decoders.settings import Method
+from decoders.task import cache_need
 from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping
 
 __all__ = [
     "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
-    "cache_need", "catalog", "generate", "load_pair", "read_reference", "stream",
+    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "load_pair",
+    "read_reference", "stream",
 ]  # fmt: skip

@@ -77,6 +77,9 @@ class Method:
         tips, nodes = self.branches
         return 2 * (prompt + tips * budget) + nodes if nodes else prompt + budget
 
+    def refuse(self, vocabulary: int, budget: int) -> None:
+        """Raise InputError if these settings cannot write `budget` tokens of such a vocabulary."""
+
     def decode(self, request: Request) -> Decoding:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 

@@ -24,7 +24,13 @@ MAY = {
     "theory": {"sampling", "shapes"},
     "request": {"sampling", "shapes", "trace", "tree", "warp", "errors"},
 }
-MAY_KNOW_THE_ENGINE = {"engine", "loop", "generate", "__init__"}  # `generate` builds what the loop drives
+MAY_KNOW_THE_ENGINE = {
+    "engine",
+    "loop",
+    "task",
+    "generate",
+    "__init__",
+}  # `task` reads the pair, `generate` builds what the loop drives
 INTERFACE = {"gradio", "plotly", "pandas", "sqlite3"}
 
 

@@ -2,24 +2,24 @@
 
 import logging
 import time
+from collections.abc import Iterable
 
 import torch
 from torch.fx.experimental import _config as fx_config
 
 from decoders.engine.model import Engine, PackedModel
-from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
 
 
-def compile_passes(pair: ModelPair) -> None:
-    """Compile the passes of all models of a pair; the logger "decoders" announces the wait (on standard error if none is set up).
+def compile_passes(models: Iterable[PackedModel]) -> None:
+    """Compile the passes of these models; the logger "decoders" announces the wait (on standard error if none is set up).
 
     Raises InputError where the compiler fails, as it does without a C++ compiler.
     """
-    for packed in pair.packed.values():
+    for packed in models:
         log.warning("Compiling the passes of the %s, which takes about a minute.", packed.name)
         began, plain = time.perf_counter(), packed.forward
         packed.forward = torch.compile(plain, dynamic=True, fullgraph=True)

@@ -10,6 +10,11 @@ from torch.nn.functional import linear
 COPIED_BYTES = 2**30  # larger models keep their weights once: memory is dearer than time there
 
 
+def copies_bytes(weight_bytes: int, device: torch.device) -> int:
+    """Bytes that copies of weights take on this device at most, for a pair of models whose weights take `weight_bytes`."""
+    return min(weight_bytes, 2 * COPIED_BYTES) if device.type == "cpu" else 0
+
+
 def _types() -> tuple[torch.dtype, ...]:
     if not torch.backends.mkldnn.is_available():
         return ()

@@ -37,16 +37,15 @@ class MTJD(Method):
     def branches(self) -> tuple[int, int]:
         return 1, 2 * MOST_SEQUENCES if self.exact else 1 + self.beams * self.block_length
 
-    def decode(self, request: Request) -> Decoding:
-        length = min(self.block_length, request.budget)
-        if self.exact and request.vocabulary**length > MOST_SEQUENCES:
+    def refuse(self, vocabulary: int, budget: int) -> None:
+        length = min(self.block_length, budget)
+        if self.exact and vocabulary**length > MOST_SEQUENCES:
             raise InputError(
-                f"mtjd: exact would try {request.vocabulary}**{length} sequences, more than {MOST_SEQUENCES}; "
+                f"mtjd: exact would try {vocabulary}**{length} sequences, more than {MOST_SEQUENCES}; "
                 "take a smaller block_length, or beams."
             )
-        return self._decode(request)
 
-    def _decode(self, request: Request) -> Decoding:
+    def decode(self, request: Request) -> Decoding:
         beams, sampled = None if self.exact else self.beams, self.form == "sample"
         while not request.finished:
             steps = min(self.block_length, request.left)

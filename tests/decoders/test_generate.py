@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, catalog, generate, stream
-from decoders.engine.model import PackedModel
+from decoders import InputError, ModelPair, catalog, check, generate, stream
+from decoders.engine.model import Engine, PackedModel
 from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
 
 
@@ -124,7 +124,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD)
-@pytest.mark.parametrize("call", [generate, stream])
+@pytest.mark.parametrize("call", [check, generate, stream])
 def test_bad_input(pair, no_pass, call, case):
     changes, message = BAD[case]
     arguments = {"prompt": "abc", "method": "speculative", "max_new_tokens": 5, **changes}
@@ -142,8 +142,40 @@ def test_bad_pairs(pair, no_pass):
         generate(alone, "abc", "greedy")
     with pytest.raises(InputError, match="Stop strings need a tokenizer"):
         generate(alone, [1], "greedy", stop="a")
+    with pytest.raises(InputError, match="Reference documents need a tokenizer; this pair has none"):
+        generate(alone, [1], catalog["lookup"](references="abc"))
     with pytest.raises(InputError, match=r"The first argument is a ModelPair, as load_pair\(\) returns, not str"):
         generate("gpt2", "abc", "greedy")
+
+
+def test_check_starts_nothing(pair, no_pass, monkeypatch):
+    """A call of `stream` was the only way to ask what it refuses; it made a generator and an engine for each decoder."""
+    monkeypatch.setattr(Engine, "__init__", lambda *args: pytest.fail("an engine was made"))
+    for method in catalog.values():
+        monkeypatch.setattr(method, "decode", lambda *args: pytest.fail("a decoder was started"))
+        options = {"seed": 3, "stop": "d", "max_batch": 2, "padding": "kv", "clock": float, "cancel": lambda: False}
+        assert check(pair, ["abc", [1, 2]], method.name, max_new_tokens=5, top_k=4, **options) is None
+
+
+def test_check_knows_what_only_a_decoder_refuses(pair):
+    with pytest.raises(InputError, match=f"exact would try {VOCABULARY}"):
+        check(pair, "abc", catalog["mtjd"](exact=True, block_length=30), max_new_tokens=30)
+    with pytest.raises(InputError, match="max_cache_bytes is 10; raise it"):
+        check(pair, "abc", "greedy", max_cache_bytes=10)
+    with pytest.raises(TypeError, match="temprature"):
+        check(pair, "abc", "greedy", temprature=0.5)
+
+
+def test_a_pair_has_as_many_positions_as_its_smallest_model(pair):
+    assert pair.positions == POSITIONS
+    wide, unknown = copy.copy(pair), copy.copy(pair)
+    wide.packed = {role: copy.copy(model) for role, model in pair.packed.items()}
+    wide.packed["draft"].positions = POSITIONS - 5
+    assert wide.positions == POSITIONS - 5
+    wide.packed["draft"].positions = None
+    assert wide.positions == POSITIONS
+    unknown.packed = {}
+    assert unknown.positions is None
 
 
 @pytest.mark.parametrize("name", ["multinomial", "speculative", "dsbd"])

@@ -114,7 +114,7 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, eager: boo
     }  # fmt: skip
     if not eager:
         fast = decoders.ModelPair(llama, None)
-        compile_passes(fast)
+        compile_passes(fast.packed.values())
         runs |= {
             "greedy, compiled": ours("greedy", pair=fast),
             "beams, compiled": ours("beam_search", pair=fast, beams=BEAMS),

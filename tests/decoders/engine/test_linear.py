@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from decoders.engine.linear import PassLinear, hasten
+import decoders
+from decoders.engine.linear import COPIED_BYTES, PassLinear, hasten
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -56,3 +57,10 @@ def test_an_own_kind_of_linear_layer_stays_as_it_is():
     model = torch.nn.Sequential(Other(6, 5))
     hasten(model)
     assert type(model[0]) is Other
+
+
+def test_what_copies_take_is_known_before_a_pair_is_loaded():
+    cpu = torch.device("cpu")
+    assert decoders.copies_bytes(1000, cpu) == 1000
+    assert decoders.copies_bytes(10 * COPIED_BYTES, cpu) == 2 * COPIED_BYTES  # one model may be small
+    assert decoders.copies_bytes(1000, torch.device("cuda")) == 0

@@ -1,15 +1,13 @@
-"""Loading pairs, and refusing by name what cannot be run."""
+"""Refusing by name what cannot be run."""
 
 import re
 
 import pytest
-import torch
 import transformers
 from transformers import AutoModelForCausalLM, BloomConfig, FalconConfig, Gemma2Config, MistralConfig, T5Config
 
-from decoders import InputError, ModelPair, generate, load_pair
-from decoders.engine import pair as pair_module
-from tests.models import VOCABULARY, build, build_tokenizer
+from decoders import InputError, ModelPair
+from tests.models import VOCABULARY, build
 
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": VOCABULARY}
 WINDOWED = {**TINY, "intermediate_size": 32, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
@@ -57,84 +55,6 @@ def test_refused_places():
 def test_refused_vocabulary_sizes():
     with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
         ModelPair(build(), build(vocab_size=30))
-
-
-def save(folder, seed=0, words=(), **changes):
-    build(dtype=torch.float32, seed=seed, **changes).save_pretrained(folder)
-    build_tokenizer(words).save_pretrained(folder)
-    return folder
-
-
-def test_load_a_folder_with_two_models(tmp_path):
-    save(tmp_path / "target"), save(tmp_path / "draft", seed=1)
-    pair = load_pair(tmp_path)
-    assert pair.target.dtype == pair.draft.dtype == torch.float32
-    assert not torch.equal(pair.target.lm_head.weight, pair.draft.lm_head.weight)
-    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
-    assert pair.end_tokens == {pair.tokenizer.eos_token_id}
-
-
-def test_load_names_and_dtypes(tmp_path):
-    a, b = save(tmp_path / "a"), save(tmp_path / "b", seed=1)
-    assert load_pair(a).draft is None
-    pair = load_pair(str(a), str(b), dtype="bfloat16", device="cpu")
-    assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
-    assert load_pair(a, dtype=torch.float64).target.dtype == torch.float64
-    for dtype in ("int8", "float33", 16):
-        with pytest.raises(InputError, match="dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64'"):
-            load_pair(a, dtype=dtype)
-    for device in ("cuda:77", "gpu"):
-        with pytest.raises(InputError, match=f"There is no device '{device}' here"):
-            load_pair(a, device=device)
-
-
-def test_vocabularies_that_differ_by_tokens(tmp_path):
-    """Of one size, which is all that the configs tell: the tokenizers are compared before weights are loaded."""
-    a, b = save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",))
-    (b / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError, match=r"first at token 1 is 'one' in the target and 'two' in the draft; take a draft"
-    ):
-        load_pair(a, b)
-    c = save(tmp_path / "c", vocab_size=30)
-    with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
-        load_pair(a, c)
-
-
-def test_missing_models(tmp_path, monkeypatch):
-    monkeypatch.setattr(pair_module, "EMBEDDED", tmp_path / "stories")
-    with pytest.raises(InputError, match=r"embedded models are missing from .*stories; train them with `make train`"):
-        load_pair()
-    with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
-        load_pair("/no/such/folder")
-    (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty could not be loaded: ") as caught:
-        load_pair(tmp_path / "empty")
-    assert "\n" not in str(caught.value)
-    broken = save(tmp_path / "broken")
-    (broken / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="broken could not be loaded: ") as caught:
-        load_pair(broken)
-    assert "\n" not in str(caught.value)
-
-
-def test_the_hub_cannot_be_reached(monkeypatch):
-    def offline(*args, **kwargs):
-        raise OSError(
-            "We couldn't connect to 'https://huggingface.co' to load the files.\nCheck your internet connection."
-        )
-
-    monkeypatch.setattr(pair_module.AutoConfig, "from_pretrained", offline)
-    with pytest.raises(
-        InputError, match=r"^nobody/nothing could not be loaded: We couldn't connect to .* the files\.$"
-    ):
-        load_pair("nobody/nothing")
-
-
-def test_encoder_decoder_is_refused_before_weights(tmp_path):
-    T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
-    with pytest.raises(InputError, match="is an encoder-decoder model"):
-        load_pair(tmp_path)
 
 
 def test_models_stay_where_and_as_they_are():

@@ -8,7 +8,6 @@ from decoders.sampling import SeededSource
 from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.oracle import Rows, Situation, ancestral, decode, drawn, log_likelihood, output_law, variation
-from tests.pieces import request
 
 GREEDY = Warping(temperature=0)
 mtjd = catalog["mtjd"]
@@ -90,7 +89,8 @@ def test_search_ignores_the_warping_and_says_so():
 
 def test_too_many_sequences_are_refused_before_any_work():
     with pytest.raises(InputError, match=r"exact would try 10\*\*6 sequences, more than 100000; take a smaller block"):
-        mtjd(block_length=6, exact=True).decode(request((0,), vocabulary=10))
+        mtjd(block_length=6, exact=True).refuse(vocabulary=10, budget=64)
+    mtjd(block_length=64, exact=True).refuse(vocabulary=10, budget=2)
     assert run(mtjd(block_length=64, exact=True), drawn(10, 0, budget=2)).output  # the budget counts
 
 

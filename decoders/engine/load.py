@@ -1,0 +1,122 @@
+"""Loading a pair of models from folders or the hub, with every reason why that fails as one sentence."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+from decoders.engine.pair import ModelPair, same_size
+from decoders.errors import InputError
+
+EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
+
+
+def default_device() -> torch.device:
+    """Where `load_pair` puts models if it is not told: CUDA if there is a device, else the CPU."""
+    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def default_dtype(device: torch.device) -> torch.dtype:
+    """What dtype "auto" means to `load_pair`: bfloat16 on CUDA, else float32."""
+    return torch.bfloat16 if device.type == "cuda" else torch.float32
+
+
+def load_pair(
+    target: str | Path | None = None,
+    draft: str | Path | None = None,
+    *,
+    device: str | torch.device | None = None,
+    dtype: str | torch.dtype = "auto",
+    compile: bool = False,
+    safetensors: bool | None = None,
+) -> ModelPair:
+    """Load a pair: nothing for the embedded one; a folder with `target/` and `draft/` in it; or one or two hub ids or model folders.
+
+    A hub id may name a revision: "org/model@revision". Code that a model brings along is never run.
+
+    device   default: CUDA where there is one, else the CPU
+    dtype    "auto": bfloat16 on CUDA, float32 on the CPU; or a torch dtype or its name
+    compile  compile both models' passes once, which takes a minute or so and is announced
+    safetensors   True refuses weights in any other format; by default those are read where there are no others, as plain tensors only
+    Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
+    """
+    device = _device(device)
+    dtype = _dtype(dtype, device)
+    names = _names(target, draft)
+    configs = [_fetch(AutoConfig, name) for name in names]
+    for name, config in zip(names, configs, strict=True):
+        if config.is_encoder_decoder:
+            raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
+    tokenizers = [_fetch(AutoTokenizer, name) for name in names]
+    if len(names) == 2:
+        same_size(*(config.get_text_config().vocab_size for config in configs))
+        _same_vocabulary(*tokenizers)
+    options = {"dtype": dtype, "use_safetensors": safetensors}
+    models = [_fetch(AutoModelForCausalLM, name, **options).to(device) for name in names]
+    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
+    if compile:
+        from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
+
+        compile_passes(pair.packed.values())
+    return pair
+
+
+def _names(target: str | Path | None, draft: str | Path | None) -> list[str]:
+    """The hub ids or model folders of the target and, if there is one, the draft."""
+    if target is None:
+        target = EMBEDDED
+        if not (EMBEDDED / "target" / "config.json").is_file():
+            raise InputError(
+                f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load."
+            )
+    folder = Path(target)
+    if draft is None and (folder / "target").is_dir():
+        target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
+    names = [str(name) for name in (target, draft) if name is not None]
+    for name in names:
+        if name.startswith(("/", ".", "~")) and not Path(name).is_dir():
+            raise InputError(f"There is no folder {name}; name one that holds a model, or a model of the hub.")
+    return names
+
+
+def _device(device: str | torch.device | None) -> torch.device:
+    try:
+        return torch.empty(0, device=device or default_device()).device
+    except (RuntimeError, AssertionError, TypeError) as error:
+        raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
+
+
+def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
+    if dtype == "auto":
+        return default_dtype(device)
+    found = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
+    if not isinstance(found, torch.dtype) or not found.is_floating_point:
+        raise InputError(f"dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64', not {dtype!r}.")
+    return found
+
+
+def _fetch(kind: Any, name: str, **options: Any) -> Any:
+    if "@" in name and not Path(name).is_dir():
+        name, options["revision"] = name.split("@", 1)
+    try:
+        return kind.from_pretrained(name, trust_remote_code=False, **options)
+    except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
+        raise InputError(f"{name} could not be loaded: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
+def _same_vocabulary(target: Any, draft: Any) -> None:
+    words = [t.get_vocab() for t in (target, draft)]
+    if words[0] != words[1]:
+        by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]
+        differing = [i for i in sorted(by_id[0].keys() | by_id[1].keys()) if by_id[0].get(i) != by_id[1].get(i)][:3]
+        shown = "; ".join(
+            f"{i} is {by_id[0].get(i)!r} in the target and {by_id[1].get(i)!r} in the draft" for i in differing
+        )
+        raise InputError(
+            f"Draft and target have different vocabularies, first at token {shown}; take a draft of the target's family."
+        )

@@ -1,0 +1,154 @@
+"""A task: everything that one call asks for, checked before anything starts. Each refusal is one sentence that names the fix."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decoders.catalog import catalog
+from decoders.engine.model import PADDINGS
+from decoders.engine.pair import ModelPair
+from decoders.errors import InputError
+from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, whole
+from decoders.settings import Method
+from decoders.shapes import TokenId
+from decoders.warp import Warping
+
+LONGEST_BUDGET = 1_000_000
+Prompt = str | Sequence[TokenId]
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How tokens are drawn and when a text ends, in the keywords of `decoders.stream`."""
+
+    max_new_tokens: int = 64
+    seed: int | Sequence[int] = 0
+    temperature: float = 1.0
+    top_k: int = 0
+    top_p: float = 1.0
+    stop: str | Sequence[str] = ()
+    ignore_eos: bool = False
+
+    def __post_init__(self):
+        whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
+
+    @property
+    def warping(self) -> Warping:
+        return Warping(self.temperature, self.top_k, self.top_p)
+
+
+@dataclass(frozen=True)
+class Batching:
+    """How the requests of a list share the passes and the memory, in the keywords of `decoders.stream`."""
+
+    max_batch: int | None = None
+    prefill_chunk: int | None = None
+    padding: str = "none"
+    max_cache_bytes: int | None = None
+
+    def __post_init__(self):
+        for name, most in (
+            ("max_batch", LONGEST_BUDGET),
+            ("prefill_chunk", LONGEST_BUDGET),
+            ("max_cache_bytes", sys.maxsize),
+        ):
+            if (value := getattr(self, name)) is not None:
+                whole(name, value, most)
+        if self.padding not in PADDINGS:
+            raise InputError(f"padding must be one of {', '.join(PADDINGS)}, not {self.padding!r}.")
+        if self.padding != "none" and self.max_cache_bytes is not None:
+            raise InputError("max_cache_bytes goes with padding='none'; padded caches have no bound of their own.")
+
+
+@dataclass(frozen=True)
+class Task:
+    """What a call asks for; build it with `Task.read`, which checks it.
+
+    warping   what the decoder really uses, given the caller's;   most_rows  for each prompt the cache rows it can need at most
+    """
+
+    pair: ModelPair
+    method: Method
+    sampling: Sampling
+    batching: Batching
+    warping: Warping
+    prompts: list[list[TokenId]]
+    seeds: list[int]
+    stops: list[str]
+    most_rows: list[int]
+    cancelled: Callable[[], bool]
+
+    @classmethod
+    def read(
+        cls,
+        pair: ModelPair,
+        prompt: Prompt | Sequence[Prompt],
+        method: Method | str,
+        sampling: Sampling,
+        batching: Batching,
+        cancel: Any = None,
+    ) -> "Task":
+        """Check all that can be known without running a model. Raises InputError."""
+        method = checked_method(pair, method)
+        warping, budget = method.warping(sampling.warping), int(sampling.max_new_tokens)
+        prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
+        for ids in prompts:
+            _fits(pair, method, len(ids), budget)
+        method.refuse(pair.vocabulary, budget)
+        if method.references and pair.tokenizer is None:
+            raise InputError("Reference documents need a tokenizer; this pair has none.")
+        rows = [method.most_rows(len(ids), budget) for ids in prompts]
+        if batching.max_cache_bytes is not None:
+            _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
+        seeds, stops = as_seeds(sampling.seed, len(prompts)), as_stops(sampling.stop, pair.tokenizer)
+        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, rows, cancel_check(cancel))
+
+
+def checked_method(pair: ModelPair, method: Method | str) -> Method:
+    """The decoder, by name with its defaults, if this pair can run it; otherwise InputError."""
+    if not isinstance(pair, ModelPair):
+        raise InputError(f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}.")
+    if isinstance(method, str):
+        method = catalog[method]()
+    if not isinstance(method, Method):
+        raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
+    if method.uses_draft and pair.draft is None:
+        raise InputError(
+            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without."
+        )
+    return method
+
+
+def roles(method: Method) -> tuple[str, ...]:
+    """The models that a decoder asks."""
+    return ("target", "draft") if method.uses_draft else ("target",)
+
+
+def row_bytes(pair: ModelPair, method: Method) -> int:
+    """Bytes that one cache row takes in all models that a decoder asks."""
+    return sum(pair.packed[role].row_bytes for role in roles(method))
+
+
+def cache_need(pair: ModelPair, method: Method, prompt_tokens: int, max_new_tokens: int) -> int:
+    """Bytes of cache that a request can need at most, in all models it uses: the least `max_cache_bytes` that admits it."""
+    return method.most_rows(prompt_tokens, max_new_tokens) * row_bytes(pair, method)
+
+
+def _fits(pair: ModelPair, method: Method, prompt: int, budget: int) -> None:
+    for role in roles(method):
+        positions = pair.packed[role].positions
+        if positions is not None and prompt + budget > positions:
+            raise InputError(
+                f"The prompt of {prompt} tokens and {budget} new ones exceed the {positions} positions of the "
+                f"{role} model; shorten the prompt or max_new_tokens."
+            )
+
+
+def _fits_cache(most_rows: Sequence[int], size: int, limit: int) -> None:
+    largest = max(range(len(most_rows)), key=lambda i: most_rows[i])
+    if most_rows[largest] * size > limit:
+        raise InputError(
+            f"Prompt {largest + 1} can need {most_rows[largest] * size} bytes of cache and max_cache_bytes is {limit}; "
+            "raise it, or shorten the prompt or max_new_tokens."
+        )

@@ -1,0 +1,108 @@
+"""Loading pairs, and one sentence for whatever cannot be loaded."""
+
+import importlib.util
+import shutil
+
+import pytest
+import torch
+from transformers import AutoConfig, T5Config
+
+from decoders import InputError, default_device, default_dtype, generate, load_pair
+from decoders.engine import load
+from tests.models import VOCABULARY, build, build_tokenizer
+
+
+def save(folder, seed=0, words=(), **changes):
+    build(dtype=torch.float32, seed=seed, **changes).save_pretrained(folder)
+    build_tokenizer(words).save_pretrained(folder)
+    return folder
+
+
+def test_load_a_folder_with_two_models(tmp_path):
+    save(tmp_path / "target"), save(tmp_path / "draft", seed=1)
+    pair = load_pair(tmp_path)
+    assert pair.target.dtype == pair.draft.dtype == torch.float32
+    assert not torch.equal(pair.target.lm_head.weight, pair.draft.lm_head.weight)
+    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
+    assert pair.end_tokens == {pair.tokenizer.eos_token_id}
+
+
+def test_what_auto_means(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert default_device() == torch.device("cpu")
+    assert default_dtype(default_device()) == torch.float32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert default_device() == torch.device("cuda")
+    assert default_dtype(default_device()) == torch.bfloat16
+
+
+def test_load_names_and_dtypes(tmp_path):
+    a, b = save(tmp_path / "a"), save(tmp_path / "b", seed=1)
+    assert load_pair(a).draft is None
+    pair = load_pair(str(a), str(b), dtype="bfloat16", device="cpu")
+    assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
+    assert load_pair(a, dtype=torch.float64).target.dtype == torch.float64
+    for dtype in ("int8", "float33", 16):
+        with pytest.raises(InputError, match="dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64'"):
+            load_pair(a, dtype=dtype)
+    for device in ("cuda:77", "gpu"):
+        with pytest.raises(InputError, match=f"There is no device '{device}' here"):
+            load_pair(a, device=device)
+
+
+def test_vocabularies_that_differ_by_tokens(tmp_path):
+    """Of one size, which is all that the configs tell: the tokenizers are compared before weights are loaded."""
+    a, b = save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",))
+    (b / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match=r"first at token 1 is 'one' in the target and 'two' in the draft; take a draft"
+    ):
+        load_pair(a, b)
+    c = save(tmp_path / "c", vocab_size=30)
+    with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
+        load_pair(a, c)
+
+
+def test_a_checkout_without_the_embedded_models(tmp_path):
+    """The file looks for them beside itself, so that of a checkout without them is a copy of it elsewhere."""
+    file = tmp_path / "decoders" / "engine" / "load.py"
+    file.parent.mkdir(parents=True)
+    shutil.copy(load.__file__, file)
+    spec = importlib.util.spec_from_file_location("elsewhere", file)
+    elsewhere = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(elsewhere)
+    with pytest.raises(InputError, match=f"missing from {tmp_path}/assets/stories; train them with `make train`, or"):
+        elsewhere.load_pair()
+
+
+def test_missing_models(tmp_path):
+    with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
+        load_pair("/no/such/folder")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="empty could not be loaded: ") as caught:
+        load_pair(tmp_path / "empty")
+    assert "\n" not in str(caught.value)
+    broken = save(tmp_path / "broken")
+    (broken / "model.safetensors").write_bytes(b"nothing")
+    with pytest.raises(InputError, match="broken could not be loaded: ") as caught:
+        load_pair(broken)
+    assert "\n" not in str(caught.value)
+
+
+def test_the_hub_cannot_be_reached(monkeypatch):
+    def offline(*args, **kwargs):
+        raise OSError(
+            "We couldn't connect to 'https://huggingface.co' to load the files.\nCheck your internet connection."
+        )
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", offline)
+    with pytest.raises(
+        InputError, match=r"^nobody/nothing could not be loaded: We couldn't connect to .* the files\.$"
+    ):
+        load_pair("nobody/nothing")
+
+
+def test_encoder_decoder_is_refused_before_weights(tmp_path):
+    T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="is an encoder-decoder model"):
+        load_pair(tmp_path)
