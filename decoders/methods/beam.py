@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decoders.drafts.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
+from decoders.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
 from decoders.request import Request
 from decoders.settings import Decoding, Method, setting
 from decoders.trace import Fate, Trial
@@ -41,7 +41,6 @@ class BeamSearch(Method):
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "2.1"
     summary = "Keeps the W likeliest continuations each step and returns the best finished one."
-    ignores = ("temperature", "top_k", "top_p")
 
     beams: int = setting(4, "beams kept each step", low=1, high=64)
     length_penalty: float = setting(

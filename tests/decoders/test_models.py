@@ -118,6 +118,31 @@ def test_perplexity_and_trace_are_the_plain_models(pair, name):
         assert [a[1] for a in trial.alternatives] == pytest.approx(p.values.tolist(), abs=1e-9)
 
 
+REPEATING = [5, 9, 3, 7, 1, 8] * 6
+ADAPTING = [catalog[n]() for n in ("spectr", "specinfer", "mcss", "typical", "lookup", "ngram")]
+ADAPTING.append(catalog["lookup"](prefer="first"))
+
+
+@pytest.mark.parametrize("method", ADAPTING, ids=repr)
+def test_fewer_target_calls_on_a_text_that_repeats(pair, method):
+    options = {"max_new_tokens": 40, "temperature": 0.0}
+    ours, greedy = (generate(pair, REPEATING, m, **options) for m in (method, "greedy"))
+    assert ours.tokens == greedy.tokens
+    assert ours.metrics.target_calls <= greedy.metrics.target_calls
+    assert ours.metrics.drafted
+
+
+def test_requests_of_a_batch_propose_different_numbers_of_tokens_and_decode_as_alone(pair):
+    prompts = [REPEATING, [1, 2, 3], [4] * 9, [7, 8, 9, 7, 8]]
+    options = {"max_new_tokens": 16, "temperature": 0.6, "seed": 5}
+    for name in ("lookup", "ngram", "specinfer", "spectr", "mcss"):
+        batch = generate(pair, prompts, name, **options)
+        alone = [generate(pair, p, name, **{**options, "seed": 5 + i}) for i, p in enumerate(prompts)]
+        assert [r.tokens for r in batch] == [r.tokens for r in alone]
+        if name == "lookup":
+            assert len({r.rounds[0].drafted for r in batch}) > 1
+
+
 def test_thirteen_target_calls():
     """With the target as its own draft every draft token is accepted: 65 tokens, five a round, one target call each."""
     model = build()
