@@ -6,6 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from decoders.engine.model import Engine
+from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
 from decoders.inputs import as_prompts, encode_references, stop_finder
@@ -139,8 +140,10 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Job], dict[str
         request = Request(ids, source, task.warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
         jobs.append(Job(len(jobs), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
-    engines = {role: Engine(pair.packed[role], task.batching.padding, at_once, most_rows) for role in roles(method)}
-    return jobs, engines
+    packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
+    if padding != "none":
+        return jobs, {role: PaddedEngine(model, padding, at_once) for role, model in packed.items()}
+    return jobs, {role: Engine(model, at_once, most_rows) for role, model in packed.items()}
 
 
 def _events(task: Task, jobs: Sequence[Job], engines: Mapping[str, Engine]) -> Iterator[Event]:

@@ -115,10 +115,11 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
     for job, (_, nodes), answer in zip(turn, wants, answers, strict=True):
         request, counts = job.request, job.request.counts
         counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(turn)
-        counts.padded_tokens += answer.padded_tokens
-        counts.padded_rows += answer.padded_rows
-        if model == "target" and answer.longest_growth > 0:
-            counts.padding_ratios.append(answer.padded_rows / answer.longest_growth)
+        if waste := answer.waste:
+            counts.padded_tokens += waste.tokens
+            counts.padded_rows += waste.rows
+            if model == "target" and waste.longest_growth > 0:
+                counts.padding_ratios.append(waste.rows / waste.longest_growth)
         counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
         counts.peak_cache_bytes = max(counts.peak_cache_bytes, answer.cache_bytes)
         if answer.logits is None:

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.model import Engine
 from decoders.trace import DRAFTED
 from tests.models import VOCABULARY, build, build_pair, plain_logits
 
@@ -160,19 +159,15 @@ def test_tokens_of_each_pass(pair, name, monkeypatch):
     Some rules may draw as the correction the very token they refused: it was fed with the draft, and is not fed again.
     """
     fed = []
-    run = Engine.run
+    forward = pair.packed["target"].forward
 
-    def counting(engine, wants, chunk=None):
-        answers = run(engine, wants, chunk)
-        if engine.model.role == "target":
-            fed.append(engine.fed_tokens - sum(fed))
-        return answers
+    def counting(input_ids, **others):
+        fed.append(input_ids.shape[1])
+        return forward(input_ids=input_ids, **others)
 
-    monkeypatch.setattr(Engine, "run", counting)
-    prompts, settings = (
-        PROMPTS[:4],
-        {"keep_one": True} if name == "dsbd" else {},
-    )  # else its rounds begin with several beams
+    monkeypatch.setattr(pair.packed["target"], "forward", counting)
+    prompts = PROMPTS[:4]
+    settings = {"keep_one": True} if name == "dsbd" else {}  # else its rounds begin with several beams
     results = generate(pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3)
     rounds = [r.rounds for r in results]
     expected = [sum(len(p) - 1 for p in prompts)] + [0] * (max(map(len, rounds)) - 1)

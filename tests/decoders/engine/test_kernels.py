@@ -20,6 +20,7 @@ from decoders.engine.attention import attend_chains, attend_one_by_one
 from decoders.engine.cache import Arena
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
+from decoders.engine.padding import fill_up
 from decoders.tree import TokenTree
 from tests.models import build
 
@@ -36,15 +37,19 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
         tree = TokenTree([0] * rng.randrange(1, 71))
         cache = arena.take(150 + rng.randrange(9))
         if shapes != "prompts":
-            if len(tree.trunk) > 1:
-                pack([Feed(tree, cache, tree.trunk[:-1], [])], arena)
+            fed = tree.trunk if padded else tree.trunk[:-1]  # only drafts are padded, which follow a whole prompt
+            if fed:
+                pack([Feed(tree, cache, fed, [])], arena)
             branches = rng.random() < {"chains": 0, "trees": 1, "mixed": 0.5}[shapes]
             for token in range(rng.choice([1, 5, 20])):
                 tips = [tree.trunk[-1], *tree.tail]
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
         feeds.append(Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], []))
     rng.shuffle(feeds)
-    packing = pack(feeds, arena, 8, padded).packing
+    if padded:
+        feeds = fill_up(feeds)
+        assert len({len(feed.nodes) for feed in feeds}) == 1
+    packing = pack(feeds, arena, 8).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
