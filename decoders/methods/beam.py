@@ -29,7 +29,7 @@ class BeamSampling(Method):
             log_joint = joint(live, (yield request.ask("target", [b.node for b in live])))
             p_beam = beam_probs(request, log_joint)
             draws = draw_beams(request, live, log_joint, p_beam, self.beams)
-            trials = drawn_trials(request, live, draws, p_beam, [Fate.SAMPLED] * len(draws))
+            trials = drawn_trials(live, draws, p_beam, [Fate.SAMPLED] * len(draws))
             yield commit_beams(request, trials, [d.beam for d in draws], live, ended)
 
 

@@ -148,7 +148,7 @@ class DSBD(Method):
                 draws = draw_beams(request, beams, log_joint, rest, 1)
                 draws += draw_beams(request, beams, log_joint, p_beam, width - len(accepted) - 1)
                 fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
-                tried += drawn_trials(request, beams, draws, p_beam, fates)
+                tried += drawn_trials(beams, draws, p_beam, fates)
                 return tried, [*accepted.values(), *(d.beam for d in draws)]
             above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
             ended += [b for i, b in accepted.items() if i not in above]
@@ -157,7 +157,7 @@ class DSBD(Method):
         log_joint, p_beam = self._target(request, above, p)
         beams = list(above.values())
         draws = draw_beams(request, beams, log_joint, p_beam, width)
-        tried += drawn_trials(request, beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        tried += drawn_trials(beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
         return tried, [d.beam for d in draws]
 
     def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Logits]) -> tuple[torch.Tensor, Probs]:
