@@ -1,6 +1,7 @@
 """Run, Stop and Leave: how every tab runs a study and follows it."""
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -35,9 +36,9 @@ class Follower(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Ticket:
-    """A study that was found in order. Each is a value of its own, so that asking for the same twice runs it twice."""
+    """A study that was found in order, and the pair to run it on."""
 
     study: Study
     choice: PairChoice
@@ -82,12 +83,13 @@ class Runner:
 
     def wire(self, wiring: Wiring) -> None:
         self.wiring = wiring
-        self._ticket = gr.State()
+        # The ticket stays on the server; its number, new at each click, is what starts the run.
+        self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
         inputs = [wiring.form.values, wiring.choice, *wiring.more]
-        asked = self.run.click(self._ask, inputs, [self._ticket, *self.outputs, wiring.form.faults], **QUIET)
+        asked = self.run.click(self._ask, inputs, [self._ticket, self._number, *self.outputs, wiring.form.faults], **QUIET)
         wiring.form.tell(asked)
         # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
-        started = self._ticket.change(
+        started = self._number.change(
             self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
             show_progress="minimal", show_progress_on=self.progress, **DEVICE,
         )  # fmt: skip
@@ -111,7 +113,8 @@ class Runner:
         except InputError as error:
             return wiring.form.told({wiring.field: str(error)})
         waiting = {self.progress: words.note("Waiting for the device."), **self._visible(self.leave)}
-        return {self._ticket: Ticket(study, choice), **wiring.form.told({}), **waiting}
+        ticket = {self._ticket: Ticket(study, choice), self._number: secrets.token_hex(8)}
+        return {**ticket, **wiring.form.told({}), **waiting}
 
     def _run(self, ticket: Ticket, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
         """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
