@@ -11,7 +11,7 @@ from workbench.page.widgets.messages import Updates
 from workbench.runs.estimates import Row, rows
 from workbench.runs.record import Run
 from workbench.show import comparison, strip
-from workbench.show.tables import Table, figures
+from workbench.show.tables import Table, figures, markup
 
 BARS = 4  # of the figures; they stand in one row
 
@@ -33,7 +33,7 @@ class Charts:
 
     def show(self, rows: Sequence[Row], table: Table) -> Updates:
         drawn = dict(zip(self.plots, comparison.figures(rows), strict=True))
-        return {self.box: gr.update(visible=True), **drawn, self.table: words.html_table(table)}
+        return {self.box: gr.update(visible=True), **drawn, self.table: markup(table)}
 
     def clear(self) -> Updates:
         return {self.box: gr.update(visible=False)}

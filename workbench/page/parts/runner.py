@@ -76,6 +76,8 @@ class Runner:
 
     def lay_out_progress(self, prefix: str = "") -> None:
         self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes="wb-note")
+        # The ticket stays on the server; its number, new at each click, is what starts the run.
+        self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
     @property
     def outputs(self) -> list[Any]:
@@ -83,10 +85,10 @@ class Runner:
 
     def wire(self, wiring: Wiring) -> None:
         self.wiring = wiring
-        # The ticket stays on the server; its number, new at each click, is what starts the run.
-        self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
         inputs = [wiring.form.values, wiring.choice, *wiring.more]
-        asked = self.run.click(self._ask, inputs, [self._ticket, self._number, *self.outputs, wiring.form.faults], **QUIET)
+        asked = self.run.click(
+            self._ask, inputs, [self._ticket, self._number, *self.outputs, wiring.form.faults], **QUIET
+        )
         wiring.form.tell(asked)
         # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
         started = self._number.change(

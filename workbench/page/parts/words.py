@@ -9,7 +9,7 @@ from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
-from workbench.show.tables import Table, facts
+from workbench.show.tables import facts
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 
@@ -121,10 +121,3 @@ def environment(run: Run) -> str:
     """What the figures were measured on."""
     items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run))
     return f'<dl class="facts">{items}</dl>'
-
-
-def html_table(table: Table) -> str:
-    """A table of texts; nothing in it is read as markup."""
-    head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
