@@ -82,5 +82,5 @@ def on_device(job: Callable[..., Any]) -> Callable[..., Any]:
 
 def seconds_needed(study: Study, *_: Any) -> int:
     """GPU seconds to ask for, from what the study decodes: a visitor with less quota than that is refused."""
-    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens
+    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens * study.settings.timings
     return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))
