@@ -9,10 +9,13 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build
-from workbench.measuring.gauges import Energy, NoGauge
+from workbench.measuring import session
+from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
-from workbench.measuring.session import Ended, compare
-from workbench.runs.store import Run
+from workbench.runs.record import Energy, Run
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
@@ -51,14 +54,21 @@ def unmetered() -> Meter:
 def run(pair, unmetered) -> Run:
     """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
     settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2})
-    *_, ended = compare(pair, "<b>é 🦊 ${x} {{{y}}}</b>\n", settings, meter=unmetered)
-    assert isinstance(ended, Ended)
+    *_, ended = session.run(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), meter=unmetered)
     first, *rest = ended.run.results
-    token = dataclasses.replace(first.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
-    first = dataclasses.replace(
-        first,
-        tokens=[token, *first.tokens[1:]],
-        text=token.text + "".join(t.text for t in first.tokens[1:]),
-        energy=Energy(1.5, "measured: GPU energy counter", "2.00 s"),
-    )
+    sample = first.alone
+    token = dataclasses.replace(sample.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
+    tokens = [token, *sample.tokens[1:]]
+    sample = dataclasses.replace(sample, tokens=tokens, text="".join(t.text for t in tokens))
+    first = dataclasses.replace(first, samples=[sample], energy=Energy(1.5, "measured: GPU energy counter", "2.00 s"))
     return dataclasses.replace(ended.run, results=[first, *rest])
+
+
+@pytest.fixture(scope="session")
+def batch_run(pair, unmetered) -> Run:
+    """Two decoders beside greedy on three prompts, alone and in batches of two, in every scheme, at temperature 0."""
+    texts = ("abab abab", "<i>one</i> two one", "hello hello hel")
+    prompts = PromptSet("<few>", tuple(Prompt(text, f"few, line {i}") for i, text in enumerate(texts, 1)))
+    settings = Settings.from_json({"decoders": ["lookup", "speculative"], "max_new_tokens": 8, "temperature": 0.0})
+    *_, ended = session.run(pair, Batch(prompts, settings, (1, 2)), meter=unmetered)
+    return ended.run
