@@ -12,11 +12,12 @@ from tests.models import build
 from workbench.measuring import session
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
+from workbench.runs.events import Ended
 from workbench.runs.record import Energy, Run
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
-from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
+from workbench.studies.study import Study
 
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 
@@ -50,25 +51,29 @@ def unmetered() -> Meter:
     return Meter(NoGauge("not measured: a test"))
 
 
+def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:
+    *_, ended = session.run(pair, study, meter=meter)
+    assert isinstance(ended, Ended)
+    return ended.run
+
+
 @pytest.fixture(scope="session")
 def run(pair, unmetered) -> Run:
     """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
     settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2})
-    *_, ended = session.run(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), meter=unmetered)
-    first, *rest = ended.run.results
-    sample = first.alone
-    token = dataclasses.replace(sample.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
-    tokens = [token, *sample.tokens[1:]]
-    sample = dataclasses.replace(sample, tokens=tokens, text="".join(t.text for t in tokens))
-    first = dataclasses.replace(first, samples=[sample], energy=Energy(1.5, "measured: GPU energy counter", "2.00 s"))
-    return dataclasses.replace(ended.run, results=[first, *rest])
+    found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
+    first, *rest = found.results
+    token = dataclasses.replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
+    tokens = [token, *first.alone.tokens[1:]]
+    sample = dataclasses.replace(first.alone, tokens=tokens, text="".join(t.text for t in tokens))
+    energy = Energy(1.5, "measured: GPU energy counter", "2.00 s")
+    return dataclasses.replace(found, results=[dataclasses.replace(first, samples=[sample], energy=energy), *rest])
 
 
 @pytest.fixture(scope="session")
 def batch_run(pair, unmetered) -> Run:
-    """Two decoders beside greedy on three prompts, alone and in batches of two, in every scheme, at temperature 0."""
-    texts = ("abab abab", "<i>one</i> two one", "hello hello hel")
-    prompts = PromptSet("<few>", tuple(Prompt(text, f"few, line {i}") for i, text in enumerate(texts, 1)))
-    settings = Settings.from_json({"decoders": ["lookup", "speculative"], "max_new_tokens": 8, "temperature": 0.0})
-    *_, ended = session.run(pair, Batch(prompts, settings, (1, 2)), meter=unmetered)
-    return ended.run
+    """Two decoders that draft, batches of one and two in every scheme, two repeats, at temperature 0; the prompts are hostile."""
+    texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
+    shared = {"decoders": ["lookup", "speculative"], "max_new_tokens": 12, "temperature": 0.0, "repeats": 2}
+    asked = {"prompts": {"name": "<i>few</i>", "texts": texts}, "settings": {**shared, "sizes": [1, 2]}}
+    return finished(pair, Batch.from_json(asked), unmetered)
