@@ -1,5 +1,6 @@
 """Figures out of results: which belong together, and each next to greedy's with the same seed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -57,20 +58,24 @@ def speed(result: Result, decoding: bool = False) -> float | None:
     if not decoding:
         return _number(result, "tokens_per_second")
     tokens, seconds = _number(result, "decode_tokens"), _number(result, "decode_seconds")
-    return tokens / seconds if tokens is not None and seconds else None
+    return _ratio(tokens, seconds)
 
 
 def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) -> float | None:
     """Tokens/s over greedy's; None if greedy did not run, or if either failed or was stopped."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
-    own, base = speed(result, decoding), speed(greedy, decoding)
-    return own / base if own and base else None
+    return _ratio(speed(result, decoding), speed(greedy, decoding))
 
 
 def _number(result: Result, name: str) -> float | None:
     value = result.metrics.get(name)
     return value if isinstance(value, (int, float)) else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    """None if either is missing or nothing, or if the ratio is no number."""
+    return part / whole if part and whole and math.isfinite(part / whole) else None
 
 
 class BatchFigures:
@@ -105,8 +110,7 @@ class BatchFigures:
     def times_greedy(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
         """The same over greedy decoding's at the same batch size."""
         own = self.speed(decoder, size, scheme, decoding)
-        base = self.speed(BASELINE, size, baseline_scheme(scheme), decoding)
-        return own / base if own and base else None
+        return _ratio(own, self.speed(BASELINE, size, baseline_scheme(scheme), decoding))
 
     def mean_acceptances(self, decoder: str) -> list[float]:
         """Each sample's mean acceptance length (ems-sd.txt figure 5a, d)."""
@@ -116,3 +120,8 @@ class BatchFigures:
         """The least mean acceptance length of a static batch's samples, mean over the batches (figure 5b, e)."""
         means = self.mean_acceptances(decoder)
         return fmean(min(batch) for batch in batches(means, size)) if means else None
+
+    def rounds(self, decoder: str, size: int) -> list[list[int]]:
+        """For each round of each static batch the tokens that it gained every request still at work: tau_0 ... of ems-sd.txt eq. 8."""
+        found = batches(self.acceptances.get(decoder, []), size)
+        return [[g[i] for g in batch if i < len(g)] for batch in found for i in range(max(map(len, batch)))]

@@ -17,7 +17,9 @@ from workbench.studies.schemes import ALONE, SCHEMES
 
 LARGEST_FILE = 50 * 2**20  # bytes of a run's JSON
 Count = Annotated[int, Field(ge=0, le=2**53)]  # whole numbers that every reader of JSON reads alike
-Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | float | str | None
+Amount = Annotated[float, Field(ge=-1e100, le=1e100)]  # what sums, squares and ratios of cannot leave floating point
+Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
+TEXTS = ("energy_source",)  # the metrics that are texts
 
 
 def _one_of(names: Any) -> AfterValidator:
@@ -38,6 +40,25 @@ def _date(text: str) -> str:
     return text
 
 
+def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
+    texts = [name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS]
+    if texts:
+        raise ValueError(f"{texts[0][:40]!r} is a text where a number belongs")
+    return metrics
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """What strict JSON can hold."""
+    json.dumps(data, allow_nan=False)
+    return data
+
+
+def _with_settings(study: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(study.get("settings"), dict):
+        raise ValueError("the study has no settings")
+    return _plain(study)
+
+
 FateName = Annotated[str, _one_of([fate.value for fate in Fate])]
 
 
@@ -49,7 +70,7 @@ class Energy:
     detail      what else a reader needs to judge the figure, such as the length of the window
     """
 
-    joules: float | None
+    joules: Amount | None
     source: str
     detail: str = ""
 
@@ -60,7 +81,7 @@ class Alternative:
 
     id: Count
     text: str
-    p: float
+    p: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +101,11 @@ class TokenRecord:
     text: str
     fate: FateName
     round: Count | None
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-    log_p: float | None
+    p: Amount | None
+    q: Amount | None
+    accept_probability: Amount | None
+    u: Amount | None
+    log_p: Amount | None
     alternatives: list[Alternative]
 
 
@@ -102,11 +123,11 @@ class TrialRecord:
     token: Count
     text: str
     fate: FateName
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-    log_p: float | None = None
+    p: Amount | None
+    q: Amount | None
+    accept_probability: Amount | None
+    u: Amount | None
+    log_p: Amount | None = None
 
 
 def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
@@ -128,8 +149,8 @@ class RoundRecord:
     keep: Count
     nodes: list[Count]
     provisional: bool
-    draft_seconds: float
-    verify_seconds: float
+    draft_seconds: Amount
+    verify_seconds: Amount
     target_calls: Count
     draft_calls: Count
 
@@ -183,8 +204,8 @@ class Lap:
     same_rounds  whether each round gained and drafted as many tokens as in the first lap;   same_tokens  whether the output is the same
     """
 
-    seconds: float
-    rounds: list[float]
+    seconds: Amount
+    rounds: list[Amount]
     energy: Energy
     after_first: float | None = None
     drafting: list[float] = field(default_factory=list)
@@ -214,8 +235,8 @@ class Agreement:
     compared: Count
     differing: Count
     differs_at: Count | None = None
-    gap: float | None = None
-    noise: float | None = None
+    gap: Amount | None = None
+    noise: Amount | None = None
     near_tie: bool = False
     dtype: str = ""
 
@@ -235,7 +256,7 @@ class Result:
     decoder: Annotated[str, _one_of(catalog)]
     repeat: Count
     seed: int
-    metrics: dict[str, Number]
+    metrics: Annotated[dict[str, Number], AfterValidator(_figures)]
     energy: Energy
     samples: Annotated[list[Sample], Field(min_length=1)]
     laps: list[Lap] = field(default_factory=list)
@@ -276,8 +297,8 @@ class Run:
     created: Annotated[str, AfterValidator(_date)]
     kind: Annotated[str, StringConstraints(pattern="^[a-z_]{1,32}$")]
     title: str
-    study: dict[str, Any]
-    environment: dict[str, Any]
+    study: Annotated[dict[str, Any], AfterValidator(_with_settings)]
+    environment: Annotated[dict[str, Any], AfterValidator(_plain)]
     results: list[Result]
     cancelled: bool = False
     format: Literal["decoding-workbench run"] = FORMAT
@@ -319,7 +340,7 @@ class Run:
             first = error.errors(include_url=False, include_input=False)[0]
             place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).removeprefix(".")
             raise InputError(f"This is not a run of the workbench: {place or 'the file'}: {first['msg']}.") from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             why = (
                 "it is not JSON" if isinstance(error, json.JSONDecodeError) else "a part of it is missing or malformed"
             )

@@ -53,8 +53,10 @@ class Batch:
             if not is_whole(size) or not 1 <= size <= LARGEST_BATCH:
                 raise InputError(f"A batch size must be a whole number from 1 to {LARGEST_BATCH}, not {size!r}.")
         for scheme in self.schemes:
-            if scheme not in SCHEMES:
-                raise InputError(f"There is no scheme {scheme!r}: {nearest(str(scheme), SCHEMES)}")
+            if not isinstance(scheme, str) or scheme not in SCHEMES:
+                raise InputError(f"There is no scheme {scheme!r:.80}: {nearest(str(scheme), SCHEMES)}")
+        if not isinstance(self.ignore_eos, bool):
+            raise InputError(f"ignore_eos must be true or false, not {self.ignore_eos!r:.80}.")
         if not self.sizes or not self.schemes:
             raise InputError("No batch size or no scheme is chosen; choose at least one of each.")
         padded = [SCHEMES[s].label for s in self.schemes if SCHEMES[s].padding != "none"]
