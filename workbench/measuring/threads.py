@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 
@@ -23,7 +24,9 @@ DRAFT_LENGTH = 4
 PROMPT, TOKENS = 8, 16  # of a trial
 TRIALS = 3  # of each number of threads, in turn
 HOPELESS = 2.0
-LEAST_GAIN = 0.03  # more threads must save at least this share of a round: they are the first to suffer from other programs
+LEAST_GAIN = (
+    0.03  # more threads must save at least this share of a round: they are the first to suffer from other programs
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +35,10 @@ class Threads:
 
     count: int
     reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        """As a run's environment has it."""
+        return {"threads": self.count, "threads_reason": self.reason}
 
 
 def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads:
@@ -103,7 +110,7 @@ def _median_round(pair: ModelPair, method: decoders.Method, limit: float) -> flo
         for event in stream:
             if event.round is not None:
                 rounds.append(time.perf_counter() - began)
-                if len(rounds) > 2 and rounds[-1] > limit:
+                if rounds[-1] > (limit if len(rounds) > 2 else 4 * limit):
                     break
                 began = time.perf_counter()
     return median(rounds[2:] or rounds)

@@ -111,7 +111,11 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
 def faults(result: Result) -> list[str]:
     """What must not be: laps of one seed that wrote other tokens."""
     differing = sum(not lap.same_tokens for lap in result.laps)
-    return [f"{differing} of {len(result.laps)} timings wrote other tokens than the first with the same seed"] if differing else []
+    return (
+        [f"{differing} of {len(result.laps)} timings wrote other tokens than the first with the same seed"]
+        if differing
+        else []
+    )
 
 
 _DISTURBED: dict[str, Callable[[Load], bool]] = {

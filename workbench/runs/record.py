@@ -185,11 +185,11 @@ class Load:
     gpu         why the GPU was slower than it could be, or shared; "" if it was neither
     """
 
-    cpu_share: float | None = None
-    preempted: float | None = None
-    throttled: float | None = None
-    stolen: float | None = None
-    pressure: float | None = None
+    cpu_share: Amount | None = None
+    preempted: Amount | None = None
+    throttled: Amount | None = None
+    stolen: Amount | None = None
+    pressure: Amount | None = None
     gpu: str | None = None
 
 
@@ -207,9 +207,9 @@ class Lap:
     seconds: Amount
     rounds: list[Amount]
     energy: Energy
-    after_first: float | None = None
-    drafting: list[float] = field(default_factory=list)
-    verifying: list[float] = field(default_factory=list)
+    after_first: Amount | None = None
+    drafting: list[Amount] = field(default_factory=list)
+    verifying: list[Amount] = field(default_factory=list)
     drawn: bool = True
     same_rounds: bool = True
     same_tokens: bool = True
