@@ -35,6 +35,10 @@ class Estimate:
     high: float
     laps: int
 
+    def scaled(self, factor: float) -> "Estimate":
+        """The same in another unit."""
+        return Estimate(factor * self.value, factor * self.low, factor * self.high, self.laps)
+
     @property
     def wide(self) -> bool:
         """Whether the range reaches too far to either side for the figure to be compared."""
