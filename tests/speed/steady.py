@@ -15,6 +15,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 
 import torch
 
@@ -123,7 +124,7 @@ def pass_seconds(pair: decoders.ModelPair, count: int) -> float:
     for event in decoders.stream(pair, PROMPT, "greedy", max_new_tokens=64, ignore_eos=True):
         if event.round is not None:
             ends.append(time.perf_counter())
-    return statistics.median(after - before for before, after in zip(ends, ends[1:], strict=False))
+    return statistics.median(after - before for before, after in pairwise(ends))
 
 
 def _listed(seconds: dict[int, float]) -> str:
