@@ -13,7 +13,7 @@ from workbench.measuring.job import Update, Work, measure
 from workbench.measuring.meter import Meter, open_meter
 from workbench.models.environment import environment
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
-from workbench.runs.record import Run
+from workbench.runs.record import Result, Run
 from workbench.runs.store import new_id
 from workbench.studies.study import Job, Study
 
@@ -57,13 +57,17 @@ class _Session:
             yield Started(at)
             result, outputs = yield from self._measured(at, job, cold=job.method.name not in warm)
             warm.add(job.method.name)
-            if result.cancelled and job.keep != "trace":
+            if job.keep != "trace" and self._is_half(result):
                 break  # half a measurement is none; half a text is worth showing
             result = replace(result, agreement=references.compare(job, result, outputs))
             self.run = replace(self.run, results=[*self.run.results, result])
             yield Finished(at, result, self.run)
         stopped = len(self.run.results) < len(self.jobs) or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _is_half(self, result: Result) -> bool:
+        """Whether it was stopped within a batch, or between two of them."""
+        return result.cancelled or (result.error is None and len(result.samples) < len(self.work.ids))
 
     def _measured(self, at: At, job: Job, cold: bool) -> Generator[Event, None, tuple]:
         """The job's result and outputs; yields its progress."""
