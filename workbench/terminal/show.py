@@ -63,7 +63,7 @@ def text(result: Result) -> Group:
 def summary(run: Run) -> Group:
     """What is shown once a run is over: its figures, and what they say."""
     if run.kind == Comparison.kind:
-        return Group("", legend(run.results), "", comparison_figures(run), *why_no_energy(run))
+        return Group("", "", legend(run.results), "", comparison_figures(run), *why_no_energy(run))
     if run.kind == Batch.kind:
         found = figures(run)
         shown = [i for i, head in enumerate(found.heads) if head in BATCH_SHOWN]
