@@ -116,3 +116,8 @@ class BatchFigures:
         """The least mean acceptance length of a static batch's samples, mean over the batches (figure 5b, e)."""
         means = self.mean_acceptances(decoder)
         return fmean(min(batch) for batch in batches(means, size)) if means else None
+
+    def rounds(self, decoder: str, size: int) -> list[list[int]]:
+        """For each round of each static batch the tokens that it gained every request still at work: tau_0 ... of ems-sd.txt eq. 8."""
+        found = batches(self.acceptances.get(decoder, []), size)
+        return [[g[i] for g in batch if i < len(g)] for batch in found for i in range(max(map(len, batch)))]
