@@ -112,8 +112,8 @@ class Runner:
             self.host.check(study, choice)
         except Faults as faults:
             return wiring.form.told(faults.messages)
-        except InputError as error:
-            return wiring.form.told({wiring.field: str(error)})
+        except Exception as error:
+            return wiring.form.told({wiring.field: sentence(error)})
         waiting = {self.progress: words.note("Waiting for the device."), **self._visible(self.leave)}
         ticket = {self._ticket: Ticket(study, choice), self._number: secrets.token_hex(8)}
         return {**ticket, **wiring.form.told({}), **waiting}
