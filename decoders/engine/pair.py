@@ -1,4 +1,4 @@
-"""A pair of models that belong together; what cannot be run is refused by name."""
+"""A pair of models that can be decoded with; what cannot is refused by name."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ from decoders.errors import InputError
 class ModelPair:
     """A target model, a draft model (or None) and the tokenizer they share.
 
-    target, draft   `transformers` causal language models, on one device; they stay where and as they are, in eval mode
-    tokenizer       may be None where prompts are lists of token ids
-    Raises InputError, before any use, where the pair cannot be run, saying why.
+    target, draft   `transformers` causal language models on one device; they are put in eval mode and otherwise left as they are
+    tokenizer       may be None if prompts are lists of token ids
+    Raises InputError, which says why, if the pair cannot be run.
     """
 
     def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
@@ -40,7 +40,7 @@ class ModelPair:
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        """The ids that end a text, by the target's generation config or else the tokenizer."""
+        """The ids that end a text, from the target's generation config or else the tokenizer."""
         ids = getattr(self.target.generation_config, "eos_token_id", None)
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
@@ -52,7 +52,7 @@ class ModelPair:
 
     @property
     def positions(self) -> int | None:
-        """How many tokens, prompt and output together, every model of the pair can see; None if no config names a limit."""
+        """The most tokens, prompt and output together, that every model of the pair can see; None if no config has a limit."""
         return min((m.positions for m in self.packed.values() if m.positions is not None), default=None)
 
 

@@ -12,12 +12,14 @@ from workbench.show.quantities import (
     BATCH_QUANTITIES,
     MISSING,
     QUANTITIES,
+    UNSURE,
     Quantity,
     padding_ratio,
     percent,
     shown,
     significant,
     times,
+    timing_notes,
 )
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
@@ -98,6 +100,20 @@ def _of_kind(run: Run) -> Sequence[Quantity]:
 
 def _place(row: Row) -> list[str]:
     return [row.label, str(row.batch_size), scheme_label(row.decoder, row.batch_size, row.scheme)]
+
+
+def notes(run: Run) -> list[str]:
+    """What a reader of the run's speeds must know, decoder by decoder; and how they were timed."""
+    found = [
+        f"{' '.join(_place(row) if run.kind == Batch.kind else [row.label])}: {note}"
+        for row in rows(run.results)
+        for note in timing_notes(row)
+    ]
+    laps = {len(result.laps) for result in run.results if not result.errors}
+    how = "Timed once: speeds may differ from run to run." if max(laps, default=0) < 2 else ""
+    if found and any("Unsteady" in note for note in found):
+        how = f"{UNSURE} marks speeds that cannot be trusted. {how}".strip()
+    return [*([how] if how else []), *found]
 
 
 # ---- What a run was asked, and what it was measured on

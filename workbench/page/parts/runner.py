@@ -17,6 +17,7 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, QUIET
 from workbench.page.widgets.messages import Faults, NotedForm, Updates
+from workbench.runs.estimates import rows, unsteady
 from workbench.runs.events import Ended, Event, Finished
 from workbench.studies.study import Study
 
@@ -76,12 +77,13 @@ class Runner:
 
     def lay_out_progress(self, prefix: str = "") -> None:
         self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes="wb-note")
+        self.again = gr.Button("Measure again", size="sm", visible=False, elem_id=f"{prefix}again", scale=0)
         # The ticket stays on the server; its number, new at each click, is what starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.progress, self.run, self.stop, self.leave]
+        return [self.progress, self.run, self.stop, self.leave, self.again]
 
     def wire(self, wiring: Wiring) -> None:
         self.wiring = wiring
@@ -97,6 +99,7 @@ class Runner:
         )  # fmt: skip
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
+        self.again.click(lambda: secrets.token_hex(8), None, self._number, **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
 
     def idle(self) -> Updates:
@@ -123,7 +126,8 @@ class Runner:
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             preparing = words.note("Preparing the models")
-            yield {**follower.begin(), **self._visible(self.stop), self.progress: preparing}
+            hidden = {self.again: gr.update(visible=False)}
+            yield {**follower.begin(), **self._visible(self.stop), **hidden, self.progress: preparing}
             try:
                 with closing(self.host.run(ticket.study, ticket.choice, stopped)) as events:
                     yield from self._followed(events, follower, shared)
@@ -134,7 +138,8 @@ class Runner:
         for event in events:
             updates = follower.update(event)
             if isinstance(event, Ended):
-                yield {**updates, self.progress: words.ended(event)}
+                again = gr.update(visible=any(unsteady(row) for row in rows(event.run.results)))
+                yield {**updates, self.progress: words.ended(event), self.again: again}
                 return
             if isinstance(event, Finished) and not updates:
                 continue  # drawn with what follows at once
