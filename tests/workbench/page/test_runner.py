@@ -175,7 +175,7 @@ def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monke
 
 def test_leaving_the_tab_ends_the_job(house):
     """Gradio closes the generator of a tab that is closed: the decoder must end then, and the next visitor find the device free."""
-    host, page = house
+    _, page = house
     visitor = Visitor(page, COMPARE.replace("max_new_tokens=6", "max_new_tokens=400"))
     for answer in (running := visitor.firing(visitor.find("run"), "click")):
         if any("Preparing" in str(value) for value in answer.values()):
@@ -190,12 +190,15 @@ def test_stop_ends_the_job_of_its_own_tab(house):
     host, page = house
     visitor = Visitor(page, COMPARE)
     names = ("stop", "batch-stop")
-    with host.stoppable(("a visitor", "compare")) as compare, host.stoppable(("a visitor", "batch")) as batch:
-        with host.stoppable(("another", "compare")) as other:
-            visitor.press(names[1])
-            assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
-            visitor.press(names[0])
-            assert (compare.is_set(), other.is_set()) == (True, False)
+    with (
+        host.stoppable(("a visitor", "compare")) as compare,
+        host.stoppable(("a visitor", "batch")) as batch,
+        host.stoppable(("another", "compare")) as other,
+    ):
+        visitor.press(names[1])
+        assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
+        visitor.press(names[0])
+        assert (compare.is_set(), other.is_set()) == (True, False)
     visitor.press(names[0])  # nothing runs any more
 
 
@@ -223,7 +226,24 @@ def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
     for _ in running:
         pass
     assert calls.count("get") == calls.count("open_meter") == 1
-    assert calls.count("stream") == 2  # decoders
+
+
+def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, recorded, monkeypatch):
+    """Measure again once went into the queue without a word, and without the way out of it."""
+    host, page = house
+    monkeypatch.setattr(host, "device", Replayed(recorded[""]))
+    visitor = Visitor(page, COMPARE)
+    visitor.press("run")
+    running = visitor.firing(visitor.find("again"), "click")
+    next(running)
+    assert "Waiting for the device." in said(visitor, "")
+    assert visitor.visible(visitor.find("leave"))
+    assert not visitor.visible(visitor.find("again"))
+    for _ in running:
+        pass
+    assert "Done" in said(visitor, "")
+    assert idle(visitor, "")
+    assert visitor.breakdowns == []
 
 
 def test_input_that_is_refused_gets_no_ticket(house):

@@ -62,6 +62,7 @@ class RunsTab:
             self.kind = gr.Dropdown(kinds, value=EVERY, label="Kind", elem_id="kind-of-runs", min_width=140)
             self.order = gr.Dropdown(ORDERS, value="newest", label="Order", elem_id="order-of-runs", min_width=140)
         self.chosen = RunTable(elem_id="past-runs", visible=listed)
+        self.condemned = gr.JSON(visible="hidden")  # filled in the browser, if the visitor agrees to delete
         with gr.Row():
             self.open = gr.Button("Open", variant="primary", elem_id="open-run", visible=listed)
             self.both = gr.Button("Compare two", elem_id="compare-two", visible=listed)
@@ -88,10 +89,9 @@ class RunsTab:
         sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
         drawn = [self.note, *sides, *self.charts.outputs, self.table]
         self.both.click(self._both, self.chosen, drawn, **QUIET)
-        agreed, condemned = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)", gr.JSON(visible="hidden")
-        self.delete.click(
-            self._delete, [self.chosen, condemned, *listing[1:]], [self.chosen, self.note], js=agreed, **QUIET
-        )
+        agreed = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)"
+        asked = [self.chosen, self.condemned, *listing[1:]]
+        self.delete.click(self._delete, asked, [self.chosen, self.note], js=agreed, **QUIET)
 
     # ---- handlers
 
@@ -140,7 +140,10 @@ class RunsTab:
             updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
         if runs[0].kind != runs[1].kind:
             kinds = f"A is a {runs[0].kind} and B a {runs[1].kind}"
-            return {**updates, self.note: words.note(f"{kinds}: their figures count different things. Tick two of one kind.")}
+            return {
+                **updates,
+                self.note: words.note(f"{kinds}: their figures count different things. Tick two of one kind."),
+            }
         figures = side_by_side(*runs)
         if runs[0].kind == Comparison.kind:
             sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
