@@ -7,7 +7,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.engine.pair import ModelPair, same_size
-from decoders.errors import InputError
+from decoders.errors import InputError, first_line
 
 EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
 
@@ -84,7 +84,7 @@ def _device(device: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=device or default_device()).device
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
+        raise InputError(f"There is no device {str(device)!r} here ({first_line(error)}); take 'cpu'.") from error
 
 
 def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
@@ -102,11 +102,7 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
     except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
-        raise InputError(f"{name} could not be loaded: {_first_line(error)}") from error
-
-
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
 
 
 def _same_vocabulary(target: Any, draft: Any) -> None:

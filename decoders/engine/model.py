@@ -1,6 +1,5 @@
 """One model made ready for packed passes, and the cache memory of one run on it."""
 
-import copy
 import inspect
 import math
 from collections.abc import Callable, Sequence
@@ -9,10 +8,12 @@ from dataclasses import dataclass
 import torch
 from transformers import PreTrainedModel
 
-from decoders.engine.attention import NAME, LayoutProbe
+from decoders.engine.attention import NAME
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, missing_ancestors, pack
+from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.twin import twin
 from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
@@ -45,16 +46,13 @@ class PackedModel:
             raise InputError(
                 f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers."
             )
-        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-            kinds = sorted(set(config.layer_types) - {"full_attention"})
-            raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
         self.vocabulary: int = config.vocab_size
-        self.positions: int | None = getattr(config, "max_position_embeddings", None)
+        self.positions = positions_of(config)
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layout, self.groups = layout_of(model, self.name, self.positions)
         packed = twin(model, NAME)
         hasten(packed)
         self.forward: Callable = packed.forward
-        self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.groups = self._probe()
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
@@ -71,40 +69,12 @@ class PackedModel:
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
-        keep = {"logits_to_keep": wanted} if self._keep else {}
+        keep = {"logits_to_keep": wanted} if self.keeps else {}
         with torch.inference_mode():
             logits = self.forward(
                 input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
             ).logits[0]
-        return logits if self._keep else logits[wanted]
-
-    def _probe(self) -> tuple[list[tuple[int, int, int]], int]:
-        probe = LayoutProbe()
-        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
-        try:
-            self(ids, torch.tensor([[0, 1]], device=self.device), torch.tensor([0, 1], device=self.device), probe)
-        except InputError as error:
-            raise InputError(f"The {self.name} cannot be run: {error}") from None
-        except Exception as error:  # whatever foreign code makes of arguments it does not expect
-            raise InputError(
-                f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}."
-            ) from None
-        if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
-            raise InputError(
-                f"The {self.name} does not send all its layers through the attention interface of transformers."
-            )
-        return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
-
-
-def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
-    """A copy of the model that shares its weights and buffers, with a config of its own that names another attention.
-
-    So nothing has to be switched on and off around a pass, and the caller may use the model in another thread meanwhile.
-    """
-    shared = {id(d): d for m in model.modules() for d in (m._parameters, m._buffers)}
-    other = copy.deepcopy(model, shared)
-    other.config._attn_implementation = attention
-    return other
+        return logits if self.keeps else logits[wanted]
 
 
 @dataclass(frozen=True, slots=True)

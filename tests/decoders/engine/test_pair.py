@@ -14,7 +14,7 @@ WINDOWED = {**TINY, "intermediate_size": 32, "num_key_value_heads": 2, "head_dim
 REFUSED = {
     "bloom": (BloomConfig(**TINY), "(bloom) has an attention of its own"),
     "falcon": (FalconConfig(**TINY, alibi=True), "(falcon) has an attention of its own"),
-    "gemma 2 as published": (Gemma2Config(**WINDOWED), "has sliding_attention layers; only full attention can be packed"),
+    "gemma 2 as published": (Gemma2Config(**WINDOWED), "sliding window, which the packed cache does not model"),
     "mistral with a window": (MistralConfig(**WINDOWED, sliding_window=8), "sliding window, which the packed cache does not model"),
 }  # fmt: skip
 
