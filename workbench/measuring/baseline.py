@@ -1,44 +1,61 @@
-"""Other decoders held against greedy: how much faster, and whether the output is the same."""
+"""Results compared with the tokens that they must have."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 
 import torch
 
 from decoders import Method
-from workbench.runs.record import GreedyCheck, RunResult, TokenRecord
+from workbench.runs.record import Agreement, Result, TokenRecord
+from workbench.studies.schemes import BASELINE
+from workbench.studies.study import Job
+
+Outputs = Mapping[int, Sequence[int]]  # prompt -> its token ids
 
 
-def against_greedy(
-    result: RunResult, greedy: RunResult | None, method: Method, temperature: float, dtype: str
-) -> RunResult:
-    """The result with `x_greedy` and, at temperature 0 for a lossless decoder, `greedy_check`; as it is where greedy did not run."""
-    if greedy is None or greedy.error or result.error or "cancelled" in (greedy.finished, result.finished):
-        return result
-    speeds = result.metrics["tokens_per_second"], greedy.metrics["tokens_per_second"]
-    same = (
-        check(greedy.tokens, result.tokens, dtype)
-        if temperature == 0 and method.lossless and result is not greedy
-        else None
-    )
-    return replace(result, x_greedy=speeds[0] / speeds[1] if all(speeds) else None, greedy_check=same)
+class References:
+    """The first outputs of each law. Whatever must give the same tokens, in any batch, is compared with them."""
+
+    def __init__(self, temperature: float, dtype: str):
+        self._temperature, self._dtype = temperature, dtype
+        self._found: dict[tuple[str, int], tuple[Result, Outputs]] = {}
+
+    def compare(self, job: Job, result: Result, outputs: Outputs) -> Agreement | None:
+        """None if there is nothing that the tokens must equal, or if this is the first of its law."""
+        if result.error or result.cancelled:
+            return None
+        key = self._law(job.method, job.seed)
+        if key not in self._found:
+            if key[0] == job.method.name:
+                self._found[key] = result, outputs
+            return None
+        return agreement(key[0], *self._found[key], result, outputs, self._dtype)
+
+    def _law(self, method: Method, seed: int) -> tuple[str, int]:
+        """At temperature 0 exact decoders write what greedy does; others what they wrote with this seed before."""
+        return (BASELINE, 0) if self._temperature == 0 and method.lossless else (method.name, seed)
 
 
-def check(greedy: Sequence[TokenRecord], other: Sequence[TokenRecord], dtype: str) -> GreedyCheck:
-    """Compare two outputs at temperature 0, where every exact decoder gives greedy's tokens up to rounding.
+def agreement(
+    name: str, reference: Result, expected: Outputs, result: Result, outputs: Outputs, dtype: str
+) -> Agreement:
+    """Compare two results prompt by prompt; where the first difference lies is known if both kept their tokens.
 
     The noise is measured on the tokens before the first difference, where both runs asked for the same log-probabilities in passes
     of different shapes; it is at least the rounding of one number of the dtype.
     """
-    ids = [[t.id for t in tokens] for tokens in (greedy, other)]
-    if ids[0] == ids[1]:
-        return GreedyCheck(True, None, None, None, False, dtype)
-    at = next((i for i, (a, b) in enumerate(zip(*ids, strict=False)) if a != b), min(map(len, ids)))
+    both = expected.keys() & outputs.keys()
+    differing = [i for i in sorted(both) if list(expected[i]) != list(outputs[i])]
+    if not differing or not (reference.alone.tokens and result.alone.tokens):
+        return Agreement(name, len(both), len(differing), dtype=dtype)
+    greedy, other = reference.alone.tokens, result.alone.tokens
+    shorter = min(len(greedy), len(other))
+    at = next((i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), shorter)
     noise = max((abs(a - b) for a, b in _shared_log_probs(greedy[:at], other[:at])), default=0.0)
     noise = max(noise, torch.finfo(getattr(torch, dtype)).eps)
-    gap = _gap(greedy[at], other[at].id) if at < min(map(len, ids)) else None
-    return GreedyCheck(False, at, gap, noise, gap is not None and gap <= 2 * noise, dtype)
+    gap = _gap(greedy[at], other[at].id) if at < shorter else None
+    near = gap is not None and gap <= 2 * noise
+    return Agreement(name, len(both), len(differing), at, gap, noise, near, dtype)
 
 
 def _shared_log_probs(a: Sequence[TokenRecord], b: Sequence[TokenRecord]) -> list[tuple[float, float]]:

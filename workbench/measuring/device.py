@@ -1,23 +1,86 @@
-"""Iterating in one and the same thread, whoever asks."""
+"""Where studies run: the thread that decodes, or a borrowed GPU."""
 
+import os
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from contextlib import closing
+from typing import Any, TypeVar
+
+from decoders import ModelPair
+from workbench.measuring import session
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.runs.events import Event
+from workbench.studies.study import Study
 
 Item = TypeVar("Item")
 END = object()
+# What a visitor's quota on ZeroGPU is charged with at most: loading, and decoding at a cautious speed.
+LOADING_SECONDS, TOKENS_PER_SECOND, MOST_SECONDS = 20, 10, 120
 
 
-def steadily(thread: ThreadPoolExecutor, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
-    """What the iterator that `make` gives yields; it is made, run and closed in the executor's one thread.
+class Device:
+    """The one device of this process; one study at a time runs on it.
 
-    Each thread that computes gets a pool of OpenMP workers of its own, and as soon as there are more workers than cores none of
-    them waits by spinning any more: decoding a small model then takes more than twice as long. So models are loaded and run in
-    one thread, whichever of Gradio's threads asks.
+    All loading and decoding happens in one thread: each thread that computes gets OpenMP workers of its own, and as soon as there are
+    more workers than cores none of them spins while it waits; decoding a small model then takes more than twice as long. On a
+    ZeroGPU Space the study runs in another process, on a borrowed GPU.
     """
-    items = thread.submit(make).result()
-    try:
-        while (item := thread.submit(next, items, END).result()) is not END:
-            yield item
-    finally:
-        thread.submit(items.close).result()
+
+    def __init__(self, keeper: PairKeeper):
+        self.keeper = keeper
+        self._thread = ThreadPoolExecutor(1, "device")
+        self._study = on_device(self._here)
+
+    def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
+        """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be had or cannot run
+        the study. To be called by one caller at a time."""
+        away = zero_gpu()  # a threading.Event does not cross into that process; closing the iterator ends the job there
+        with closing(self.iterate(lambda: self._study(study, choice, None if away else stopped))) as events:
+            for event in events:
+                yield event
+                if away and stopped is not None and stopped.is_set():
+                    return
+
+    def pair(self, choice: PairChoice) -> ModelPair:
+        """The pair, loaded if another one is in memory. Raises InputError with the reason if it cannot be used."""
+        return self.call(self.keeper.get, choice)
+
+    def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
+        """What the function returns, run in the thread that decodes."""
+        return self._thread.submit(function, *arguments).result()
+
+    def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+        """Yields the items of `make()`; the iterator lives entirely in the thread that decodes."""
+        items = self.call(make)
+        try:
+            while (item := self.call(next, items, END)) is not END:
+                yield item
+        finally:
+            self.call(items.close)
+
+    def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Iterator[Event]:
+        yield from session.run(self.keeper.get(choice), study, cancel=stopped)
+
+
+def zero_gpu() -> bool:
+    return bool(os.environ.get("SPACES_ZERO_GPU"))
+
+
+def on_device(job: Callable[..., Any]) -> Callable[..., Any]:
+    """The job as this place runs it: borrowed GPU time on a ZeroGPU Space, plainly anywhere else.
+
+    There the job runs in another process, so it takes and yields plain data only.
+    """
+    if not zero_gpu():
+        return job
+    import spaces  # only ZeroGPU machines have it
+
+    return spaces.GPU(duration=seconds_needed)(job)
+
+
+def seconds_needed(study: Study, *_: Any) -> int:
+    """GPU seconds to ask for, from what the study decodes: a visitor with less quota than that is refused."""
+    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens
+    return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))

@@ -7,20 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
+from workbench.runs.record import Energy
+
 SAMPLE_SECONDS = 0.05
-
-
-@dataclass(frozen=True, slots=True)
-class Energy:
-    """joules      None where not measured, never 0
-    source      "measured: GPU energy counter", "integrated from N power samples", "CPU package (RAPL)", "below resolution",
-                "not measured: reason" or "not attributable: reason"
-    detail      what else a reader needs to judge the figure, such as the length of the window
-    """
-
-    joules: float | None
-    source: str
-    detail: str = ""
 
 
 class Unmeasurable(Exception):

@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 
-from workbench.measuring.gauges import Counter, Energy, Gauge, NoGauge, PowerSamples, Unmeasurable
+from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable
+from workbench.runs.record import Energy
 
 SHORTEST_GPU_SECONDS = 1.0  # the GPU's counter ticks about every 0.1 s, and its power may be an average over a second
 SHORTEST_CPU_SECONDS = 0.05  # RAPL ticks about every millisecond

@@ -6,28 +6,36 @@ from collections.abc import Iterator
 
 import torch
 
-from decoders import ModelPair
+from decoders import ModelPair, default_dtype
 from workbench.models.load import load
-from workbench.models.memory import default_dtype, fits, shown_bytes
+from workbench.models.memory import fits, shown_bytes
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
 
 class PairKeeper:
-    """Keeps one pair loaded. Visitors may choose different ones; the device's queue lets one at a time ask for its own."""
+    """Keeps one pair loaded. Visitors may choose different ones; the device's queue lets one at a time ask for its own.
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._pair: ModelPair | None = None
-        self.in_use: PairChoice | None = None
+    custom_allowed   whether pairs outside the presets may be loaded
+    """
+
+    def __init__(self, custom_allowed: bool = True) -> None:
+        self._custom_allowed = custom_allowed
+        self._loading = threading.Lock()
+        self._loaded: tuple[PairChoice, ModelPair] | None = None
 
     def get(self, choice: PairChoice) -> ModelPair:
-        """The chosen pair, loaded if another is in memory. Raises InputError with the reason where it cannot be used; the one
-        in memory then stays."""
-        with self._lock:
-            if choice != self.in_use:
-                self._pair, self.in_use = load(choice), choice
+        """The chosen pair, loaded if another is in memory. Raises InputError with the reason if it cannot be used; the one in memory
+        then stays."""
+        with self._loading:
+            if self._loaded is None or self._loaded[0] != choice:
+                self._loaded = choice, load(choice, self._custom_allowed)
                 gc.collect()
-            return self._pair
+            return self._loaded[1]
+
+    def peek(self, choice: PairChoice) -> ModelPair | None:
+        """The chosen pair if it is in memory; nothing is loaded, and nobody waits for one that is being loaded."""
+        loaded = self._loaded
+        return loaded[1] if loaded is not None and loaded[0] == choice else None
 
 
 def devices() -> list[str]:
@@ -37,7 +45,7 @@ def devices() -> list[str]:
 
 def fitting() -> Iterator[tuple[str, str]]:
     """(label, name) of each preset whose weights fit on the best device; the label says what they take. The embedded pair always
-    does."""
+    fits."""
     device = torch.device(devices()[0])
     for name, pair in PAIRS.items():
         size = pair.weight_bytes(default_dtype(device))

@@ -1,4 +1,4 @@
-"""Loading a pair by the rules of the place: what may be loaded, whether it fits, and what to do where it may not or does not."""
+"""Loading a pair by the rules of the place: what may be loaded, whether it fits, and what to do if it may not or does not."""
 
 import os
 from pathlib import Path
@@ -7,27 +7,26 @@ import torch
 from huggingface_hub.errors import GatedRepoError
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders import InputError, ModelPair, load_pair
-from workbench.models.memory import default_device, default_dtype, must_fit
+from decoders import InputError, ModelPair, default_device, default_dtype, load_pair
+from workbench.models.memory import must_fit
 from workbench.models.presets import PAIRS, PairChoice
-from workbench.studies.limits import Limits
 
 # transformers asks a service of the hub to convert pickled weights and would load what that made: only what was named is loaded.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
 
-def load(choice: PairChoice) -> ModelPair:
+def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     """The pair of a choice. A model's own code is never run, and a pair that is no preset is read from safetensors only.
 
-    Raises InputError, in one sentence: where the place does not allow it, it does not fit in memory, its owner must be asked first,
-    there is no such model, or it cannot be run.
+    Raises InputError, in one sentence: if it is no preset and `custom_allowed` is false, it does not fit in memory, its owner must be
+    asked first, there is no such model, or it cannot be run.
     """
     device = default_device() if choice.device == "auto" else _device(choice.device)
     dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
     preset = next(
         (p for p in PAIRS.values() if (p.target_source, p.draft_source) == (choice.target, choice.draft)), None
     )
-    if preset is None and not Limits.from_environment().custom_models:
+    if preset is None and not custom_allowed:
         raise InputError(
             "Only the listed model pairs may be loaded on this Space; its owner can set ALLOW_CUSTOM_MODELS=1."
         )

@@ -4,25 +4,14 @@ from pathlib import Path
 
 import torch
 
-from decoders import InputError
-from decoders.engine.linear import COPIED_BYTES
+from decoders import InputError, copies_bytes
 
 CACHE_BYTES = 2**30  # left for caches and activations next to the weights
 CGROUP = Path("/sys/fs/cgroup")
 
 
-def default_device() -> torch.device:
-    """What "auto" means to `load_pair`."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-
-
-def default_dtype(device: torch.device) -> torch.dtype:
-    """What "auto" means to `load_pair`."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
-
-
 def available_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, None where it does not tell; on the CPU the container's limit counts as well."""
+    """Free memory of the device, None if it does not say; on the CPU the container's limit counts as well."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     if device.type != "cpu":
@@ -33,12 +22,11 @@ def available_bytes(device: torch.device) -> int | None:
 def fits(weight_bytes: int, device: torch.device) -> bool:
     """Whether such weights leave room for the caches, and on a CPU for the copies that the engine makes of small models."""
     free = available_bytes(device)
-    copies = min(weight_bytes, 2 * COPIED_BYTES) if device.type == "cpu" else 0
-    return free is None or weight_bytes + copies + CACHE_BYTES <= free
+    return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
 
 
 def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Raises InputError, before anything is loaded, where they do not."""
+    """Raises InputError, before anything is loaded, if they do not."""
     if not fits(weight_bytes, device):
         raise InputError(
             f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in {str(dtype).removeprefix('torch.')} and "
@@ -59,7 +47,7 @@ def _meminfo() -> int | None:
 
 
 def _container() -> int | None:
-    """What the cgroup (version 2) leaves; None where it sets no limit."""
+    """What the cgroup (version 2) leaves; None if it sets no limit."""
     try:
         limit = (CGROUP / "memory.max").read_text().strip()
         return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())

@@ -1,15 +1,64 @@
-"""What one decoder did, as plain data: the parts of a run."""
+"""A run: what came of a study, as plain data.
 
-from dataclasses import dataclass
+The JSON of a run is these dataclasses field by field; the page, the exports, the terminal and the `/compare` endpoint read nothing else.
+Older versions are read too, see `version1`.
+"""
 
-from workbench.measuring.gauges import Energy
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+
+from decoders import Fate, InputError, catalog
+from workbench.runs.version1 import FORMAT, upgraded
+from workbench.studies.schemes import ALONE, SCHEMES
+
+LARGEST_FILE = 50 * 2**20  # bytes of a run's JSON
+Count = Annotated[int, Field(ge=0, le=2**53)]  # whole numbers that every reader of JSON reads alike
+Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | float | str | None
+
+
+def _one_of(names: Any) -> AfterValidator:
+    def known(name: str) -> str:
+        if name not in names:
+            raise ValueError(f"{name[:40]!r} is not one of {', '.join(names)}")
+        return name
+
+    return AfterValidator(known)
+
+
+def _date(text: str) -> str:
+    """Any ISO 8601 date and time up to tomorrow: a later one would stay on top of every list."""
+    when = datetime.fromisoformat(text)
+    when = when if when.tzinfo else when.replace(tzinfo=UTC)
+    if when > datetime.now(UTC) + timedelta(days=1):
+        raise ValueError("the date is in the future")
+    return text
+
+
+FateName = Annotated[str, _one_of([fate.value for fate in Fate])]
+
+
+@dataclass(frozen=True, slots=True)
+class Energy:
+    """joules      None if not measured, never 0
+    source      "measured: GPU energy counter", "integrated from N power samples", "CPU package (RAPL)", "below resolution",
+                "not measured: reason" or "not attributable: reason"
+    detail      what else a reader needs to judge the figure, such as the length of the window
+    """
+
+    joules: float | None
+    source: str
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
     """One of the five likeliest tokens at a place: `p` under the raw target."""
 
-    id: int
+    id: Count
     text: str
     p: float
 
@@ -22,15 +71,15 @@ class TokenRecord:
     text          its piece: the pieces of all tokens, one after the other, are the output's text; of a character that spans several
                   tokens the last one has it whole and the others have ""; so has a special token such as end of sequence
     fate, round   what became of it, in which round
-    p, q          the probabilities the rule compared, None where there was none;   accept_probability, u  the toss, None without one
+    p, q          the probabilities the rule compared, None if there was none;   accept_probability, u  the toss, None without one
     log_p         nats, under the raw target;   alternatives  the likeliest tokens at this place, likeliest first
     """
 
-    id: int
-    node: int
+    id: Count
+    node: Count
     text: str
-    fate: str
-    round: int | None
+    fate: FateName
+    round: Count | None
     p: float | None
     q: float | None
     accept_probability: float | None
@@ -43,21 +92,28 @@ class TokenRecord:
 class TrialRecord:
     """One token that was tried, kept or not; several draws of one node are several trials.
 
-    node, parent  in the request's tree; nodes below `RunResult.prompt_length` are the prompt
-    token, text   vocabulary id, and a label to show: its text at this place, or an approximation where a character is unfinished
+    node, parent  in the request's tree; nodes below `Sample.prompt_length` are the prompt; a parent comes before its children
+    token, text   vocabulary id, and a label to show: its text at this place, or an approximation if a character is unfinished
     log_p         nats, under the raw target; of kept tokens only
     """
 
-    node: int
-    parent: int
-    token: int
+    node: Count
+    parent: Annotated[int, Field(ge=-1, le=2**53)]
+    token: Count
     text: str
-    fate: str
+    fate: FateName
     p: float | None
     q: float | None
     accept_probability: float | None
     u: float | None
     log_p: float | None = None
+
+
+def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
+    """A circle of parents would keep a browser drawing for ever."""
+    if any(t.parent >= t.node for t in trials):
+        raise ValueError("a token is its own ancestor: parents have lower numbers than their children")
+    return trials
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,58 +123,173 @@ class RoundRecord:
     `draft_seconds` and `verify_seconds` are the models' wall time, `target_calls` and `draft_calls` forward passes.
     """
 
-    index: int
-    trials: list[TrialRecord]
-    keep: int
-    nodes: list[int]
+    index: Count
+    trials: Annotated[list[TrialRecord], AfterValidator(_rooted)]
+    keep: Count
+    nodes: list[Count]
     provisional: bool
     draft_seconds: float
     verify_seconds: float
-    target_calls: int
-    draft_calls: int
+    target_calls: Count
+    draft_calls: Count
 
 
 @dataclass(frozen=True, slots=True)
-class GreedyCheck:
-    """Whether a lossless decoder's output at temperature 0 is greedy's, token by token.
+class Sample:
+    """What a decoder wrote after one prompt; how much of it is kept is the job's `keep`.
 
-    differs_at  index of the first token that differs, None where identical
-    gap         nats between greedy's token there and the other one, under the raw target in greedy's own run; None where the other
-                is not among its five likeliest
-    noise       nats by which the two runs' log-probabilities of the same tokens differ up to there: forward passes of different
-                shapes round differently;   dtype  of the target's weights
-    near_tie    the gap is within the noise of its two sides
+    prompt        index among the study's prompts;   prompt_length  its tokens
+    gained        for each round the tokens that the output gained (tau of ems-sd.txt)
+    finished      why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed;   error  one sentence if it failed
     """
 
-    identical: bool
-    differs_at: int | None
-    gap: float | None
-    noise: float | None
-    near_tie: bool
-    dtype: str
-
-
-@dataclass(frozen=True, slots=True)
-class RunResult:
-    """What one decoder did with one seed.
-
-    metrics       by the names of `decoders.Metrics`
-    finished      why it ended ("end of sequence", "budget", "cancelled", ...), None where it failed
-    error         one sentence where it failed; tokens, rounds and metrics then hold what there was until then
-    prompt_length tokens of the prompt;   x_greedy  its tokens/s over greedy's with the same seed, None where greedy did not run
-    greedy_check  only at temperature 0, for lossless decoders, where greedy ran
-    """
-
-    decoder: str
-    repeat: int
-    seed: int
-    prompt_length: int
-    text: str
-    tokens: list[TokenRecord]
-    rounds: list[RoundRecord]
-    metrics: dict[str, int | float | str | None]
-    energy: Energy
-    finished: str | None
+    prompt: Count
+    prompt_length: Count
+    text: str = ""
+    tokens: list[TokenRecord] = field(default_factory=list)
+    rounds: list[RoundRecord] = field(default_factory=list)
+    gained: list[Count] = field(default_factory=list)
+    finished: str | None = None
     error: str | None = None
-    x_greedy: float | None = None
-    greedy_check: GreedyCheck | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One timing of a job. seconds  of the models and the decoder, drawing left out;   rounds  the seconds of each round of a single
+    request, [] for batches;   energy  of this lap."""
+
+    seconds: float
+    rounds: list[float]
+    energy: Energy
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Whether a result has the tokens that it must have.
+
+    reference    the decoder whose tokens these must be: greedy for an exact decoder at temperature 0, else the same decoder with the
+                 same seed in another batch
+    compared, differing   prompts compared, and those whose tokens differ;   the rest is about the first that differs, None if not known
+    differs_at   index of the first token that differs
+    gap          nats between the reference's token there and the other one, under the raw target in the reference's own run; None if
+                 the other is not among its five likeliest
+    noise        nats by which the two results' log-probabilities of the same tokens differ up to there: forward passes of different
+                 shapes round differently;   dtype  of the target's weights
+    near_tie     the gap is within the noise of its two sides
+    """
+
+    reference: str
+    compared: Count
+    differing: Count
+    differs_at: Count | None = None
+    gap: float | None = None
+    noise: float | None = None
+    near_tie: bool = False
+    dtype: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What came of one job.
+
+    seed         of the first prompt;   batch_size, scheme  how requests shared a batch
+    metrics      by the names of `decoders.Metrics`, over all prompts together (see `measuring.totals`)
+    energy       of the whole job;   laps  its timings;   samples  one for each prompt decoded
+    agreement    None if there is nothing that the tokens must equal
+    error        one sentence if the job broke down; samples and metrics then hold what there was until then
+    """
+
+    decoder: Annotated[str, _one_of(catalog)]
+    repeat: Count
+    seed: int
+    metrics: dict[str, Number]
+    energy: Energy
+    samples: Annotated[list[Sample], Field(min_length=1)]
+    laps: list[Lap] = field(default_factory=list)
+    batch_size: Annotated[int, Field(ge=1, le=2**20)] = 1
+    scheme: Annotated[str, _one_of(SCHEMES)] = ALONE
+    agreement: Agreement | None = None
+    error: str | None = None
+
+    @property
+    def alone(self) -> Sample:
+        """The only sample of a comparison's result."""
+        return self.samples[0]
+
+    @property
+    def errors(self) -> list[str]:
+        """One sentence for each thing that failed."""
+        return [self.error] if self.error else [s.error for s in self.samples if s.error]
+
+    @property
+    def cancelled(self) -> bool:
+        return any(s.finished == "cancelled" for s in self.samples)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What came of a study.
+
+    id            unique, of the letters 0-9a-f;   created  UTC, ISO 8601
+    kind, study   the kind of study, and the study itself as its `to_json` has it: the room that owns the kind reads it
+    title         of the study, for lists;   environment  device, dtype, versions and models it ran on
+    results       in the order the jobs ran;   cancelled  whether it was stopped before its end
+    """
+
+    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    id: Annotated[str, StringConstraints(pattern="^[0-9a-f]{1,64}$")]
+    created: Annotated[str, AfterValidator(_date)]
+    kind: Annotated[str, StringConstraints(pattern="^[a-z_]{1,32}$")]
+    title: str
+    study: dict[str, Any]
+    environment: dict[str, Any]
+    results: list[Result]
+    cancelled: bool = False
+    format: Literal["decoding-workbench run"] = FORMAT
+    version: Literal[2] = 2
+
+    @property
+    def decoders(self) -> list[str]:
+        """Those that have a result, in the order they ran."""
+        return list(dict.fromkeys(r.decoder for r in self.results))
+
+    @property
+    def models(self) -> str:
+        """The pair in one line."""
+        models = [self.environment.get(role) for role in ("target", "draft")]
+        return " + ".join(str(m["name"]) for m in models if isinstance(m, dict) and "name" in m)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The study's settings, as `Settings.to_json` has them."""
+        return self.study["settings"]
+
+    def to_json(self) -> dict[str, Any]:
+        """The run as plain data for a strict JSON file: no NaN, no Infinity."""
+        return _RUN.dump_python(self, mode="json")
+
+    def dumps(self) -> str:
+        """The same as one compact text."""
+        return _RUN.dump_json(self).decode()
+
+    @staticmethod
+    def from_json(text: str | bytes) -> "Run":
+        """Read a run back, of this version or an older one. Raises InputError, in one sentence, for a file that is broken, too large
+        or not a run."""
+        if len(text) > LARGEST_FILE:
+            raise InputError(f"The file is larger than {LARGEST_FILE // 2**20} MB; a run is smaller.")
+        try:
+            return _RUN.validate_json(json.dumps(upgraded(json.loads(text))))
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).removeprefix(".")
+            raise InputError(f"This is not a run of the workbench: {place or 'the file'}: {first['msg']}.") from None
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            why = (
+                "it is not JSON" if isinstance(error, json.JSONDecodeError) else "a part of it is missing or malformed"
+            )
+            raise InputError(f"This is not a run of the workbench: {why}.") from None
+
+
+_RUN = TypeAdapter(Run)

@@ -1,11 +1,10 @@
 """Batches measured beforehand: `python -m tests.speed.batch --measured FILE` writes them, the Batch tab shows those that are shipped."""
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-from workbench.studies.batch_records import BatchRun
+from workbench.runs.record import Run
 from workbench.studies.prompts import ASSETS
 
 SHIPPED = ASSETS / "batch" / "measured.json"
@@ -19,15 +18,17 @@ class Measured:
 
     command: str
     load: tuple[float, ...]
-    runs: tuple[BatchRun, ...]
+    runs: tuple[Run, ...]
 
     def to_json(self) -> str:
-        return json.dumps(asdict(self), ensure_ascii=False, allow_nan=False) + "\n"
+        data: dict[str, Any] = {"command": self.command, "load": self.load, "runs": [r.to_json() for r in self.runs]}
+        return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
     @staticmethod
     def from_json(text: str) -> "Measured":
-        data: Mapping[str, Any] = json.loads(text)
-        return Measured(data["command"], tuple(data["load"]), tuple(map(BatchRun.from_json, data["runs"])))
+        data = json.loads(text)
+        runs = tuple(Run.from_json(json.dumps(run)) for run in data["runs"])
+        return Measured(data["command"], tuple(data["load"]), runs)
 
 
 def shipped() -> Measured | None:

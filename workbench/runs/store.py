@@ -1,80 +1,32 @@
-"""A run: one finished comparison as plain data, and the file that keeps runs.
-
-The JSON of a run is these dataclasses field by field; the page, the exports, the terminal and the `/compare` endpoint read nothing else.
-"""
+"""The file that keeps runs."""
 
 import json
 import os
+import secrets
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Literal
 
 import platformdirs
-from pydantic import ConfigDict, StringConstraints, TypeAdapter, ValidationError
 
 from decoders import InputError
-from workbench.runs.record import Alternative, GreedyCheck, RoundRecord, RunResult, TokenRecord, TrialRecord
+from workbench.runs.record import Run
 
-__all__ = [
-    "Alternative", "GreedyCheck", "RoundRecord", "Run", "RunResult", "RunStore", "RunSummary", "TokenRecord", "TrialRecord",
-    "data_folder",
-]  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Run:
-    """One comparison.
-
-    id            unique, of the letters 0-9a-f;   created  UTC, ISO 8601
-    prompt        as typed, before any chat template
-    settings      what `workbench.settings.Settings.to_json` gives: shared settings, `decoders`, and each decoder's own under its name
-    environment   device, dtype, versions and models it ran on
-    results       in the order they ran: greedy first where chosen, all decoders with the first seed, then with the next
-    cancelled     whether it was stopped before its end
-    """
-
-    __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
-
-    id: Annotated[str, StringConstraints(pattern="^[0-9a-f]{1,64}$")]
-    created: str
-    prompt: str
-    settings: dict[str, Any]
-    environment: dict[str, Any]
-    results: list[RunResult]
-    cancelled: bool = False
-    format: Literal["decoding-workbench run"] = "decoding-workbench run"
-    version: Literal[1] = 1
-
-    @property
-    def decoders(self) -> list[str]:
-        """Those that have a result, in the order they ran."""
-        return list(dict.fromkeys(r.decoder for r in self.results))
-
-    @property
-    def models(self) -> str:
-        """The pair in one line."""
-        models = [self.environment.get(role) for role in ("target", "draft")]
-        return " + ".join(str(m["name"]) for m in models if isinstance(m, dict) and "name" in m)
-
-    def to_json(self) -> dict[str, Any]:
-        """The run as plain data for a strict JSON file: no NaN, no Infinity."""
-        return _RUN.dump_python(self, mode="json")
-
-    @staticmethod
-    def from_json(text: str | bytes) -> "Run":
-        """Read a run back. Raises InputError, in one sentence, for a file that is broken or not a run."""
-        try:
-            return _RUN.validate_json(text)
-        except ValidationError as error:
-            first = error.errors(include_url=False, include_input=False)[0]
-            place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).removeprefix(".")
-            raise InputError(f"This is not a run of the workbench: {place or 'the file'}: {first['msg']}.") from None
-
-
-_RUN = TypeAdapter(Run)
+Order = Literal["newest", "oldest", "title"]
+ORDERS = {
+    "newest": "created DESC, rowid DESC",
+    "oldest": "created, rowid",
+    "title": "title COLLATE NOCASE, created DESC",
+}
+CREATE = (
+    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL, decoders TEXT NOT NULL, "
+    "models TEXT NOT NULL, json TEXT NOT NULL)"
+)
+# Version 2 adds the kind; `prompt` has held what a run is called since version 1.
+ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,50 +35,71 @@ class RunSummary:
 
     id: str
     created: str
-    prompt: str
+    kind: str
+    title: str
     decoders: list[str]
     models: str
+
+
+def new_id() -> str:
+    """An id for a run that is new here."""
+    return secrets.token_hex(6)
 
 
 class RunStore:
     """Past runs in one SQLite file, which several processes may use at once. Every call opens, commits and closes.
 
     path  the file; default `runs.sqlite` in the folder WORKBENCH_DATA names, or else in the user's data directory
-    Raises InputError where the file cannot be made or is not of this version.
+    Every method raises InputError, in one sentence, if the file cannot be used.
     """
 
     def __init__(self, path: str | Path | None = None):
         self.path = Path(path or data_folder() / "runs.sqlite")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            with self._open() as db:
-                db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
-                db.execute(
-                    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL, "
-                    "decoders TEXT NOT NULL, models TEXT NOT NULL, json TEXT NOT NULL)"
-                )
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                f"Runs cannot be kept in {self.path} ({error}); set WORKBENCH_DATA to another folder."
-            ) from None
+        except OSError as error:
+            raise self._unusable(error) from None
+        with self._open() as db:
+            db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
+            db.execute(CREATE)
+        with self._open() as db:
+            db.execute("BEGIN IMMEDIATE")  # of two processes that find the file of version 1, one adds the column
+            if "kind" not in {column[1] for column in db.execute("PRAGMA table_info(runs)")}:
+                db.execute(ADD_KIND)
 
     def save(self, run: Run) -> None:
-        """Keep a run; one with the same id is replaced."""
-        row = (run.id, run.created, run.prompt, json.dumps(run.decoders), run.models, _RUN.dump_json(run).decode())
+        """Keep a run of this workbench; one with the same id is replaced."""
+        row = (run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(), run.kind)
         with self._open() as db:
-            db.execute("INSERT OR REPLACE INTO runs VALUES (?, ?, ?, ?, ?, ?)", row)
+            db.execute(
+                "INSERT OR REPLACE INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)", row
+            )  # fmt: skip
 
-    def list(self, limit: int = 100) -> list[RunSummary]:
-        """The latest runs, newest first."""
-        columns = "SELECT id, created, prompt, decoders, models FROM runs ORDER BY created DESC, rowid DESC LIMIT ?"
+    def add(self, run: Run) -> Run:
+        """Keep a run that comes from outside: under a new id if there is one with its own, so that it never replaces another."""
         with self._open() as db:
-            rows = db.execute(columns, (limit,)).fetchall()
-        return [
-            RunSummary(id, created, prompt, json.loads(names), models) for id, created, prompt, names, models in rows
-        ]
+            taken = db.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone()
+        run = replace(run, id=new_id()) if taken else run
+        self.save(run)
+        return run
+
+    def list(
+        self, limit: int | None = None, *, kind: str | None = None, search: str = "", order: Order = "newest"
+    ) -> list[RunSummary]:
+        """Past runs: of one kind or all, whose title, decoders, models or id hold every word of `search`."""
+        conditions, values = (["kind = ?"], [kind]) if kind else ([], [])
+        for word in search.split():
+            conditions.append("instr(lower(prompt || ' ' || decoders || ' ' || models || ' ' || id), lower(?)) > 0")
+            values.append(word)
+        where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
+        columns = "id, created, kind, prompt AS title, decoders, models"
+        query = f"SELECT {columns} FROM runs {where}ORDER BY {ORDERS[order]} LIMIT ?"
+        with self._open() as db:
+            found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
+        return [RunSummary(*row[:4], json.loads(row[4]), row[5]) for row in found]
 
     def get(self, id: str) -> Run:
-        """Raises InputError where there is no such run."""
+        """Raises InputError if there is no such run."""
         with self._open() as db:
             row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
         if row is None:
@@ -134,15 +107,21 @@ class RunStore:
         return Run.from_json(row[0])
 
     def delete(self, id: str) -> None:
-        """Raises InputError where there is no such run."""
+        """Raises InputError if there is no such run."""
         with self._open() as db:
             if db.execute("DELETE FROM runs WHERE id = ?", (id,)).rowcount == 0:
                 raise InputError(f"There is no run {id!r}; it may have been deleted.")
 
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
-        with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
-            yield db
+        try:
+            with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
+                yield db
+        except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: Exception) -> InputError:
+        return InputError(f"Runs cannot be kept in {self.path} ({error}); set WORKBENCH_DATA to another folder.")
 
 
 def data_folder() -> Path:

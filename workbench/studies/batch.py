@@ -1,37 +1,44 @@
-"""What a batch experiment measures: its settings, and the cells they come to."""
+"""A batch study: a set of prompts decoded at several batch sizes and in several schemes, each timed next to greedy decoding."""
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
-from decoders import InputError, Method, catalog
+from decoders import InputError, catalog
 from decoders.inputs import is_whole
 from decoders.settings import check, nearest, setting
-from workbench.show.quantities import MEGABYTE
-from workbench.studies.batch_records import BASELINE, WAYS, baseline_way, ways_at
+from workbench.studies.prompts import Prompt, PromptSet
+from workbench.studies.schemes import BASELINE, SCHEMES, baseline_scheme, schemes_at
 from workbench.studies.settings import Settings
+from workbench.studies.study import Job
 
-SIZES = (1, 2, 4, 8, 16, 24)  # of the issue's table
+SIZES = (1, 2, 4, 8, 16, 24)  # of ems-sd.txt, table 2
 LARGEST_BATCH = 1024
+MEGABYTE = 1e6
 
 
 @dataclass(frozen=True)
-class BatchSettings:
+class Batch:
     """What to measure. Raises InputError for what cannot be.
 
-    decoding    the decoders with their settings and the shared ones; greedy always runs, as the baseline
-    sizes       batch sizes;   ways  of WAYS
-    ignore_eos  go on behind the end of the text, so that all requests are of one length
+    prompt_set  the prompts and their name;   settings  the decoders and what they share; greedy always runs, as the baseline
+    sizes       batch sizes;   schemes  names of `SCHEMES`
+    ignore_eos  continue after the end of a text, so that every output has the same length
     cache_mb, prefill_chunk   bounds on a batch, None for none; label, range and help come from the metadata
     """
 
-    decoding: Settings
+    kind: ClassVar[str] = "batch"
+
+    prompt_set: PromptSet
+    settings: Settings
     sizes: tuple[int, ...] = SIZES
-    ways: tuple[str, ...] = tuple(WAYS)
+    schemes: tuple[str, ...] = tuple(SCHEMES)
     ignore_eos: bool = True
     cache_mb: float | None = setting(
         None,
-        "memory budget: MB of cache that all requests together may take; one waits until what it can need fits in; for ways that pad nothing",
+        "memory budget: MB of cache that all requests together may take; one waits until what it can need fits in; for schemes that pad nothing",
         low=0.01, high=1_000_000.0, choices=(None,),
     )  # fmt: skip
     prefill_chunk: int | None = setting(
@@ -44,57 +51,74 @@ class BatchSettings:
         for size in self.sizes:
             if not is_whole(size) or not 1 <= size <= LARGEST_BATCH:
                 raise InputError(f"A batch size must be a whole number from 1 to {LARGEST_BATCH}, not {size!r}.")
-        for way in self.ways:
-            if way not in WAYS:
-                raise InputError(f"There is no way {way!r} to lay out a batch: {nearest(str(way), WAYS)}")
-        if not self.sizes or not self.ways:
-            raise InputError("No batch size or no way is chosen; choose at least one of each.")
-        padded = [WAYS[w].label for w in self.ways if WAYS[w].padding != "none"]
+        for scheme in self.schemes:
+            if scheme not in SCHEMES:
+                raise InputError(f"There is no scheme {scheme!r}: {nearest(str(scheme), SCHEMES)}")
+        if not self.sizes or not self.schemes:
+            raise InputError("No batch size or no scheme is chosen; choose at least one of each.")
+        padded = [SCHEMES[s].label for s in self.schemes if SCHEMES[s].padding != "none"]
         if self.cache_mb is not None and max(self.sizes) > 1 and padded:
             raise InputError(
-                f"A memory budget goes only with ways that pad nothing: leave out {', '.join(padded)}, or leave the budget empty."
+                f"A memory budget works only with schemes that pad nothing: leave out {', '.join(padded)}, or leave the budget empty."
             )
 
     @property
-    def methods(self) -> list[Method]:
-        return [m for m in self.decoding.methods if m.name != BASELINE]
+    def title(self) -> str:
+        return f"{len(self.prompts)} {self.prompt_set.name}"
 
     @property
-    def bounded(self) -> dict[str, int | None]:
-        """The bounds as options of `decoders.stream`."""
-        most = None if self.cache_mb is None else round(self.cache_mb * MEGABYTE)
-        return {"max_cache_bytes": most, "prefill_chunk": self.prefill_chunk}
+    def prompts(self) -> tuple[Prompt, ...]:
+        return self.prompt_set.prompts
 
-    def reads_prompts_apart(self, size: int, way: str) -> bool:
-        """Whether a batch reads all its prompts in its first round, so that their time can be told from that of decoding."""
-        return WAYS[way].static and (size == 1 or self.cache_mb is self.prefill_chunk is None)
+    @property
+    def max_cache_bytes(self) -> int | None:
+        return None if self.cache_mb is None else round(self.cache_mb * MEGABYTE)
+
+    def jobs(self) -> list[Job]:
+        """Size by size, greedy before the others. What a round gains does not depend on the batch, so it is kept once per decoder."""
+        kept: set[str] = set()
+        methods = [m for m in self.settings.methods if m.name != BASELINE]
+        jobs = []
+        for repeat in range(self.settings.repeats):
+            for size in sorted(set(self.sizes)):
+                schemes = schemes_at(size, self.schemes)
+                cells = [(catalog[BASELINE](), s) for s in dict.fromkeys(map(baseline_scheme, schemes))]
+                for method, scheme in [*cells, *((m, s) for m in methods for s in schemes)]:
+                    keep = "figures" if method.name in kept else "lengths"
+                    kept.add(method.name)
+                    jobs.append(
+                        Job(
+                            method, repeat, self.settings.seed + repeat, size, scheme, keep,
+                            self.ignore_eos, self.max_cache_bytes, self.prefill_chunk,
+                        )
+                    )  # fmt: skip
+        return jobs
 
     def to_json(self) -> dict[str, Any]:
-        own = {"sizes": list(self.sizes), "ways": list(self.ways), "ignore_eos": self.ignore_eos}
-        return {**self.decoding.to_json(), **own, **{f.name: getattr(self, f.name) for f in bounds()}}
+        own = {"sizes": list(self.sizes), "schemes": list(self.schemes), "ignore_eos": self.ignore_eos}
+        bound = {f.name: getattr(self, f.name) for f in bounds()}
+        return {"prompts": self.prompt_set.to_json(), "settings": {**self.settings.to_json(), **own, **bound}}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Batch":
+        settings = data.get("settings")
+        if not isinstance(settings, Mapping):
+            raise InputError(f"The settings of a batch are one JSON object, not {settings!r}.")
+        own = [f.name for f in dataclasses.fields(cls) if f.name not in ("prompt_set", "settings")]
+        given = {name: settings[name] for name in own if name in settings}
+        for name in ("sizes", "schemes"):
+            if not isinstance(given.get(name, []), (list, tuple)):
+                raise InputError(f"`{name}` is a list, not {given[name]!r}.")
+            given |= {name: tuple(given[name])} if name in given else {}
+        shared = {name: value for name, value in settings.items() if name not in own}
+        return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json(shared), **given)
 
 
 def bounds() -> list[dataclasses.Field]:
     """The fields that bound a batch."""
-    return [f for f in dataclasses.fields(BatchSettings) if f.metadata]
+    return [f for f in dataclasses.fields(Batch) if f.metadata]
 
 
-@dataclass(frozen=True, slots=True)
-class Job:
-    """One cell to be measured."""
-
-    method: Method
-    size: int
-    way: str
-    repeat: int
-
-
-def plan(settings: BatchSettings) -> list[Job]:
-    """The cells in the order they are measured: what is compared runs close together, so that a change of the machine hits all of it."""
-    jobs = []
-    for repeat in range(settings.decoding.repeats):
-        for size in sorted(set(settings.sizes)):
-            ways = ways_at(size, settings.ways)
-            jobs += [Job(catalog[BASELINE](), size, way, repeat) for way in dict.fromkeys(map(baseline_way, ways))]
-            jobs += [Job(method, size, way, repeat) for method in settings.methods for way in ways]
-    return jobs
+def least_budget(need: int) -> float:
+    """The smallest `cache_mb`, in steps of a hundredth, that holds `need` bytes."""
+    return math.ceil(need / MEGABYTE * 100) / 100

@@ -1,50 +1,113 @@
-"""Settings in the query string of a link: `?prompt=Once&decoders=greedy,mtad&temperature=0&mtad.beams=4`."""
+"""A study in the query string of a link: `?prompt=Once&decoders=greedy,mtad&temperature=0&mtad.beams=4`, `?kind=batch&prompts=refrains`."""
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlencode
 
 from decoders import InputError, catalog
-from decoders.settings import nearest
-from workbench.studies.settings import Settings, shared
+from decoders.settings import check, nearest
+from workbench.studies.batch import Batch, bounds
+from workbench.studies.comparison import Comparison
+from workbench.studies.prompts import BUILT_IN
+from workbench.studies.schemes import SCHEMES
+from workbench.studies.settings import shared
 from workbench.studies.text import parse, written
 
-OWN_WORDS = ("run", "__theme", "view", "logs")  # parameters of the page itself
+
+@dataclass(frozen=True)
+class Link:
+    """What a link asks for. `data` is as a study's `to_json` has it, without what the link leaves out; `faults` has a sentence for
+    each part that cannot be used and was left out."""
+
+    kind: str
+    data: dict[str, Any] = field(default_factory=dict)
+    faults: list[str] = field(default_factory=list)
 
 
-def to_query(prompt: str, settings: Mapping[str, Any]) -> str:
-    """The prompt, the decoders, and every setting that is not its default, as a query string without "?"."""
-    query = {"prompt": prompt, "decoders": ",".join(settings["decoders"])}
-    for name, field in _fields(settings["decoders"]).items():
+def to_query(kind: str, data: Mapping[str, Any]) -> str:
+    """The prompt or prompts, the decoders, and every setting that is not its default, as a query string without "?"."""
+    settings = data["settings"]
+    query: dict[str, Any] = {}
+    if kind == Batch.kind:
+        query["kind"] = kind
+        prompts = data.get("prompts") or {}
+        if prompts.get("name") in BUILT_IN:  # the texts of a file do not fit into a link
+            query |= {"prompts": prompts["name"], "count": prompts["count"]}
+        query |= {name: ",".join(map(str, settings[name])) for name in ("sizes", "schemes")}
+        if not settings["ignore_eos"]:
+            query["ignore_eos"] = False
+    else:
+        query["prompt"] = data["prompt"]
+    query["decoders"] = ",".join(settings["decoders"])
+    for name, each in _fields(kind, settings["decoders"]).items():
         owner, _, key = name.rpartition(".")
         own = settings.get(owner, {}) if owner else settings
-        if key in own and own[key] != field.default:
-            query[name] = written(field, own[key])
+        if key in own and own[key] != each.default:
+            query[name] = written(each, own[key])
     return urlencode(query)
 
 
-def from_query(query: Mapping[str, str]) -> dict[str, Any]:
-    """What a link says, as `Settings.to_json` has it, with `prompt` where it names one. Raises InputError where it cannot be used."""
-    data: dict[str, Any] = {}
-    fields = _fields(catalog)
+def from_query(query: Mapping[str, str]) -> Link | None:
+    """What the address asks for; None if it asks for no study. Parameters that belong to somebody else are passed over; a setting
+    that is misspelt or cannot be used is left out and named among the faults."""
+    kind = Batch.kind if query.get("kind") == Batch.kind else Comparison.kind
+    link, fields = Link(kind), _fields(kind, catalog)
+    settings: dict[str, Any] = {}
     for name, text in query.items():
-        owner, _, key = name.rpartition(".")
-        if name == "prompt":
-            data["prompt"] = text
-        elif name == "decoders":
-            data["decoders"] = [word for word in text.split(",") if word]
-        elif name in fields:
-            (data.setdefault(owner, {}) if owner else data)[key] = parse(fields[name], text)
-        elif name not in OWN_WORDS:
-            raise InputError(f"The link names a setting {name!r} that there is not: {nearest(name, fields)}")
-    checked = {name: value for name, value in data.items() if name != "prompt"}
-    if checked:
-        Settings.from_json({"decoders": ["greedy"], **checked})
-    return data
+        try:
+            if name in fields:
+                owner, _, key = name.rpartition(".")
+                value = parse(fields[name], text)
+                check(owner or "settings", fields[name], value)
+                if owner:
+                    catalog[owner](**{key: value})
+                (settings.setdefault(owner, {}) if owner else settings)[key] = value
+            elif name == "decoders":
+                settings["decoders"] = [catalog[word].name for word in text.split(",") if word]
+            elif kind == Batch.kind:
+                _read_batch(name, text, link.data, settings)
+            elif name == "prompt":
+                link.data["prompt"] = text
+            elif close := difflib.get_close_matches(name, [*fields, "prompt", "decoders"], 1, cutoff=0.8):
+                raise InputError(f"there is no setting {name!r}: did you mean {close[0]!r}?")
+        except InputError as error:
+            link.faults.append(f"The link's {name} was left out: {error}")
+    if settings:
+        link.data["settings"] = settings
+    return link if link.data or link.faults else None
 
 
-def _fields(decoders: Any) -> dict[str, dataclasses.Field]:
-    """Every setting by the name a link gives it."""
+def _read_batch(name: str, text: str, data: dict[str, Any], settings: dict[str, Any]) -> None:
+    """One parameter that only batches have, into `data` or `settings`. Raises InputError if it cannot be used."""
+    words = [word for word in text.split(",") if word]
+    if name == "prompts":
+        if text not in BUILT_IN:
+            raise InputError(f"there are no built-in prompts {text!r}: {nearest(text, BUILT_IN)}")
+        data.setdefault("prompts", {})["name"] = text
+    elif name == "count":
+        data.setdefault("prompts", {})["count"] = _whole(text)
+    elif name == "sizes":
+        settings["sizes"] = [_whole(word) for word in words]
+    elif name == "schemes":
+        unknown = [word for word in words if word not in SCHEMES]
+        if unknown:
+            raise InputError(f"there is no scheme {unknown[0]!r}: {nearest(unknown[0], SCHEMES)}")
+        settings["schemes"] = words
+    elif name == "ignore_eos":
+        settings["ignore_eos"] = text != "False"
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
+        raise InputError(f"it must be whole numbers from 1 to 10000, not {text!r}.")
+    return int(text)
+
+
+def _fields(kind: str, decoders: Iterable[str]) -> dict[str, dataclasses.Field]:
+    """Every setting by the name that a link gives it."""
     own = {f"{name}.{f.name}": f for name in decoders for f in dataclasses.fields(catalog[name])}
-    return {**{f.name: f for f in shared()}, **own}
+    bound = {f.name: f for f in bounds()} if kind == Batch.kind else {}
+    return {**{f.name: f for f in shared()}, **bound, **own}

@@ -1,11 +1,13 @@
 """Sets of prompts, from a file, a folder or this project, each prompt with the place it was read from."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from decoders import InputError
+from decoders.inputs import is_whole
 
 ASSETS = Path(__file__).resolve().parents[2] / "assets"
 BUILT_IN = ("stories", "refrains")
@@ -16,7 +18,7 @@ MOST_PROMPTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to go on with; `place` says where it stands, as "prompts.txt, line 3", for messages."""
+    """A text to continue; `place` says where it comes from, as "prompts.txt, line 3", for messages."""
 
     text: str
     place: str
@@ -29,9 +31,27 @@ class PromptSet:
 
     def first(self, count: int) -> "PromptSet":
         """Raises InputError unless count is at least 1; a set with fewer prompts is taken whole."""
-        if count < 1:
-            raise InputError(f"The number of prompts must be at least 1, not {count}.")
+        if not is_whole(count) or count < 1:
+            raise InputError(f"The number of prompts must be a whole number of at least 1, not {count!r}.")
         return PromptSet(self.name, self.prompts[:count])
+
+    def to_json(self) -> dict[str, Any]:
+        """Name and number; the texts too unless they come with this project."""
+        texts = None if self.name in BUILT_IN else [p.text for p in self.prompts]
+        return {"name": self.name, "count": len(self.prompts), "texts": texts}
+
+    @staticmethod
+    def from_json(data: Any) -> "PromptSet":
+        """Raises InputError if the prompts cannot be had back."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
+            raise InputError(f"The prompts of a study have a name, as in {{'name': 'stories'}}, not {data!r:.80}.")
+        name, count, texts = data["name"], data.get("count"), data.get("texts")
+        if texts is None and name in BUILT_IN:
+            found = built_in(name)
+            return found if count is None else found.first(count)
+        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t.strip() for t in texts):
+            raise InputError(f"The prompts {name!r} are not part of this study; choose their file again.")
+        return PromptSet(name, tuple(Prompt(text, f"{name}, prompt {i}") for i, text in enumerate(texts, 1)))
 
 
 def built_in(name: str) -> PromptSet:

@@ -48,14 +48,14 @@ class Settings:
         return {
             **{f.name: getattr(self, f.name) for f in shared()},
             "decoders": [m.name for m in self.methods],
-            **{m.name: dataclasses.asdict(m) for m in self.methods},
+            **{m.name: _plain(dataclasses.asdict(m)) for m in self.methods},
         }
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Settings":
         """The same read back; what is left out has its default. Raises InputError for a name or value that does not exist."""
         if not isinstance(data, Mapping):
-            raise InputError(f"Settings are one JSON object, not {data!r}.")
+            raise InputError(f"Settings are one JSON object, not {data!r:.80}.")
         names = data.get("decoders", [])
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
             raise InputError(f"`decoders` is a list of names, not {names!r}.")
@@ -67,6 +67,11 @@ class Settings:
                 raise InputError(f"The settings of {name} are one JSON object, not {value!r}.")
         methods = tuple(catalog[name](**data.get(name, {})) for name in names)
         return Settings(methods, **{n: data[n] for n in known if n in data})
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """As JSON has it: lists instead of tuples."""
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
 
 def shared() -> list[dataclasses.Field]:

@@ -1,0 +1,118 @@
+"""Figures out of results: which belong together, and each next to greedy's with the same seed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from workbench.runs.record import Result, Run
+from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a table: what a decoder did at one batch size in one scheme, over all repeats.
+
+    label     the decoder's name for readers;   results  one for each repeat
+    greedy    greedy decoding's result with the same seed and batch size for each of `results`, None if it did not run
+    """
+
+    label: str
+    decoder: str
+    batch_size: int
+    scheme: str
+    results: list[Result]
+    greedy: list[Result | None]
+
+    @property
+    def first(self) -> Result:
+        return self.results[0]
+
+    def named(self, suffix: str) -> "Row":
+        """The same under a longer name, to stand beside another run's."""
+        return replace(self, label=f"{self.label} {suffix}")
+
+
+def label(decoder: str) -> str:
+    """A decoder's name as readers see it."""
+    return decoder.replace("_", " ")
+
+
+def rows(results: Sequence[Result]) -> list[Row]:
+    """The results in groups, in the order in which their first ones ran."""
+    baselines = {(r.repeat, r.batch_size, r.scheme): r for r in results if r.decoder == BASELINE}
+    groups: dict[tuple[str, int, str], list[Result]] = {}
+    for result in results:
+        groups.setdefault((result.decoder, result.batch_size, result.scheme), []).append(result)
+    return [
+        Row(
+            label(decoder), decoder, size, scheme, group,
+            [baselines.get((r.repeat, size, baseline_scheme(scheme))) for r in group],
+        )
+        for (decoder, size, scheme), group in groups.items()
+    ]  # fmt: skip
+
+
+def speed(result: Result, decoding: bool = False) -> float | None:
+    """New tokens per second; `decoding` leaves out each batch's first round, which also reads the prompts (ems-sd.txt §4.1)."""
+    if not decoding:
+        return _number(result, "tokens_per_second")
+    tokens, seconds = _number(result, "decode_tokens"), _number(result, "decode_seconds")
+    return tokens / seconds if tokens is not None and seconds else None
+
+
+def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) -> float | None:
+    """Tokens/s over greedy's; None if greedy did not run, or if either failed or was stopped."""
+    if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
+        return None
+    own, base = speed(result, decoding), speed(greedy, decoding)
+    return own / base if own and base else None
+
+
+def _number(result: Result, name: str) -> float | None:
+    value = result.metrics.get(name)
+    return value if isinstance(value, (int, float)) else None
+
+
+class BatchFigures:
+    """The figures of a batch run by decoder, batch size and scheme."""
+
+    def __init__(self, run: Run):
+        self.rows = rows(run.results)
+        self._rows = {(r.decoder, r.batch_size, r.scheme): r for r in self.rows}
+        self.acceptances = {  # for each decoder and prompt the tokens that each round gained: they do not depend on the batch
+            r.decoder: [s.gained for s in r.samples] for r in reversed(run.results) if any(s.gained for s in r.samples)
+        }
+        self.decoders = [d for d in run.decoders if d != BASELINE]
+        self.sizes = sorted({r.batch_size for r in run.results})
+
+    def schemes(self, decoder: str, decoding: bool = False) -> list[str]:
+        """Those that were measured; `decoding` leaves out those without a figure that leaves out the reading of prompts."""
+        found = {
+            r.scheme for r in self.rows if r.decoder == decoder and not (decoding and speed(r.first, True) is None)
+        }
+        return [scheme for scheme in SCHEMES if scheme in found]
+
+    def row(self, decoder: str, size: int, scheme: str) -> Row | None:
+        """At batch size 1 every scheme is one."""
+        return self._rows.get((decoder, size, scheme if size > 1 else ALONE))
+
+    def speed(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
+        """Tokens/s, mean over repeats; None if there is no such figure."""
+        row = self.row(decoder, size, scheme)
+        speeds = [speed(r, decoding) for r in row.results] if row else []
+        return fmean(speeds) if speeds and None not in speeds else None
+
+    def times_greedy(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
+        """The same over greedy decoding's at the same batch size."""
+        own = self.speed(decoder, size, scheme, decoding)
+        base = self.speed(BASELINE, size, baseline_scheme(scheme), decoding)
+        return own / base if own and base else None
+
+    def mean_acceptances(self, decoder: str) -> list[float]:
+        """Each sample's mean acceptance length (ems-sd.txt figure 5a, d)."""
+        return [fmean(rounds) for rounds in self.acceptances.get(decoder, []) if rounds]
+
+    def least_acceptance(self, decoder: str, size: int) -> float | None:
+        """The least mean acceptance length of a static batch's samples, mean over the batches (figure 5b, e)."""
+        means = self.mean_acceptances(decoder)
+        return fmean(min(batch) for batch in batches(means, size)) if means else None

@@ -1,0 +1,106 @@
+"""Runs as earlier versions wrote them, turned into this version's JSON."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+FORMAT = "decoding-workbench run"
+
+
+def upgraded(data: Any) -> Any:
+    """The JSON of a run in version 2. A comparison of version 1 says so; a batch of that time has neither format nor id, so its
+    content gives it one. Anything else comes back as it is, for the validation to refuse."""
+    if not isinstance(data, Mapping):
+        return data
+    if data.get("format") == FORMAT and data.get("version") == 1:
+        return _comparison(data)
+    if "format" not in data and "cells" in data and "acceptances" in data:
+        return _batch(data)
+    return data
+
+
+def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
+    kept = {name: data[name] for name in ("id", "created", "environment", "cancelled") if name in data}
+    return {
+        **kept,
+        "kind": "comparison",
+        "title": data["prompt"],
+        "study": {"prompt": data["prompt"], "settings": data["settings"]},
+        "results": [_result(r, data["environment"]) for r in data["results"]],
+        "format": FORMAT,
+        "version": 2,
+    }
+
+
+def _result(r: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+    sample = {name: r[name] for name in ("prompt_length", "text", "tokens", "rounds", "finished", "error") if name in r}
+    check = r.get("greedy_check")
+    agreement = None
+    if check is not None:
+        kept = {name: check[name] for name in ("differs_at", "gap", "noise", "near_tie", "dtype")}
+        agreement = {"reference": "greedy", "compared": 1, "differing": int(not check["identical"]), **kept}
+    seconds = r["metrics"].get("seconds")
+    laps = [] if seconds is None else [{"seconds": seconds, "rounds": [], "energy": r["energy"]}]
+    kept = {name: r[name] for name in ("decoder", "repeat", "seed", "metrics", "energy", "error") if name in r}
+    gained = [round_["keep"] + len(round_["nodes"]) for round_ in r["rounds"]]
+    gained = [after - before for after, before in zip(gained, [0, *gained], strict=False)]
+    return {
+        **kept,
+        "samples": [{"prompt": 0, **sample, "gained": _unsigned(gained)}],
+        "laps": laps,
+        "agreement": agreement,
+    }
+
+
+def _unsigned(gained: list[int]) -> list[int]:
+    """Beams may take tokens back; what a round gains is then nothing."""
+    return [max(0, g) for g in gained]
+
+
+def _batch(data: Mapping[str, Any]) -> dict[str, Any]:
+    settings = dict(data["settings"])
+    settings["schemes"] = settings.pop("ways")
+    digest = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    prompts = {"name": data["prompt"], "count": len(data["prompt_tokens"]), "texts": None}
+    first: set[str] = set()
+    results = []
+    for cell in data["cells"]:
+        gained = None if cell["decoder"] in first else data["acceptances"][cell["decoder"]]
+        first.add(cell["decoder"])
+        results.append(_cell(cell, settings["seed"] + cell["repeat"], data["prompt_tokens"], gained))
+    return {
+        "id": digest[:12],
+        "created": data["created"],
+        "kind": "batch",
+        "title": f"{prompts['count']} {prompts['name']}",
+        "study": {"prompts": prompts, "settings": settings},
+        "environment": data["environment"],
+        "results": results,
+        "cancelled": data.get("cancelled", False),
+        "format": FORMAT,
+        "version": 2,
+    }
+
+
+def _cell(cell: Mapping[str, Any], seed: int, lengths: list[int], gained: list[list[int]] | None) -> dict[str, Any]:
+    own = ("decoder", "batch_size", "way", "repeat", "differing", "reference", "errors")
+    metrics = {name: value for name, value in cell.items() if name not in own}
+    metrics["tokens_per_second"] = cell["new_tokens"] / cell["seconds"]
+    energy = {"joules": None, "source": "not measured: an earlier version measured no energy of batches", "detail": ""}
+    samples = [
+        {"prompt": i, "prompt_length": length, "gained": gained[i] if gained else [], "error": error}
+        for i, (length, error) in enumerate(zip(lengths, [*cell["errors"], *[None] * len(lengths)], strict=False))
+    ]
+    return {
+        "decoder": cell["decoder"],
+        "repeat": cell["repeat"],
+        "seed": seed,
+        "batch_size": cell["batch_size"],
+        "scheme": cell["way"],
+        "metrics": metrics,
+        "energy": energy,
+        "laps": [{"seconds": cell["seconds"], "rounds": [], "energy": energy}],
+        "samples": samples,
+        "agreement": {"reference": cell["reference"], "compared": len(lengths), "differing": cell["differing"]},
+    }

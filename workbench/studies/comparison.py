@@ -1,0 +1,51 @@
+"""A comparison: one prompt, several decoders side by side, everything they did kept."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from decoders import InputError
+from workbench.studies.prompts import Prompt
+from workbench.studies.schemes import BASELINE
+from workbench.studies.settings import Settings
+from workbench.studies.study import Job
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Raises InputError for a prompt that is not text, or empty."""
+
+    kind: ClassVar[str] = "comparison"
+
+    prompt: str
+    settings: Settings
+
+    def __post_init__(self):
+        if not isinstance(self.prompt, str):
+            raise InputError(f"The prompt is one text, not {type(self.prompt).__name__}.")
+        if not self.prompt.strip():
+            raise InputError("The prompt is empty; write a few words.")
+        try:
+            self.prompt.encode()
+        except UnicodeEncodeError:
+            raise InputError("The prompt holds half a character (a lone surrogate); type it anew.") from None
+
+    @property
+    def title(self) -> str:
+        return self.prompt
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (Prompt(self.prompt, "The prompt"),)
+
+    def jobs(self) -> list[Job]:
+        """All decoders with the first seed, then with the next; greedy first, for the others are compared with it."""
+        methods = sorted(self.settings.methods, key=lambda m: m.name != BASELINE)
+        return [Job(m, i, self.settings.seed + i) for i in range(self.settings.repeats) for m in methods]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"prompt": self.prompt, "settings": self.settings.to_json()}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
+        return cls(data.get("prompt"), Settings.from_json(data.get("settings")))

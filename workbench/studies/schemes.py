@@ -1,0 +1,56 @@
+"""Schemes: how the requests of a batch share passes and caches (ems-sd.txt §3)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import cycle, islice
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """padding   what the engine pads, in the words of `decoders.generate`
+    static    a batch is decoded to its end before the next one begins; else a finished request's place goes to the next at once
+    """
+
+    label: str
+    help: str
+    padding: str
+    static: bool = True
+
+
+SCHEMES = {
+    "vanilla": Scheme("vanilla", "pads inputs and caches to the longest of the batch, as a framework with aligned tensors must", "both"),
+    "unpadded_kv": Scheme("unpadded cache", "every request's cache has its own length; inputs are padded", "inputs"),
+    "unpadded_inputs": Scheme("unpadded inputs", "the tokens of all requests are laid end to end; caches are padded", "kv"),
+    "unpadded": Scheme("both unpadded", "neither is padded (EMS-SD)", "none"),
+    "dynamic": Scheme("both, dynamic", "neither is padded, and a finished request's place goes to the next one at once", "none", False),
+}  # fmt: skip
+ALONE = "unpadded"  # the one scheme of a batch of one: there is nothing to pad and no place to give away
+BASELINE = "greedy"  # the decoder that all others are compared with
+
+
+def schemes_at(size: int, schemes: Sequence[str]) -> list[str]:
+    """Those that differ at this batch size."""
+    return list(schemes) if size > 1 else [ALONE]
+
+
+def baseline_scheme(scheme: str) -> str:
+    """Greedy feeds one token per request, so that all static schemes are one; dynamic batches are compared with dynamic ones."""
+    return ALONE if SCHEMES[scheme].static else scheme
+
+
+def scheme_label(decoder: str, size: int, scheme: str) -> str:
+    """What a scheme is called: at batch size 1 there is one, and for the baseline all static ones are one."""
+    if size == 1:
+        return "alone"
+    if decoder == BASELINE:
+        return "static" if SCHEMES[scheme].static else "dynamic"
+    return SCHEMES[scheme].label
+
+
+def batches(items: Sequence[T], size: int) -> list[list[T]]:
+    """The items in batches of exactly `size`: the last one is filled up from the start."""
+    starts = range(0, len(items), size)
+    return [list(islice(cycle(items), start, start + size)) for start in starts]
