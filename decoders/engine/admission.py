@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from decoders.engine.model import Engine, PackedModel
+from decoders.engine.model import Engine, PackedModel, undisturbed
 from decoders.engine.twin import twin
 from decoders.errors import InputError, first_line
 from decoders.shapes import NodeId
@@ -71,8 +71,8 @@ def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, T
     Those are chains and trees, short and long, so that all ways to attend have run before anything is decoded.
     """
     most = packed.positions or max(PROMPTS) + DEEPEST
-    draw, engine = random.Random(0), Engine(packed)
-    trees = [TokenTree(draw.choices(range(packed.vocabulary), k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
+    draw, engine, tokens = random.Random(0), Engine(packed), range(min(packed.own, packed.vocabulary))
+    trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
     for tree in trees:
         engine.admit(tree, len(tree.trunk) + DEEPEST)
 
@@ -82,7 +82,7 @@ def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, T
         for i in range(count):
             parent = tips[0] if i < 2 else draw.choice(tips[-6:])
             if tree.depths[parent] + 1 < min(most, tree.prompt_length + DEEPEST):
-                tips.append(tree.add(parent, draw.randrange(packed.vocabulary)))
+                tips.append(tree.add(parent, draw.choice(tokens)))
         return list(dict.fromkeys(tips[1:]))
 
     for step in range(4):
@@ -108,10 +108,10 @@ def plain_rows(
             texts[len(path)].append((tree, path))
     model, found = twin(packed.model, "eager"), {}
     last = {"logits_to_keep": ASKED + DEEPEST} if packed.keeps else {}
-    with torch.inference_mode():
+    with undisturbed(packed.device):
         for alike in texts.values():
             ids = torch.tensor([[tree.tokens[n] for n in path] for tree, path in alike], device=packed.device)
-            logits = model(input_ids=ids, use_cache=False, **last).logits
+            logits = packed.over_vocabulary(model(input_ids=ids, use_cache=False, **last).logits)
             for (tree, path), rows in zip(alike, logits, strict=True):
                 found |= {(tree, n): row for n, row in zip(path[-len(rows) :], rows, strict=True) if n in asked[tree]}
     return found

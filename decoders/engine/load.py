@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from decoders.engine.pair import ModelPair, same_size
+from decoders.engine.pair import ModelPair, same_vocabulary
 from decoders.errors import InputError, first_line
 
 EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
@@ -50,10 +50,9 @@ def load_pair(
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
     tokenizers = [_fetch(AutoTokenizer, name) for name in names]
     if len(names) == 2:
-        same_size(*(config.get_text_config().vocab_size for config in configs))
-        _same_vocabulary(*tokenizers)
-    options = {"dtype": dtype, "use_safetensors": safetensors}
-    models = [_fetch(AutoModelForCausalLM, name, **options).to(device) for name in names]
+        same_vocabulary(*(config.get_text_config().vocab_size for config in configs), tokenizers[0])
+        _same_tokens(*tokenizers)
+    models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
     if compile:
         from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
@@ -105,7 +104,18 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
         raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
 
 
-def _same_vocabulary(target: Any, draft: Any) -> None:
+def _weights(name: str, **options: Any) -> PreTrainedModel:
+    """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
+    model, notes = _fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
+    if missing := sorted(notes["missing_keys"]):
+        more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+        raise InputError(
+            f"{name} has no weights for {', '.join(missing[:2])}{more}; load a folder or revision that holds the whole model."
+        )
+    return model
+
+
+def _same_tokens(target: Any, draft: Any) -> None:
     words = [t.get_vocab() for t in (target, draft)]
     if words[0] != words[1]:
         by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]

@@ -2,10 +2,13 @@
 
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from decoders.engine.attention import NAME
@@ -26,13 +29,15 @@ class PackedModel:
     role       "target" or "draft", for messages
     forward    the twin's forward; put a compiled one in its place to have passes compiled
     positions  how many tokens it can look at, or None where its config does not say
+    own        tokens of its own vocabulary;   vocabulary  those it takes and answers for, which a pair gives its draft model: what it
+               lacks is impossible, and is fed to it as token 0
     layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
     row_bytes  what a cache row takes in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
     Raises InputError for a model whose attention the packed one does not model, by name.
     """
 
-    def __init__(self, model: PreTrainedModel, role: str):
+    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
         self.model, self.role = model, role
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         config = model.config.get_text_config()
@@ -46,13 +51,14 @@ class PackedModel:
             raise InputError(
                 f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers."
             )
-        self.vocabulary: int = config.vocab_size
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout, self.groups = layout_of(model, self.name, self.positions)
-        packed = twin(model, NAME)
-        hasten(packed)
-        self.forward: Callable = packed.forward
+        self._twin = twin(model, NAME)
+        hasten(self._twin)
+        self.forward: Callable = self._twin.forward
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
@@ -70,11 +76,39 @@ class PackedModel:
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         keep = {"logits_to_keep": wanted} if self.keeps else {}
-        with torch.inference_mode():
+        if self.own < self.vocabulary:
+            input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
+        with undisturbed(self.device):
             logits = self.forward(
                 input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
             ).logits[0]
-        return logits if self.keeps else logits[wanted]
+            return self.over_vocabulary(logits if self.keeps else logits[wanted])
+
+    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
+        missing = self.vocabulary - self.own
+        return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)
+
+    def refuse_changes(self) -> None:
+        """Raise InputError where modules of the caller's model are no longer those that the twin shares its weights with."""
+        pairs = zip_longest(self._twin.modules(), self.model.modules())
+        if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
+            raise InputError(
+                f"The {self.name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
+            )
+
+
+def adapters(module: torch.nn.Module) -> list[object]:
+    """How a layer of the package `peft` is switched."""
+    return [getattr(module, name, None) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
+
+
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """For a forward pass: no gradients, the model's own dtype also where the caller has `torch.autocast` on, and memory on this device."""
+    current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

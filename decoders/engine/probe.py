@@ -109,7 +109,7 @@ def layout_of(model: PreTrainedModel, name: str, positions: int | None) -> tuple
     ids = torch.tensor([[0, 1 % config.vocab_size]], device=model.device)
     places = torch.arange(2, device=model.device)[None]
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
             twin(model, NAME).forward(input_ids=ids, position_ids=places, use_cache=False, packing=probe)
     except InputError as error:
         raise InputError(f"The {name} ({model.config.model_type}) cannot be run: {error}") from None
