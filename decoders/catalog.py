@@ -7,10 +7,15 @@ from decoders.methods.autoregressive import Greedy, Multinomial
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.methods.bild import BiLD
 from decoders.methods.dsbd import DSBD
-from decoders.methods.family import MCSS, NGramDrafts, PromptLookup, SpecInfer, SpecTr, Typical
+from decoders.methods.lookup import PromptLookup
+from decoders.methods.mcss import MCSS
 from decoders.methods.mtad import MTAD
 from decoders.methods.mtjd import MTJD
+from decoders.methods.ngram import NGramDrafts
+from decoders.methods.specinfer import SpecInfer
+from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
+from decoders.methods.typical import Typical
 from decoders.settings import Method, nearest
 
 

@@ -6,10 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from decoders.engine.model import Engine
+from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
 from decoders.inputs import as_prompts, encode_references, stop_finder
-from decoders.loop import Job, drive
+from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
 from decoders.sampling import SeededSource
@@ -121,8 +122,8 @@ def stream(
     return _events(task, *prepare(task, clock))
 
 
-def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Job], dict[str, Engine]]:
-    """What the loop drives: a job for each prompt, and an engine for each model with the cache rows that they need together."""
+def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[str, Engine]]:
+    """What the loop drives: a turn for each prompt, and an engine for each model with the cache rows that they need together."""
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
     finds_stop = stop_finder(pair.tokenizer, task.stops) if task.stops else None
@@ -133,36 +134,38 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Job], dict[str
     else:
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
-    jobs = []
+    turns = []
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         source = SeededSource(seed)
         request = Request(ids, source, task.warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
-        jobs.append(Job(len(jobs), request, method.decode(request), rows))
+        turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
-    engines = {role: Engine(pair.packed[role], task.batching.padding, at_once, most_rows) for role in roles(method)}
-    return jobs, engines
+    packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
+    if padding != "none":
+        return turns, {role: PaddedEngine(model, padding, at_once) for role, model in packed.items()}
+    return turns, {role: Engine(model, at_once, most_rows) for role, model in packed.items()}
 
 
-def _events(task: Task, jobs: Sequence[Job], engines: Mapping[str, Engine]) -> Iterator[Event]:
+def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Engine]) -> Iterator[Event]:
     batching = task.batching
     driven = drive(
-        jobs,
+        turns,
         engines,
         max_batch=batching.max_batch,
         prefill_chunk=batching.prefill_chunk,
         static=batching.padding != "none",
         cancelled=task.cancelled,
     )
-    for job, entry in driven:
+    for turn, entry in driven:
         if entry is not None:
-            yield Event(job.index, entry, entry.keep, entry.tokens, entry.provisional)
+            yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
         else:
-            kept = job.request.tree.new_length(job.request.answer)
-            yield Event(job.index, None, kept, [], False, _result(task, job))
+            kept = turn.request.tree.new_length(turn.request.answer)
+            yield Event(turn.index, None, kept, [], False, _result(task, turn))
 
 
-def _result(task: Task, job: Job) -> Result:
-    request, tokenizer = job.request, task.pair.tokenizer
+def _result(task: Task, turn: Turn) -> Result:
+    request, tokenizer = turn.request, task.pair.tokenizer
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     tokens = [request.tree.tokens[n] for n in path]
     shown = tokens[:-1] if tokens and tokens[-1] in request.end_tokens else tokens
@@ -172,4 +175,4 @@ def _result(task: Task, job: Job) -> Result:
     trials = [request.kept[n] for n in path]
     metrics = measure(request, request.rounds, request.seconds)
     prompt = request.tree.tokens[: request.tree.prompt_length]
-    return Result(text, tokens, trials, request.rounds, metrics, prompt, request.finished, job.error)
+    return Result(text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error)

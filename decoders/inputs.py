@@ -102,11 +102,13 @@ def cancel_check(cancel: Any) -> Callable[[], bool]:
     return check
 
 
-def as_references(references: Any) -> tuple[str, ...]:
-    """Reference documents: one text or a list of them, none of them empty."""
+def as_references(owner: str, references: Any) -> tuple[str, ...]:
+    """Reference documents of a decoder: one text or a list of them, none of them empty."""
     texts = (references,) if isinstance(references, str) else as_list(references)
     if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
-        raise InputError(f"references must be texts, not {references!r}; read a file with read_reference(path).")
+        raise InputError(
+            f"{owner}: references must be texts, not {references!r}; read a file with read_reference(path)."
+        )
     for i, text in enumerate(texts):
         if not text.strip():
             raise InputError(f"Reference document {i + 1} is empty; give it some text or leave it out.")

@@ -15,8 +15,8 @@ from decoders.trace import Round
 
 
 @dataclass(eq=False)
-class Job:
-    """A request on its way: its generator, the cache rows to reserve for it and the ask it waits for; `error` is set where it
+class Turn:
+    """A request while it is being decoded: its generator, the cache rows to reserve for it and the ask it waits for; `error` is set where it
     failed and the others went on."""
 
     index: int
@@ -49,57 +49,57 @@ class Job:
 
 
 def drive(
-    jobs: Sequence[Job],
+    turns: Sequence[Turn],
     engines: Mapping[str, Engine],
     *,
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
     static: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
-) -> Iterator[tuple[Job, Round | None]]:
-    """Decode all jobs; yields each round as it is committed, and (job, None) once when a job is over.
+) -> Iterator[tuple[Turn, Round | None]]:
+    """Decode all turns; yields each round as it is committed, and (turn, None) once when a turn is over.
 
     At most `max_batch` requests are in flight, and as many as the engines have room for; the place of one that ends goes to the next
     at once, in `static` batches when all have ended. `cancelled` is looked at before every pass. However it ends, also by closing
     this generator, all cache rows are given back.
     """
-    queue, active = deque(jobs), list[Job]()
+    queue, active = deque(turns), list[Turn]()
     try:
         while queue or active:
             if cancelled():
-                for job in (*active, *queue):
-                    job.request.finished = "cancelled"
-                    job.decoding.close()
-                    yield job, None
+                for turn in (*active, *queue):
+                    turn.request.finished = "cancelled"
+                    turn.decoding.close()
+                    yield turn, None
                 return
-            places = 0 if static and active else (max_batch or len(jobs)) - len(active)
+            places = 0 if static and active else (max_batch or len(turns)) - len(active)
             while queue and places > 0 and _admit(queue[0], engines):
-                job = queue.popleft()
-                active.append(job)
+                turn = queue.popleft()
+                active.append(turn)
                 places -= 1
-                job.request.note_time(None)
-                job.resume(None)
+                turn.request.note_time(None)
+                turn.resume(None)
             # Drafts first: then everything that is alive shares the target's pass.
-            model = "draft" if any(j.waiting.model == "draft" for j in active) else "target"
-            turn = [j for j in active if j.waiting.model == model]
-            _forward(turn, engines[model], model, prefill_chunk)
-            for job in turn:
-                while job.rounds:
-                    yield job, job.rounds.popleft()
-                if job.over:
-                    active.remove(job)
-                    _release(job.request, engines)
-                    yield job, None
+            model = "draft" if any(t.waiting.model == "draft" for t in active) else "target"
+            asking = [t for t in active if t.waiting.model == model]
+            _forward(asking, engines[model], model, prefill_chunk)
+            for turn in asking:
+                while turn.rounds:
+                    yield turn, turn.rounds.popleft()
+                if turn.over:
+                    active.remove(turn)
+                    _release(turn.request, engines)
+                    yield turn, None
     finally:
-        for job in active:
-            job.decoding.close()
-            _release(job.request, engines)
+        for turn in active:
+            turn.decoding.close()
+            _release(turn.request, engines)
 
 
-def _admit(job: Job, engines: Mapping[str, Engine]) -> bool:
-    if all(engine.admit(job.request.tree, job.rows) for engine in engines.values()):
+def _admit(turn: Turn, engines: Mapping[str, Engine]) -> bool:
+    if all(engine.admit(turn.request.tree, turn.rows) for engine in engines.values()):
         return True
-    _release(job.request, engines)
+    _release(turn.request, engines)
     return False
 
 
@@ -108,17 +108,18 @@ def _release(request: Request, engines: Mapping[str, Engine]) -> None:
         engine.release(request.tree)
 
 
-def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None) -> None:
-    """One pass for the jobs of this turn; each that got its logits goes on to its next ask."""
-    wants = [(j.request.tree, j.request.missing(j.waiting)) for j in turn]
+def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | None) -> None:
+    """One pass for these turns; each that got its logits goes on to its next ask."""
+    wants = [(t.request.tree, t.request.missing(t.waiting)) for t in asking]
     answers = engine.run(wants, chunk)
-    for job, (_, nodes), answer in zip(turn, wants, answers, strict=True):
-        request, counts = job.request, job.request.counts
-        counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(turn)
-        counts.padded_tokens += answer.padded_tokens
-        counts.padded_rows += answer.padded_rows
-        if model == "target" and answer.longest_growth > 0:
-            counts.padding_ratios.append(answer.padded_rows / answer.longest_growth)
+    for turn, (_, nodes), answer in zip(asking, wants, answers, strict=True):
+        request, counts = turn.request, turn.request.counts
+        counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(asking)
+        if waste := answer.waste:
+            counts.padded_tokens += waste.tokens
+            counts.padded_rows += waste.rows
+            if model == "target" and waste.longest_growth > 0:
+                counts.padding_ratios.append(waste.rows / waste.longest_growth)
         counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
         counts.peak_cache_bytes = max(counts.peak_cache_bytes, answer.cache_bytes)
         if answer.logits is None:
@@ -137,7 +138,7 @@ def _forward(turn: Sequence[Job], engine: Engine, model: str, chunk: int | None)
                 )
             request.known[model].update(zip(nodes, answer.logits, strict=True))
             request.note_time(model)
-            job.resume(request.answer_to(job.waiting))
+            turn.resume(request.answer_to(turn.waiting))
         except ModelError as error:
-            job.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
-            job.decoding.close()
+            turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
+            turn.decoding.close()

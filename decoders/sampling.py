@@ -22,17 +22,17 @@ class SeededSource:
     """Draws by inverting the cumulative distribution at uniform numbers of Python's generator: same seed, same draws on any device."""
 
     def __init__(self, seed: int):
-        self._uniform = random.Random(seed % 2**64).random
+        self.uniform = random.Random(seed % 2**64).random
 
     def draw(self, probs: Probs, count: int = 1) -> list[int]:
-        u = torch.tensor([self._uniform() for _ in range(count)], dtype=torch.float64, device=probs.device)
+        u = torch.tensor([self.uniform() for _ in range(count)], dtype=torch.float64, device=probs.device)
         cumulative = probs.double().cumsum(-1)
         # `right` steps over tokens without mass; the factor keeps the product below the total where rounding would reach it.
         below = u * (cumulative[-1] * (1 - 2**-52))
         return torch.searchsorted(cumulative, below, right=True).tolist()
 
     def accept(self, probability: float) -> tuple[bool, float]:
-        u = self._uniform()
+        u = self.uniform()
         return u < probability, u
 
 

@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Any, ClassVar
 
 from decoders.errors import InputError
@@ -17,22 +17,34 @@ Decoding = Generator[
 
 
 def setting(
-    default: Any, help: str, *, low: float | None = None, high: float | None = None, choices: Iterable[Any] = ()
+    default: Any,
+    help: str,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Iterable[Any] = (),
+    read: Callable[[str, Any], Any] | None = None,
 ) -> Any:
-    """A dataclass field with one line of help and the values it may take: from `low` to `high`, or one of `choices`, or both."""
+    """A dataclass field with one line of help and the values it may take: from `low` to `high`, or one of `choices`, or both; or
+    whatever `read(name of the decoder, value)` returns, which raises InputError for what it cannot read."""
     return dataclasses.field(
-        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices)}
+        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read}
     )
+
+
+class claim(property):
+    """A property of the settings; asked of a class, the answer for its default settings."""
+
+    def __get__(self, method, owner=None):
+        return super().__get__(owner() if method is None else method, owner)
 
 
 class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
-    law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy); an instance whose
-                 settings change the claim carries its own
+    law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows none of them
     uses_draft   whether it needs a draft model
-    ignores      the shared settings it does not look at
     references   texts that its drafts may copy from, a setting of those that look things up
     """
 
@@ -42,7 +54,6 @@ class Method:
     section: ClassVar[str]
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
-    ignores: ClassVar[tuple[str, ...]] = ()
     references = ()
 
     def __new__(cls, *args, **settings):
@@ -54,7 +65,7 @@ class Method:
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
-            check(self.name, field, getattr(self, field.name))
+            object.__setattr__(self, field.name, check(self.name, field, getattr(self, field.name)))
 
     @property
     def lossless(self) -> bool:
@@ -84,19 +95,21 @@ class Method:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 
 
-def check(owner: str, field: dataclasses.Field, value: Any) -> None:
-    """Raise InputError where a `setting` of `owner` has a value that it may not take."""
-    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
+    """The value that a `setting` of `owner` keeps if it is given this one. Raises InputError if it may not take it."""
+    low, high, choices, read = (field.metadata[key] for key in ("low", "high", "choices", "read"))
+    if read is not None:
+        return read(owner, value)
     if any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in choices):
-        return
+        return value
     options = [repr(c) for c in choices]
     if low is not None or high is not None:
         options.append(f"a {'whole ' if isinstance(low, int) else ''}number from {low} to {high}")
         is_number = isinstance(value, int if isinstance(low, int) else (int, float)) and not isinstance(value, bool)
         if is_number and low <= value <= high:
-            return
+            return value
     elif not choices:
-        return
+        return value
     raise InputError(f"{owner}: {field.name} must be {' or '.join(options)}, not {value!r}.")
 
 

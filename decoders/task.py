@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders.catalog import catalog
-from decoders.engine.model import PADDINGS
+from decoders.engine.padding import PADDINGS
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
 from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, whole

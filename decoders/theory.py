@@ -62,12 +62,6 @@ def kseq_division(p: Probs, q: Probs, k: int) -> float:
     return high
 
 
-def kseq_acceptance(p: Probs, q: Probs, k: int) -> float:
-    """The chance 1 - (1-beta)^k that one of k i.i.d. drafts is accepted at one position."""
-    beta = torch.minimum(q, p / kseq_division(p, q, k)).sum().item()
-    return 1 - (1 - beta) ** k
-
-
 # ---- DSBD (dsbd.txt §3.2)
 
 

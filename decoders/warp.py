@@ -29,9 +29,6 @@ class Warping:
         if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
             raise InputError(f"top_p must lie in (0, 1], not {self.top_p!r}.")
 
-    def __call__(self, logits: Logits) -> Probs:
-        return warp(logits, self)
-
 
 def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)

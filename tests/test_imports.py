@@ -13,7 +13,8 @@ LEAVES = {"errors", "shapes", "tree", "warp", "sampling", "theory", "trace", "re
 MAY = {
     "drafts": LEAVES | {"drafts"},
     "rules": LEAVES | {"drafts", "rules"},
-    "methods": LEAVES | {"drafts", "rules", "methods", "settings", "inputs"},
+    "beams": {"request", "shapes", "trace", "warp"},
+    "methods": LEAVES | {"beams", "drafts", "rules", "methods", "settings", "inputs"},
     "inputs": {"errors", "shapes", "warp", "settings"},
     "catalog": {"methods", "settings", "errors"},
     "settings": LEAVES,

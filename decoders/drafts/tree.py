@@ -3,12 +3,14 @@
 from collections.abc import Callable, Generator, Sequence
 
 from decoders.drafts.draft import Draft, Draw
+from decoders.errors import InputError
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource, without
 from decoders.shapes import Logits, NodeId, Probs, TokenId
 
 Predict = Callable[[Request, list[NodeId]], Generator[Ask, Logits, Probs | None]]
 Sampler = Callable[[RandomSource, Probs, int], list[TokenId]]
+LARGEST_TREE = 512
 
 
 def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
@@ -66,3 +68,16 @@ def tree(
         if not layer:
             break
     return draft
+
+
+def tree_size(name: str, expansion: tuple[int, ...]) -> int:
+    """The draft tokens of a round; InputError where they are more than LARGEST_TREE."""
+    size, layer = 0, 1
+    for children in expansion:
+        layer *= children
+        size += layer
+        if size > LARGEST_TREE:
+            raise InputError(
+                f"{name}: more than {LARGEST_TREE} draft tokens a round are too many; take fewer children or layers."
+            )
+    return size

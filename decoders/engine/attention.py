@@ -20,6 +20,13 @@ from transformers import AttentionInterface
 from decoders.errors import InputError
 
 NAME = "decoders_packed"
+FLASH = (
+    torch.version.cuda is not None
+    and torch.backends.cuda.is_flash_attention_available()
+    and {"seqused_k", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
+)
+# Triton comes with CUDA builds of torch, and builds its launchers with a C compiler.
+TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
 
 
 class Packing(NamedTuple):
@@ -69,15 +76,17 @@ def attend(
     return way(q, keys, values, segments, table, masks, biases, scale, softcap)
 
 
-def choose_way(q: Tensor, values: Tensor, segments: Tensor, softcap: float) -> Callable[..., Tensor]:
+def choose_way(
+    q: Tensor, values: Tensor, segments: Tensor, softcap: float, flash: bool = FLASH, triton: bool = TRITON
+) -> Callable[..., Tensor]:
     """FlashAttention for chains, and Triton for all else, on CUDA devices that have what these need; otherwise request by request."""
     if not takes_kernels(q.device, q.dtype):
         return attend_one_by_one
     size = q.shape[-1]
     fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not softcap
-    if _FLASH and fits_flash and bool((segments[:, 4] < 0).all()):
+    if flash and fits_flash and bool((segments[:, 4] < 0).all()):
         return attend_chains
-    if _TRITON:
+    if triton:
         from decoders.engine.kernels import attend_with_triton
 
         return attend_with_triton
@@ -90,16 +99,7 @@ def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
 
 def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether a pass may be attended request by request."""
-    return not (_TRITON and takes_kernels(device, dtype))
-
-
-_FLASH = (
-    torch.version.cuda is not None
-    and torch.backends.cuda.is_flash_attention_available()
-    and {"seqused_k", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
-)
-# Triton comes with CUDA builds of torch, and builds its launchers with a C compiler.
-_TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
+    return not (TRITON and takes_kernels(device, dtype))
 
 
 def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:

@@ -9,16 +9,13 @@ import torch
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
-PAD = -1  # stands for a node in a row that only aligns this request's cache with the others of its batch
-
 
 class CacheRows:
     """The rows of one request in one model's arena: `nodes[r]` lies in row `base + r`.
 
     Rows up to `trunk` hold the first nodes of the tree's trunk in order and never move; the rows behind them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. Rows up to `settled` can no
-    longer die: they hold trunk nodes or pads.
+    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. Rows up to `settled` last.
     """
 
     def __init__(self, base: int, capacity: int):
@@ -26,8 +23,6 @@ class CacheRows:
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
-        self.pads = 0
-        self.alive = 0
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -35,16 +30,12 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Forget the rows of nodes the tree let go. Where that squeezes the tail: the old rows of what is now rows trunk .. end."""
-        live = {PAD, *tree.tail}
-        dead = [
-            r
-            for r in range(self.settled, len(self.nodes))
-            if self.nodes[r] not in live and not tree.in_trunk(self.nodes[r])
-        ]
+        live = set(tree.tail)
+        rows = range(self.settled, len(self.nodes))
+        dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
-            del self.row[self.nodes.pop()]
-        self.alive = len(self.nodes) - len(dead) - self.pads
+            self.drop_last()
         moved = None
         if 2 * len(dead) > len(self.nodes):
             gone = set(dead)
@@ -54,10 +45,8 @@ class CacheRows:
             for r in dead:
                 del self.row[self.nodes[r]]
             self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
-            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk) if n != PAD)
-        while self.settled < len(self.nodes) and (
-            self.nodes[self.settled] == PAD or tree.in_trunk(self.nodes[self.settled])
-        ):
+            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+        while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
         if shift := self._lengthen_trunk(tree):
             size = len(self.nodes) - self.trunk
@@ -85,12 +74,12 @@ class CacheRows:
         mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
         return mask
 
-    def append_pads(self, count: int) -> None:
-        """Rows that nothing sees, for `padding="kv"`."""
-        self.nodes += [PAD] * count
-        self.pads += count
-        tail = self._grow_visible()
-        self.visible[tail - count : tail] = False
+    def lasts(self, node: NodeId, tree: TokenTree) -> bool:
+        """Whether the row of this node can no longer die."""
+        return tree.in_trunk(node)
+
+    def drop_last(self) -> None:
+        del self.row[self.nodes.pop()]
 
     def _grow_visible(self) -> int:
         """Make `visible` large enough for all rows of the tail, and return their number."""
@@ -123,8 +112,9 @@ class Arena:
         device: torch.device,
         expected: int = 0,
         most: int | None = None,
+        kind: type[CacheRows] = CacheRows,
     ):
-        self.expected, self.most = expected, most
+        self.expected, self.most, self.kind = expected, most, kind
         self.keys = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, size, _ in layout]
         self.values = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, _, size in layout]
         self._taken: list[CacheRows] = []
@@ -145,7 +135,7 @@ class Arena:
                 return None
             # A limit is meant for the peak: growing step by step would hold old and new rows at once.
             self._grow(self.most or max(base + capacity, self.rows * 3 // 2, self.expected))
-        cache = CacheRows(base, capacity)
+        cache = self.kind(base, capacity)
         self._taken.append(cache)
         self._taken.sort(key=lambda c: c.base)
         return cache
@@ -172,14 +162,6 @@ class Arena:
         old = torch.tensor(moved, device=self.keys[0].device) + cache.base
         for t in (*self.keys, *self.values):
             t[start : start + len(moved)] = t[old]
-
-    def pad(self, cache: CacheRows, count: int) -> None:
-        """Append `count` pad rows, whose zeros are read like any other row."""
-        self.make_room(cache, count)
-        end = cache.base + len(cache)
-        for t in (*self.keys, *self.values):
-            t[end : end + count] = 0
-        cache.append_pads(count)
 
     def _grow(self, rows: int) -> None:
         for tensors in (self.keys, self.values):

@@ -7,7 +7,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _kernel(
+def kernel(
     q,
     keys,
     values,
@@ -117,7 +117,7 @@ def attend_with_triton(
     # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small cards too.
     rows = max(16, min(64, 2**14 // (max(key_block, value_block) * q.element_size())))
     with torch.cuda.device_of(q):
-        _kernel[triton.cdiv(longest, block), key_heads, len(segments)](
+        kernel[triton.cdiv(longest, block), key_heads, len(segments)](
             q,
             keys,
             values,

@@ -70,12 +70,12 @@ def _(x, layer, size):
     return x.new_empty(*x.shape[:-1], size)
 
 
-def hasten(model: torch.nn.Module) -> None:
-    """Make the plain linear layers of a model PassLinear; their weights stay where they are."""
+def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
+    """Make the plain linear layers of a model PassLinear; their weights stay where they are, and are copied up to so many bytes."""
     plain = [module for module in model.modules() if type(module) is torch.nn.Linear]
     tracked = not any(module.weight.is_inference() for module in plain)  # else a change could not be seen
     for module in plain:
         module.__class__ = PassLinear
         module.number = next(_numbers)
         _layers[module.number] = module
-        module.copies = tracked and sum(m.weight.nbytes for m in plain) <= COPIED_BYTES
+        module.copies = tracked and sum(m.weight.nbytes for m in plain) <= most_copied

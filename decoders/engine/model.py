@@ -14,12 +14,14 @@ from transformers import PreTrainedModel
 from decoders.engine.attention import NAME
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
-from decoders.engine.packing import Feed, missing_ancestors, pack
+from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
 from decoders.engine.twin import twin
 from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
+
+Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
 class PackedModel:
@@ -112,45 +114,47 @@ def undisturbed(device: torch.device) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Waste:
+    """What padding made one pass compute and keep in vain for one request (see `decoders.engine.padding`).
+
+    tokens   computed only to fill up its input;   rows  added only to align its cache
+    longest_growth   the most rows that any request of the batch had kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0
+                     where nothing was aligned)
+    """
+
+    tokens: int
+    rows: int
+    longest_growth: int
+
+
+@dataclass(frozen=True, slots=True)
 class Answer:
     """What one pass gave one request, and what it took.
 
     logits   (nodes, V), raw; None where only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
-    padded_tokens    computed only to fill up its input;   padded_rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch had kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0
-                     where nothing was aligned)
+    waste    None in batches without padding
     """
 
     logits: Logits | None
     sound: bool
     cache_bytes: int
     weight_bytes: int
-    padded_tokens: int = 0
-    padded_rows: int = 0
-    longest_growth: int = 0
-
-
-PADDINGS = ("none", "inputs", "kv", "both")
+    waste: Waste | None = None
 
 
 class Engine:
     """Packed passes of one model for the requests of one run. Closing it frees all cache memory.
 
-    padding   "none"; or what a batch without packing has to do, for comparison (ems-sd.txt §3.1): "inputs" fills every request's
-              tokens up to the longest of the pass, "kv" every cache by the longest acceptance of the round, "both" is the
-              vanilla method. Prompts are left out of it. The answers are the same.
     rows      cache rows that the requests are expected to need together;   most_rows  those that they may have at most
     """
 
-    def __init__(self, model: PackedModel, padding: str = "none", rows: int = 0, most_rows: int | None = None):
+    cache_kind = CacheRows
+
+    def __init__(self, model: PackedModel, rows: int = 0, most_rows: int | None = None):
         self.model = model
-        self.padding = padding
-        self.arena = Arena(model.layout, model.dtype, model.device, rows, most_rows)
+        self.arena = Arena(model.layout, model.dtype, model.device, rows, most_rows, self.cache_kind)
         self._caches: dict[TokenTree, CacheRows] = {}
-        self._aligned: dict[TokenTree, tuple[int, int]] = {}
-        self.passes = 0
-        self.fed_tokens = 0
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more if it turns out to need them. False where there is no room now."""
@@ -160,7 +164,6 @@ class Engine:
         return cache is not None
 
     def release(self, tree: TokenTree) -> None:
-        self._aligned.pop(tree, None)
         if (cache := self._caches.pop(tree, None)) is not None:
             self.arena.give_back(cache)
 
@@ -168,12 +171,29 @@ class Engine:
         """Cache rows of a request in use now."""
         return len(self._caches[tree])
 
-    def run(self, wants: Sequence[tuple[TokenTree, Sequence[NodeId]]], chunk: int | None = None) -> list[Answer]:
+    def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """One forward pass for all requests: for each the logits at the nodes it wants.
 
         Ancestors that the model has not seen are fed with them. Of a request with more than `chunk` tokens of its prompt to feed the
         first `chunk` are fed.
         """
+        feeds = self.feeds(wants, chunk)
+        inputs = self.pack(feeds)
+        logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
+        if logits.dtype != torch.float64:
+            logits = logits.float()
+        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf alone rules a token out
+        answers, start = [], 0
+        for feed, (_, nodes) in zip(feeds, wants, strict=True):
+            part = slice(start, start + len(feed.wanted))
+            start = part.stop
+            given = logits[part] if feed.wanted == list(nodes) else None
+            sound = all(map(math.isfinite, highest[part]))
+            answers.append(Answer(given, sound, len(feed.cache) * self.model.row_bytes, self.model.weight_bytes))
+        return answers
+
+    def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
+        """What to feed for each want, with the rows of nodes that were let go given up."""
         feeds = []
         for tree, nodes in wants:
             cache = self._caches[tree]
@@ -182,55 +202,11 @@ class Engine:
                 self.arena.squeeze(cache, moved)
             if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were let go")
-        padded_rows, longest = self._align([tree for tree, _ in wants]) if self.padding in ("kv", "both") else ({}, 0)
-        for tree, nodes in wants:
-            cache = self._caches[tree]
-            missing = missing_ancestors(tree, cache, nodes)
-            partial = chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk
-            feeds.append(
-                Feed(
-                    tree,
-                    cache,
-                    missing[:chunk] if partial else missing,
-                    [missing[chunk - 1]] if partial else list(nodes),
-                )
-            )
-        inputs = pack(feeds, self.arena, self.model.groups, padded=self.padding in ("inputs", "both"))
-        logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
-        if logits.dtype != torch.float64:
-            logits = logits.float()
-        self.passes += 1
-        self.fed_tokens += inputs.input_ids.shape[1]
-        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf alone rules a token out
-        answers, start = [], 0
-        segments = inputs.packing.segments.tolist()
-        for feed, (tree, nodes), (first, end, *_) in zip(feeds, wants, segments, strict=False):
-            part = slice(start, start + len(feed.wanted))
-            start = part.stop
-            answers.append(
-                Answer(
-                    logits[part] if feed.wanted == list(nodes) else None,
-                    all(map(math.isfinite, highest[part])),
-                    len(feed.cache) * self.model.row_bytes,
-                    self.model.weight_bytes,
-                    end - first - len(feed.nodes),
-                    padded_rows.get(tree, 0),
-                    longest,
-                )
-            )
-        return answers
+            missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
+            if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
+                missing, wanted = missing[:chunk], [missing[chunk - 1]]
+            feeds.append(Feed(tree, cache, missing, wanted))
+        return feeds
 
-    def _align(self, trees: Sequence[TokenTree]) -> tuple[dict[TokenTree, int], int]:
-        """Once a round, pad every cache by what it kept less than the one that kept most; the pads stay until the batch ends.
-
-        Returns the rows added to each and that most.
-        """
-        before = {tree: self._aligned.get(tree, (tree.prompt_length, 0)) for tree in trees}
-        if any(tree.commits == before[tree][1] for tree in trees):
-            return {}, 0
-        kept = {tree: self._caches[tree].alive - before[tree][0] for tree in trees}
-        longest = max(kept.values())
-        for tree in trees:
-            self.arena.pad(self._caches[tree], longest - kept[tree])
-            self._aligned[tree] = self._caches[tree].alive, tree.commits
-        return {tree: longest - kept[tree] for tree in trees}, longest
+    def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
+        return pack(feeds, self.arena, self.model.groups)

@@ -21,10 +21,6 @@ class Feed:
     nodes: list[NodeId]
     wanted: list[NodeId]
 
-    @property
-    def is_prefill(self) -> bool:
-        return self.nodes[0] < self.tree.prompt_length
-
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
@@ -49,16 +45,10 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1, padded: bool = False) -> PackedInputs:
-    """Lay the feeds one after the other and give their tokens cache rows.
-
-    groups: most query heads that share a key head.
-    padded: every feed but those of prompts is filled up to the longest with tokens that are computed and attend like any other;
-    no token sees them, and their rows are free again after the pass.
-    """
+def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
+    """Lay the feeds one after the other and give their tokens cache rows; groups: most query heads that share a key head."""
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
     biased = needs_biases(device, dtype)
-    longest = max((len(f.nodes) for f in feeds if padded and not f.is_prefill), default=0)
     tokens: list[int] = []
     positions: list[int] = []
     rows: list[int] = []
@@ -66,17 +56,12 @@ def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1, padded: bool = Fa
     segments: list[tuple[int, int, int, int, int, int]] = []
     masks, biases = Flat(), Flat()
     for feed in feeds:
-        start, past = len(tokens), len(feed.cache)
-        pads = 0 if feed.is_prefill else max(0, longest - len(feed.nodes))
-        arena.make_room(feed.cache, len(feed.nodes) + pads)
+        start, past, n = len(tokens), len(feed.cache), len(feed.nodes)
+        arena.make_room(feed.cache, n)
         mask = feed.cache.append(feed.tree, feed.nodes)
-        if mask is not None and pads:
-            # Pads come last and see everything; nothing sees them.
-            mask = np.pad(mask, ((0, pads), (0, pads)))
-            mask[-pads:] = True
-        tokens += [feed.tree.tokens[n] for n in feed.nodes] + [0] * pads
-        positions += [feed.tree.depths[n] for n in feed.nodes] + [feed.tree.depths[feed.nodes[-1]]] * pads
-        first, n = feed.cache.base + past, len(feed.nodes) + pads
+        tokens += [feed.tree.tokens[node] for node in feed.nodes]
+        positions += [feed.tree.depths[node] for node in feed.nodes]
+        first = feed.cache.base + past
         rows += range(first, first + n)
         wanted += [start + feed.cache.row[node] - past for node in feed.wanted]
         places = masks.add(mask), -1

@@ -27,7 +27,6 @@ class Multinomial(Method):
 class Greedy(Multinomial):
     name = "greedy"
     summary = "Takes the likeliest token each time: multinomial sampling at temperature 0."
-    ignores = ("temperature", "top_k", "top_p")
 
     def warping(self, warping: Warping) -> Warping:
         return replace(warping, temperature=0.0)

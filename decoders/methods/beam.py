@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decoders.drafts.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
+from decoders.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
 from decoders.request import Request
 from decoders.settings import Decoding, Method, setting
 from decoders.trace import Fate, Trial
@@ -29,7 +29,7 @@ class BeamSampling(Method):
             log_joint = joint(live, (yield request.ask("target", [b.node for b in live])))
             p_beam = beam_probs(request, log_joint)
             draws = draw_beams(request, live, log_joint, p_beam, self.beams)
-            trials = drawn_trials(request, live, draws, p_beam, [Fate.SAMPLED] * len(draws))
+            trials = drawn_trials(live, draws, p_beam, [Fate.SAMPLED] * len(draws))
             yield commit_beams(request, trials, [d.beam for d in draws], live, ended)
 
 
@@ -41,7 +41,6 @@ class BeamSearch(Method):
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "2.1"
     summary = "Keeps the W likeliest continuations each step and returns the best finished one."
-    ignores = ("temperature", "top_k", "top_p")
 
     beams: int = setting(4, "beams kept each step", low=1, high=64)
     length_penalty: float = setting(

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import torch
 
-from decoders.drafts.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
+from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource, residual
-from decoders.settings import Decoding, Method, setting
+from decoders.settings import Decoding, Method, claim, setting
 from decoders.shapes import Logits, NodeId, Probs
 from decoders.theory import beam_acceptances, dynamic_width
 from decoders.trace import Fate, Trial
@@ -62,7 +62,6 @@ def accept_layer(
 @dataclass(frozen=True)
 class DSBD(Method):
     name = "dsbd"
-    law = "beam sampling per layer"
     paper, section = "Qin et al. 2024 (DSBD)", "3"
     summary = "A draft model writes a forest of beams ahead, the target verifies it layer by layer: beam sampling at speculative speed."
     uses_draft = True
@@ -82,10 +81,9 @@ class DSBD(Method):
     min_beams: int = setting(1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64)
     keep_one: bool = setting(False, "go on from the best beam only, which saves memory (§3.4)", choices=(False, True))
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.beams is not None and not self.keep_one:
-            object.__setattr__(self, "law", "beam sampling")
+    @claim
+    def law(self) -> str:
+        return "beam sampling per layer" if self.beams is None or self.keep_one else "beam sampling"
 
     @property
     def branches(self) -> tuple[int, int]:
@@ -150,7 +148,7 @@ class DSBD(Method):
                 draws = draw_beams(request, beams, log_joint, rest, 1)
                 draws += draw_beams(request, beams, log_joint, p_beam, width - len(accepted) - 1)
                 fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
-                tried += drawn_trials(request, beams, draws, p_beam, fates)
+                tried += drawn_trials(beams, draws, p_beam, fates)
                 return tried, [*accepted.values(), *(d.beam for d in draws)]
             above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
             ended += [b for i, b in accepted.items() if i not in above]
@@ -159,7 +157,7 @@ class DSBD(Method):
         log_joint, p_beam = self._target(request, above, p)
         beams = list(above.values())
         draws = draw_beams(request, beams, log_joint, p_beam, width)
-        tried += drawn_trials(request, beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        tried += drawn_trials(beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
         return tried, [d.beam for d in draws]
 
     def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Logits]) -> tuple[torch.Tensor, Probs]:

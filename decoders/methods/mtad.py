@@ -2,11 +2,11 @@
 
 from dataclasses import dataclass
 
-from decoders.drafts.beams import likeliest_path
+from decoders.beams import likeliest_path
 from decoders.drafts.lookup import Lookup
 from decoders.request import Request
 from decoders.rules.joint import keep_longest
-from decoders.settings import Decoding, Method, setting
+from decoders.settings import Decoding, Method, claim, setting
 
 
 @dataclass(frozen=True)
@@ -15,7 +15,6 @@ class MTAD(Method):
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
     summary = "The draft model's best beam is kept as far as the target finds it jointly likely: lower perplexity than sampling."
-    uses_draft = True
 
     draft_length: int = setting(4, "draft tokens a round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)
@@ -29,10 +28,9 @@ class MTAD(Method):
         choices=("sample", "search", "lookup"),
     )
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.draft == "lookup":
-            object.__setattr__(self, "uses_draft", False)
+    @claim
+    def uses_draft(self) -> bool:
+        return self.draft != "lookup"
 
     @property
     def branches(self) -> tuple[int, int]:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from decoders.drafts.beams import likeliest_path
+from decoders.beams import likeliest_path
 from decoders.errors import InputError
 from decoders.request import Request
 from decoders.settings import Decoding, Method, setting
@@ -19,7 +19,6 @@ class MTJD(Method):
     summary = (
         "Chooses the next K tokens together, by their joint likelihood under the target: lower perplexity, no speed."
     )
-    ignores = ("temperature", "top_k", "top_p")
 
     block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
     beams: int = setting(8, "beams that look for them (W)", low=1, high=64)
@@ -28,10 +27,8 @@ class MTJD(Method):
 
     def __post_init__(self):
         super().__post_init__()
-        if self.form == "sample":
-            object.__setattr__(self, "ignores", ())
-            if self.exact:
-                raise InputError("mtjd: exact goes with form='search'; beam sampling does not try every sequence.")
+        if self.exact and self.form == "sample":
+            raise InputError("mtjd: exact goes with form='search'; beam sampling does not try every sequence.")
 
     @property
     def branches(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from decoders.drafts.tree import confident, draft_model
 from decoders.request import Ask, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
-from decoders.settings import Decoding, Method, setting
+from decoders.settings import Decoding, Method, claim, setting
 from decoders.shapes import Logits
 from decoders.theory import best_gamma
 
@@ -25,6 +25,7 @@ def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
         yield request.advance(*walk(request, draft, logits, rule))
 
 
+DRAFT_LENGTH = setting(4, "draft tokens a round (gamma)", low=1, high=64)
 LENIENCE = setting(
     1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
 )
@@ -35,10 +36,9 @@ class Lenient(Method):
 
     lenience: float
 
-    def __post_init__(self):
-        super().__post_init__()
-        if self.lenience < 1:
-            object.__setattr__(self, "law", None)
+    @claim
+    def law(self) -> str | None:
+        return "target" if self.lenience == 1 else None
 
     def speculate(self, request: Request, propose: Propose) -> Decoding:
         return speculate(request, propose, SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0))
@@ -47,7 +47,6 @@ class Lenient(Method):
 @dataclass(frozen=True)
 class Speculative(Lenient):
     name = "speculative"
-    law = "target"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
     summary = "A small model drafts a few tokens, the target checks them all in one pass and corrects the first miss."
     uses_draft = True

@@ -3,8 +3,8 @@
 import pytest
 
 from decoders import InputError, cache_need, catalog, generate, stream
-from decoders.engine.cache import Arena
-from decoders.engine.model import PADDINGS
+from decoders.engine.model import PackedModel
+from decoders.engine.padding import PADDINGS
 from tests.models import build_pair
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2, 1, 2, 1], [60, 3, 3]]
@@ -82,23 +82,23 @@ def test_a_memory_budget_admits_what_fits_and_queues_the_rest(pair, alone, name)
 
 
 def test_two_hundred_prompts_in_little_memory(pair, monkeypatch):
-    """None lost, in order, and no arena ever above the budget."""
-    largest = []
-    grow = Arena._grow
+    """None lost, in order, and one cache for all that never outgrows the budget, not even while it would move."""
+    sizes = set()
+    forward = pair.packed["target"].forward
 
-    def watched(arena, rows):
-        grow(arena, rows)
-        largest.append(sum(t.nbytes for t in (*arena.keys, *arena.values)))
+    def watched(packing, **inputs):
+        sizes.add(sum(t.nbytes for t in (*packing.keys, *packing.values)))
+        return forward(packing=packing, **inputs)
 
-    monkeypatch.setattr(Arena, "_grow", watched)
+    monkeypatch.setattr(pair.packed["target"], "forward", watched)
     prompts = [[1 + i % 60] * (1 + i * 7 % 40) for i in range(200)]
     row_bytes = pair.packed["target"].row_bytes
     budget = 5 * 50 * row_bytes
     results = generate(pair, prompts, "greedy", max_new_tokens=4, ignore_eos=True, max_cache_bytes=budget)
     assert [r.prompt_tokens for r in results] == prompts
     assert all(len(r.tokens) == 4 for r in results)
-    assert len(largest) == 1
-    assert largest[0] <= budget
+    assert len(sizes) == 1
+    assert sizes.pop() <= budget
     for i in (0, 57, 199):
         assert results[i].tokens == generate(pair, prompts[i], "greedy", max_new_tokens=4, ignore_eos=True).tokens
 
@@ -132,10 +132,7 @@ def test_a_place_that_gets_free_is_taken_at_once(pair):
     ],
 )
 def test_bad_input_is_refused_before_any_pass(pair, monkeypatch, options, message):
-    def no_pass(*args):
-        raise AssertionError("a pass was run")
-
-    monkeypatch.setattr("decoders.engine.model.Engine.run", no_pass)
+    monkeypatch.setattr(PackedModel, "__call__", lambda *args: pytest.fail("a pass was run"))
     with pytest.raises(InputError) as error:
         generate(pair, [[1], [2] * 30], "greedy", max_new_tokens=8, **options)
     assert message in str(error.value)

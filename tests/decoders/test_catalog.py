@@ -133,6 +133,18 @@ def test_an_end_token_in_the_prompt_ends_nothing(name):
     assert decode(catalog[name](), situation, SeededSource(0)).output == (0, 0, 0)
 
 
+@pytest.mark.parametrize("name", ["spectr", "specinfer", "mcss", "typical", "lookup", "ngram"])
+@pytest.mark.parametrize("budget", [1, 2, 3])
+def test_drafts_fit_the_budget_and_end_with_the_text(name, budget):
+    loop = (0, 1, 2, 0, 1)
+    for seed in range(4):
+        situation = drawn(3, seed, budget=budget, end=END, prompt=loop)
+        r = decode(catalog[name](), situation, SeededSource(seed))
+        deepest = max(r.tree.depths) - len(loop) + 1
+        assert deepest <= budget
+        assert not any(r.tree.tokens[p] in END and p >= len(loop) for p in r.tree.parents[len(loop) :])
+
+
 # ---- The check itself: wrong rules fail it
 
 BIASED = {

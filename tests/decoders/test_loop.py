@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from decoders import ModelError, catalog, generate, stream
-from decoders.engine.cache import Arena
+from decoders.engine.attention import Packing
+from decoders.engine.model import PackedModel
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer
 
@@ -21,15 +22,16 @@ def pair():
 
 @pytest.fixture
 def arenas(monkeypatch):
-    """Weak references to the cache tensors of every arena that is made."""
+    """Weak references to the cache tensors of every pass."""
     made = []
-    grow = Arena._grow
+    call = PackedModel.__call__
 
-    def noting(arena, rows):
-        grow(arena, rows)
-        made.extend(weakref.ref(t) for t in (*arena.keys, *arena.values))
+    def noting(model, ids, positions, wanted, packing):
+        if isinstance(packing, Packing):
+            made.extend(weakref.ref(t) for t in (*packing.keys, *packing.values))
+        return call(model, ids, positions, wanted, packing)
 
-    monkeypatch.setattr(Arena, "_grow", noting)
+    monkeypatch.setattr(PackedModel, "__call__", noting)
     return made
 
 

@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.model import Engine
 from decoders.trace import DRAFTED
 from tests.models import VOCABULARY, build, build_pair, plain_logits
 
@@ -118,6 +117,31 @@ def test_perplexity_and_trace_are_the_plain_models(pair, name):
         assert [a[1] for a in trial.alternatives] == pytest.approx(p.values.tolist(), abs=1e-9)
 
 
+REPEATING = [5, 9, 3, 7, 1, 8] * 6
+ADAPTING = [catalog[n]() for n in ("spectr", "specinfer", "mcss", "typical", "lookup", "ngram")]
+ADAPTING.append(catalog["lookup"](prefer="first"))
+
+
+@pytest.mark.parametrize("method", ADAPTING, ids=repr)
+def test_fewer_target_calls_on_a_text_that_repeats(pair, method):
+    options = {"max_new_tokens": 40, "temperature": 0.0}
+    ours, greedy = (generate(pair, REPEATING, m, **options) for m in (method, "greedy"))
+    assert ours.tokens == greedy.tokens
+    assert ours.metrics.target_calls <= greedy.metrics.target_calls
+    assert ours.metrics.drafted
+
+
+def test_requests_of_a_batch_propose_different_numbers_of_tokens_and_decode_as_alone(pair):
+    prompts = [REPEATING, [1, 2, 3], [4] * 9, [7, 8, 9, 7, 8]]
+    options = {"max_new_tokens": 16, "temperature": 0.6, "seed": 5}
+    for name in ("lookup", "ngram", "specinfer", "spectr", "mcss"):
+        batch = generate(pair, prompts, name, **options)
+        alone = [generate(pair, p, name, **{**options, "seed": 5 + i}) for i, p in enumerate(prompts)]
+        assert [r.tokens for r in batch] == [r.tokens for r in alone]
+        if name == "lookup":
+            assert len({r.rounds[0].drafted for r in batch}) > 1
+
+
 def test_thirteen_target_calls():
     """With the target as its own draft every draft token is accepted: 65 tokens, five a round, one target call each."""
     model = build()
@@ -135,19 +159,15 @@ def test_tokens_of_each_pass(pair, name, monkeypatch):
     Some rules may draw as the correction the very token they refused: it was fed with the draft, and is not fed again.
     """
     fed = []
-    run = Engine.run
+    forward = pair.packed["target"].forward
 
-    def counting(engine, wants, chunk=None):
-        answers = run(engine, wants, chunk)
-        if engine.model.role == "target":
-            fed.append(engine.fed_tokens - sum(fed))
-        return answers
+    def counting(input_ids, **others):
+        fed.append(input_ids.shape[1])
+        return forward(input_ids=input_ids, **others)
 
-    monkeypatch.setattr(Engine, "run", counting)
-    prompts, settings = (
-        PROMPTS[:4],
-        {"keep_one": True} if name == "dsbd" else {},
-    )  # else its rounds begin with several beams
+    monkeypatch.setattr(pair.packed["target"], "forward", counting)
+    prompts = PROMPTS[:4]
+    settings = {"keep_one": True} if name == "dsbd" else {}  # else its rounds begin with several beams
     results = generate(pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3)
     rounds = [r.rounds for r in results]
     expected = [sum(len(p) - 1 for p in prompts)] + [0] * (max(map(len, rounds)) - 1)

@@ -27,7 +27,7 @@ class Extreme(SeededSource):
 
     def __init__(self, u):
         super().__init__(0)
-        self._uniform = lambda: u
+        self.uniform = lambda: u
 
 
 @given(WEIGHTS, st.sampled_from([torch.float32, torch.float64]))

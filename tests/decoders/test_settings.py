@@ -25,6 +25,16 @@ from decoders.settings import Method, setting
         ("dsbd", {"beams": 0}, "None or a whole number"),
         ("dsbd", {"keep_one": 1}, "keep_one"),
         ("beam_search", {"early_stopping": "always"}, "'never'"),
+        ("spectr", {"drafts": 0}, "spectr: drafts must be"),
+        ("spectr", {"draft_length": 0}, "spectr: draft_length must be"),
+        ("typical", {"epsilon": 1.5}, "typical: epsilon must be"),
+        ("typical", {"delta": -0.1}, "typical: delta must be"),
+        ("lookup", {"match": 0}, "lookup: match must be"),
+        ("lookup", {"copy": 0}, "lookup: copy must be"),
+        ("lookup", {"prefer": "best"}, "lookup: prefer must be"),
+        ("lookup", {"lenience": 0}, "lookup: lenience must be"),
+        ("ngram", {"smoothing": 0}, "ngram: smoothing must be"),
+        ("ngram", {"order": "trigram"}, "ngram: order must be"),
     ],
 )
 def test_a_value_out_of_range_is_refused(name, settings, message):

@@ -94,7 +94,7 @@ def main(names: list[str]) -> None:
     rate = bandwidth()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: copies move {rate / 1e12:.2f} TB/s\n")
     ways = {"Triton": attend_with_triton, "one by one": attention.attend_one_by_one, "no attention": attend_to_nothing}
-    if attention._FLASH:
+    if attention.FLASH:
         ways = {"FlashAttention": attention.attend_chains, **ways}
     print("| model | requests | new tokens each | memory floor ms |", " | ".join(f"{way} ms" for way in ways), "|")
     print("|---|--:|---|--:|" + "--:|" * len(ways))

@@ -7,9 +7,13 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.measuring.session import Ended
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
+from workbench.page.parts.runner import sentence
+from workbench.runs.estimates import rows, times_greedy
+from workbench.runs.events import Ended
+from workbench.runs.record import Run
+from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings
 
 
@@ -19,19 +23,37 @@ def add_endpoint(host: Host) -> None:
         """Decode one prompt with several decoders on the embedded pair, one after another, and compare them.
 
         Args:
-            prompt: the text to go on with
+            prompt: the text to continue
             decoders: names of the catalog, such as ["greedy", "speculative", "mtad"]
             settings: max_new_tokens, temperature, top_k, top_p, seed, repeats; and under a decoder's name its own settings
         Returns:
-            the run as its JSON export has it: id, prompt, settings, environment, results
+            the run as its JSON export has it, with prompt and settings, and each result's text, tokens, rounds and metrics
         """
         try:
-            chosen = Settings.from_json({**(settings or {}), "decoders": decoders})
+            study = Comparison(prompt, asked(decoders, settings))
             # An answer in between lets a client that has gone be noticed; the last one counts.
-            with closing(host.decode(prompt, chosen, PairChoice())) as events:
+            with closing(host.run(study, PairChoice())) as events:
                 for event in events:
-                    yield event.run.to_json() if isinstance(event, Ended) else {}
-        except InputError as error:
-            raise gr.Error(str(error), print_exception=False) from error
+                    yield answer(event.run, event.unkept) if isinstance(event, Ended) else {}
+        except Exception as error:
+            raise gr.Error(sentence(error), print_exception=False) from error
 
     gr.api(compare, api_name="compare", concurrency_id="device", concurrency_limit=1)
+
+
+def asked(decoders: Any, settings: Any) -> Settings:
+    """The settings that a program asks for. Raises InputError if they cannot be used."""
+    if settings is not None and not isinstance(settings, dict):
+        raise InputError(f"`settings` is one JSON object, not {settings!r:.80}.")
+    return Settings.from_json({**(settings or {}), "decoders": decoders})
+
+
+def answer(run: Run, unkept: str | None = None) -> dict[str, Any]:
+    """The run's JSON, with what version 1 had at the top: the prompt, the settings, and each result's own sample."""
+    data = run.to_json()
+    x_greedy = {
+        id(r): times_greedy(r, g) for row in rows(run.results) for r, g in zip(row.results, row.greedy, strict=True)
+    }
+    for result, plain in zip(run.results, data["results"], strict=True):
+        plain |= {**plain["samples"][0], "error": result.error, "x_greedy": x_greedy[id(result)]}
+    return {**data, **run.study, **({"unkept": unkept} if unkept else {})}

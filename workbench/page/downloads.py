@@ -12,7 +12,7 @@ TYPES = {"json": "application/json", "csv": "text/csv", "html": "text/html"}
 
 
 def export_route(store: RunStore) -> Route:
-    """Answers 404 with one sentence where there is no such run or format."""
+    """Answers 404 with one sentence if there is no such run or format."""
 
     def export(request: Request) -> Response:
         id, _, kind = request.path_params["name"].partition(".")

@@ -1,91 +1,90 @@
-"""What the page's handlers share: the pair in memory, the past runs, the limits of this place, and who asked to stop."""
+"""What the page's handlers share: the device and its pair, the past runs, the limits of this place, and who asked to stop."""
 
+import logging
 import threading
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Hashable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from decoders import InputError, ModelPair
-from workbench.measuring.device import steadily
-from workbench.measuring.session import Ended, SessionEvent, compare, encode_prompt
+from decoders import InputError
+from workbench.measuring.admit import admit, encode_prompt
+from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.events import Ended, Event
 from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits, on_device, zero_gpu
-from workbench.studies.settings import Settings
+from workbench.studies.limits import Limits
+from workbench.studies.study import Study
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
 class Host:
     limits: Limits = field(default_factory=Limits.from_environment)
     store: RunStore = field(default_factory=RunStore)
-    pairs: PairKeeper = field(default_factory=PairKeeper)
+    pairs: PairKeeper | None = None
     fault: str | None = None  # why the embedded pair is not there
 
     def __post_init__(self) -> None:
-        self._stops: dict[str, threading.Event] = {}
-        self._compare = on_device(self._compare_here)
-        self.thread = ThreadPoolExecutor(1, "device")  # all decoding happens in it
+        self.pairs = self.pairs or PairKeeper(self.limits.custom_models)
+        self.device = Device(self.pairs)
+        self._stops: dict[Hashable, threading.Event] = {}
 
-    def admit(self, prompt: str, settings: Settings, choice: PairChoice) -> None:
-        """Raises InputError, before any work, for a comparison that cannot be run; of a pair not in memory its fit is seen later."""
-        self.limits.check(settings.max_new_tokens, settings.repeats)
-        if choice == self.pairs.in_use:
-            compare(self.pairs.get(choice), prompt, settings).close()
+    def check(self, study: Study, choice: PairChoice) -> None:
+        """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what only a pair that is not in
+        memory can tell is seen when it is."""
+        self.limits.check(study)
+        if (pair := self.pairs.peek(choice)) is not None:
+            admit(pair, study)
 
-    def decode(
-        self, prompt: str, settings: Settings, choice: PairChoice, stopped: threading.Event | None = None
-    ) -> Iterator[SessionEvent]:
-        """The events of one comparison; its run is kept. To be called by one visitor at a time: it uses the device."""
-        self.admit(prompt, settings, choice)
-        # An event does not cross into ZeroGPU's process; there closing the generator ends the job.
-        cancel = None if zero_gpu() else stopped
-        with closing(steadily(self.thread, lambda: self._compare(prompt, settings, choice, cancel))) as events:
+    def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
+        """The events of the study on the device; its run is kept if it can be. To be called by one visitor at a time.
+
+        Raises InputError for a study that the limits or the pair refuse.
+        """
+        self.limits.check(study)
+        with closing(self.device.run(study, choice, stopped)) as events:
             for event in events:
-                if isinstance(event, Ended) and event.run.results:
-                    self.store.save(event.run)
-                yield event
-                if zero_gpu() and stopped and stopped.is_set():
-                    return
+                yield self._kept(event) if isinstance(event, Ended) and event.run.results else event
 
-    def pair(self, choice: PairChoice) -> ModelPair:
-        """The chosen pair, loaded in the thread that will decode with it."""
-        return self.thread.submit(self.pairs.get, choice).result()
-
-    def _compare_here(
-        self, prompt: str, settings: Settings, choice: PairChoice, cancel: threading.Event | None
-    ) -> Iterator[SessionEvent]:
-        yield from compare(self.pairs.get(choice), prompt, settings, cancel=cancel)
+    def _kept(self, event: Ended) -> Ended:
+        """The event after its run is in the store, or with the reason why it is not: what was measured is shown all the same."""
+        try:
+            self.store.save(event.run)
+        except Exception as error:
+            log.warning("a run was not kept", exc_info=not isinstance(error, InputError))
+            return replace(event, unkept=str(error) or type(error).__name__)
+        return event
 
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
-        """The prompt's tokens and the pair's positions (None for no limit); None where the pair is not in memory."""
-        if choice != self.pairs.in_use:
+        """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory."""
+        pair = self.pairs.peek(choice)
+        if pair is None:
             return None
-        pair = self.pairs.get(choice)
-        limits = [model.positions for model in pair.packed.values() if model.positions is not None]
-        count = len(encode_prompt(pair, prompt, chat_template)) if prompt else 0
-        return count, min(limits, default=None)
+        return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
 
     def has_chat_template(self, choice: PairChoice) -> bool:
-        return choice == self.pairs.in_use and bool(getattr(self.pairs.get(choice).tokenizer, "chat_template", None))
+        pair = self.pairs.peek(choice)
+        return bool(pair and getattr(pair.tokenizer, "chat_template", None))
 
     @contextmanager
-    def stoppable(self, visitor: str) -> Iterator[threading.Event]:
-        """The event that `stop(visitor)` sets, while the block runs."""
-        stopped = self._stops[visitor] = threading.Event()
+    def stoppable(self, job: Hashable) -> Iterator[threading.Event]:
+        """The event that `stop(job)` sets, while the block runs."""
+        stopped = self._stops[job] = threading.Event()
         try:
             yield stopped
         finally:
-            self._stops.pop(visitor, None)
+            if self._stops.get(job) is stopped:
+                del self._stops[job]
 
-    def stop(self, visitor: str) -> None:
-        if visitor in self._stops:
-            self._stops[visitor].set()
+    def stop(self, job: Hashable) -> None:
+        if job in self._stops:
+            self._stops[job].set()
 
     def open(self) -> None:
-        """Load the embedded pair; where it is missing the page says so when a visitor comes."""
+        """Load the embedded pair; if it is missing, the page says so when a visitor comes."""
         try:
-            self.pair(PairChoice())
+            self.device.pair(PairChoice())
         except InputError as error:
             self.fault = str(error)

@@ -9,7 +9,7 @@ from decoders import InputError
 from workbench.page.api import add_endpoint
 from workbench.page.downloads import export_route
 from workbench.page.host import Host
-from workbench.page.parts import words as notes
+from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
@@ -17,6 +17,8 @@ from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.show import web
 from workbench.studies import links
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
 
 TITLE = "Decoding Workbench"
 HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
@@ -39,27 +41,33 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
-            BatchTab(host, compare)
-            RunsTab(host, compare, tabs)
+            batch = BatchTab(host, compare)
+            studies = {Comparison.kind: compare, Batch.kind: batch}
+            RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
         gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
         add_endpoint(host)
 
         def opened(request: gr.Request) -> dict[Any, Any]:
-            """What the address asks for: a past run, settings, or nothing; and whether there are models at all."""
+            """What the address asks for: a past run, a study, or nothing; and whether there are models at all."""
             query = dict(request.query_params)
+            updates, faults = compare.greet(), [host.fault] if host.fault else []
             try:
                 if "run" in query:
-                    return compare.show(host.store.get(query["run"]))
-                filled = links.from_query(query)
-                updates = {**compare.greet(), **(compare.fill(filled) if filled else {})}
-                fault = host.fault
+                    run = host.store.get(query["run"])
+                    if run.kind not in studies:
+                        raise InputError(f"There is no tab for runs of the kind {run.kind!r} here.")
+                    updates |= {**studies[run.kind].show(run), tabs: gr.update(selected=studies[run.kind].id)}
+                elif link := links.from_query(query):
+                    updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
+                    faults += link.faults
             except InputError as error:
-                updates, fault = compare.greet(), str(error)
-            return {**updates, **({notice: gr.update(value=notes.note(fault, "alert"), visible=True)} if fault else {})}
+                faults.append(str(error))
+            notes = "".join(words.note(fault, "alert") for fault in faults)
+            return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
 
-        page.load(opened, None, [notice, *compare.outputs], **compare.noted.filling)
+        page.load(opened, None, [notice, tabs, *compare.outputs, *batch.outputs], **compare.noted.filling)
     page.queue(max_size=host.limits.queue_size)
     return page
 
@@ -68,7 +76,7 @@ def launch_options(host: Host) -> dict[str, Any]:
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
-        "head": web.head(),
+        "head": web.head() + web.page_script(),
         "ssr_mode": False,
         "run_history": False,
         "footer_links": ["api", "settings"],

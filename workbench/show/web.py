@@ -33,3 +33,9 @@ def head() -> str:
     fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
     styles = (WEB / "workbench.css").read_text("utf-8") + fate_styles()
     return f"<style>{styles}</style>\n<script>{scripts}\nWorkbench.fates = {embed(fates)};</script>"
+
+
+@cache
+def page_script() -> str:
+    """For the <head> of the live page, after `head`."""
+    return f"<script>{(WEB / 'page.js').read_text('utf-8')}</script>"

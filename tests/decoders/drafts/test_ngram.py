@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.drafts.ngram import NGram
-from decoders.warp import Warping
+from decoders.warp import Warping, warp
 from tests.pieces import commit, propose, request
 
 V, S = 4, 0.5
@@ -58,7 +58,7 @@ def test_it_is_warped_like_every_model():
     warping = Warping(0.5, 2, 0.9)
     r = request((0, 1, 1, 0, 2), vocabulary=V, warping=warping)
     plain = torch.tensor(bigram([[0, 1, 1, 0, 2]], 2), dtype=torch.float64)
-    assert rows(r, NGram(r, S, pairs=True))[0] == pytest.approx(warping(plain.log()).tolist())
+    assert rows(r, NGram(r, S, pairs=True))[0] == pytest.approx(warp(plain.log(), warping).tolist())
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -5,7 +5,6 @@ import torch
 from torch._dynamo.utils import counters
 
 from decoders import InputError, catalog, generate, load_pair
-from decoders.engine import compiled
 from tests.models import build, build_tokenizer
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
@@ -49,9 +48,9 @@ def test_same_tokens_and_no_recompilation(folder, caplog):
 def test_a_compiler_that_fails(folder, monkeypatch):
     """One sentence instead of its pages, and the model stays usable."""
 
-    def fail(packed):
+    def fail(*args, **inputs):
         raise RuntimeError("no C++ compiler\nand much more")
 
-    monkeypatch.setattr(compiled, "warm_up", fail)
+    monkeypatch.setattr(torch, "compile", lambda *args, **options: fail)
     with pytest.raises(InputError, match=r"could not be compiled \(no C\+\+ compiler\); load it with compile=False\.$"):
         load_pair(folder, compile=True)

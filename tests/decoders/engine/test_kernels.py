@@ -16,10 +16,11 @@ from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
 from decoders.engine import attention
-from decoders.engine.attention import attend_chains, attend_one_by_one
+from decoders.engine.attention import attend_chains, attend_one_by_one, choose_way
 from decoders.engine.cache import Arena
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
+from decoders.engine.padding import fill_up
 from decoders.tree import TokenTree
 from tests.models import build
 
@@ -36,15 +37,19 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
         tree = TokenTree([0] * rng.randrange(1, 71))
         cache = arena.take(150 + rng.randrange(9))
         if shapes != "prompts":
-            if len(tree.trunk) > 1:
-                pack([Feed(tree, cache, tree.trunk[:-1], [])], arena)
+            fed = tree.trunk if padded else tree.trunk[:-1]  # only drafts are padded, which follow a whole prompt
+            if fed:
+                pack([Feed(tree, cache, fed, [])], arena)
             branches = rng.random() < {"chains": 0, "trees": 1, "mixed": 0.5}[shapes]
             for token in range(rng.choice([1, 5, 20])):
                 tips = [tree.trunk[-1], *tree.tail]
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
         feeds.append(Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], []))
     rng.shuffle(feeds)
-    packing = pack(feeds, arena, 8, padded).packing
+    if padded:
+        feeds = fill_up(feeds)
+        assert len({len(feed.nodes) for feed in feeds}) == 1
+    packing = pack(feeds, arena, 8).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
@@ -113,7 +118,7 @@ def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, soft
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.kernels import _kernel
+    from decoders.engine.kernels import kernel
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     sizes = {"GROUPS": 3, "KEY_HEADS": 2, "KEY_SIZE": 20, "VALUE_SIZE": 24, "KEY_BLOCK": 32, "VALUE_BLOCK": 32}
@@ -124,8 +129,8 @@ def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, soft
         "scale": "fp32",
     }
     types |= dict.fromkeys(constants, "constexpr")
-    signature = {name: types.get(name, "i32") for name in _kernel.arg_names}
-    source = triton.compiler.ASTSource(_kernel, signature, constants)
+    signature = {name: types.get(name, "i32") for name in kernel.arg_names}
+    source = triton.compiler.ASTSource(kernel, signature, constants)
     assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
 
 
@@ -166,7 +171,7 @@ def test_flash_is_called_as_documented(monkeypatch, case):
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("case", ["chains", "prompts"])
 def test_flash_on_cuda(case, dtype):
-    if not attention._FLASH:
+    if not attention.FLASH:
         pytest.skip("this torch has no varlen_attn with seqused_k and grouped heads")
     drawn, run = CASES[case]
     assert worst_error(attend_chains, draw_pass(0, **drawn), dtype, device="cuda", **run) < TOLERANCE[dtype]
@@ -188,17 +193,14 @@ def test_flash_on_cuda(case, dtype):
 @needs_triton
 def test_the_way_is_chosen_by_capability(monkeypatch, device, capability, dtype, size, softcap, trees, way):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
-    monkeypatch.setattr(attention, "_FLASH", True)
-    monkeypatch.setattr(attention, "_TRITON", True)
     q = SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(4, 3, size))
     segments = torch.tensor([(0, 1, 0, 5, -1), (1, 3, 8, 1, 0 if trees else -1)])
     values = torch.empty(0, 2, size)
-    assert attention.choose_way(q, values, segments, softcap).__name__ == way
-    monkeypatch.setattr(attention, "_FLASH", False)
+    run = q, values, segments, softcap
+    assert choose_way(*run, flash=True, triton=True).__name__ == way
     without_flash = way.replace("attend_chains", "attend_with_triton")
-    assert attention.choose_way(q, values, segments, softcap).__name__ == without_flash
-    monkeypatch.setattr(attention, "_TRITON", False)
-    assert attention.choose_way(q, values, segments, softcap) is attend_one_by_one
+    assert choose_way(*run, flash=False, triton=True).__name__ == without_flash
+    assert choose_way(*run, flash=False, triton=False) is attend_one_by_one
 
 
 @needs_cuda

@@ -22,13 +22,14 @@ class Check:
     def __init__(self, model, prompts, rows):
         self.model, self.engine = model, Engine(PackedModel(model, "target"))
         self.trees = [TokenTree(prompt) for prompt in prompts]
+        self.seen = {tree: set() for tree in self.trees}
         self.squeezes = self.growths = 0
         for tree in self.trees:
             self.engine.admit(tree, rows)
 
     def open_nodes(self, tree):
         """Live nodes that the model has not seen."""
-        return [n for n in (*tree.trunk[-1:], *tree.tail) if n not in self.engine._caches[tree].row]
+        return [n for n in (*tree.trunk[-1:], *tree.tail) if n not in self.seen[tree]]
 
     def ask(self, wants, chunk=None):
         """wants: (tree, nodes). Returns whether each was answered."""
@@ -40,6 +41,8 @@ class Check:
         tolerance = TOLERANCE[self.model.dtype]
         for (tree, nodes), answer in zip(wants, answers, strict=True):
             logits = answer.logits
+            for node in nodes if logits is not None else ():
+                self.seen[tree] |= set(tree.lineage(node))
             assert answer.cache_bytes == self.engine.rows_of(tree) * self.engine.model.row_bytes
             for node, row in zip(nodes, logits if logits is not None else (), strict=logits is not None):
                 plain = plain_logits(self.model, [tree.tokens[n] for n in tree.lineage(node)])

@@ -1,5 +1,6 @@
 """MTAD against a plain restatement, enumerated; its limits; its bounds."""
 
+import dataclasses
 import itertools
 import math
 from collections import Counter
@@ -7,11 +8,14 @@ from collections import Counter
 import pytest
 import torch
 
+import decoders
+from decoders.methods.autoregressive import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.sampling import SeededSource
 from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
 from decoders.trace import Fate
 from decoders.warp import Warping
+from tests.models import build
 from tests.oracle import (
     Rows,
     Situation,
@@ -202,3 +206,45 @@ def test_a_round_is_traced_with_the_ratio_as_its_chance():
             assert t.accept_probability == pytest.approx(min(1, ratio))
             assert t.fate in (Fate.ACCEPTED, Fate.REJECTED)
         assert e.tested == e.drafted
+
+
+# ---- On copied drafts: q = 1, so a copy is kept as far as the target finds it jointly likelier than the threshold
+
+LOOP = (0, 1, 2, 0, 1)
+
+
+def copying(threshold: float, **settings):
+    return MTAD(draft="lookup", threshold=threshold, **settings)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_mtad_on_copies_is_multinomial_at_threshold_1_and_greedy_at_temperature_0(seed):
+    situation = drawn(3, seed, budget=4, warping=Warping(0.7, 2), end=END, prompt=LOOP)
+    assert_exact(copying(1.0), situation, law="target")
+    situation = dataclasses.replace(situation, warping=Warping(temperature=0), budget=8)
+    greedy = decode(Greedy(), situation, SeededSource(0)).output
+    assert decode(copying(0.1), situation, SeededSource(0)).output == greedy
+
+
+@pytest.mark.parametrize("ratio", ["warped", "raw"])
+@pytest.mark.parametrize("threshold", [0.0, 0.02, 0.2])
+def test_mtad_keeps_the_longest_copy_above_the_threshold_and_no_shorter_than_the_bound(threshold, ratio):
+    kept_any = False
+    for seed in range(12):
+        r = decode(copying(threshold, ratio=ratio), drawn(3, seed, budget=12, prompt=LOOP), SeededSource(seed))
+        for entry in r.rounds:
+            copied = [t.p for t in entry.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED)]
+            joint = [math.prod(copied[: i + 1]) for i in range(len(copied))]
+            assert entry.accepted == max((i + 1 for i, x in enumerate(joint) if x > threshold), default=0)
+            if copied and not any(t.token in r.end_tokens for t in entry.trials):
+                U = -math.log(min(copied))
+                assert entry.accepted >= mtad_kept_length(threshold, U, len(copied))
+            kept_any |= entry.accepted > 0
+    assert kept_any
+
+
+def test_mtad_on_copies_needs_no_draft_model():
+    assert MTAD().uses_draft
+    assert not copying(0.1).uses_draft
+    alone = decoders.ModelPair(build(), None)
+    assert decoders.generate(alone, [5, 9, 3, 7, 1, 8] * 6, copying(0.1), max_new_tokens=8).metrics.drafted

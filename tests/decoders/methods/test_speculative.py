@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from decoders.drafts.chain import chain
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
@@ -138,12 +139,11 @@ def test_an_end_token_missed_inside_a_block_is_caught():
 
 def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
     def raw_q(request, length, predict):
-        draft = yield from speculative_chain(request, length, predict)
+        draft = yield from chain(request, length, predict)
         for node in draft.q:
             draft.q[node] = request.known["draft"][node].softmax(-1)
         return draft
 
-    speculative_chain = speculative.chain
     monkeypatch.setattr(speculative, "chain", raw_q)
     assert distance(Speculative(2), drawn(3, warping=Warping(0.5))) > 0.01
 
@@ -180,3 +180,29 @@ def test_lenience_at_temperature_0_in_a_text():
     situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), budget=3, warping=Warping(0))
     assert output_law(Speculative(2, lenience=0.7), situation) == {(1, 1, 0): 1}
     assert output_law(Speculative(2, lenience=0.9), situation) == {(0, 0, 0): 1}
+
+
+@pytest.mark.parametrize("confidence", [0.4, 0.6, 0.8])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(confidence, seed):
+    situation = drawn(3, seed, warping=Warping(0.8, 2), end=frozenset({2}))
+    assert_exact(Speculative(2, confidence=confidence), situation)
+
+
+def test_its_length_follows_the_confidence():
+    sure_once = Rows(((0.05, 0.95), (0.05, 0.95), (0.4, 0.6)))  # behind one token and two, not behind three
+    r = decode(Speculative(confidence=0.7), Situation(sure_once, sure_once, budget=9), SeededSource(0))
+    assert [entry.drafted for entry in r.rounds[:3]] == [2, 0, 0]
+
+
+def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
+    """A tempting way to stop: drop a drawn token that looks unlikely. What is left was then not drawn from q."""
+
+    def choosy(request, length, predict):
+        draft = yield from chain(request, length, predict)
+        unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
+        draft.draws = draft.draws[: min(unlikely, default=length)]
+        return draft
+
+    monkeypatch.setattr(speculative, "chain", choosy)
+    assert distance(Speculative(1), drawn(3, 2, budget=2)) > 0.01

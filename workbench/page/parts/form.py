@@ -1,8 +1,7 @@
 """The settings form, made from the settings dataclasses: labels, ranges and help come from their fields, none from here."""
 
 import dataclasses
-import html
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,18 +9,19 @@ import gradio as gr
 
 from decoders import InputError, catalog
 from decoders.settings import check
-from workbench.studies import links
-from workbench.studies.settings import Settings, shared
+from workbench.page.widgets.messages import Updates, Values
+from workbench.runs.estimates import label
+from workbench.studies.presets import SHOWN
+from workbench.studies.settings import shared
 from workbench.studies.text import allowed, cited, is_list, is_switch, parse, written
 
-DEFAULT_DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
-UNFOLD = "(chosen) => {names}.map((name) => ({{__type__: 'update', visible: chosen.includes(name)}}))"
-Values = Mapping[Any, Any]  # component -> what the visitor put there
+SHARED = "settings"  # the owner of what all decoders share
+DEFAULT_DECODERS = [method.name for method in SHOWN]
 
 
 @dataclass(frozen=True)
 class Control:
-    """One setting on the page: of one decoder, or (owner "settings") of all.
+    """One setting on the page: of one decoder, or (owner SHARED) of all.
 
     component  the input;   field  the dataclass field it stands for
     """
@@ -54,18 +54,22 @@ def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
 
 
 class SettingsForm:
-    """Shared settings in a row, the decoders to choose from, and a fold for each decoder that has settings of its own.
+    """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has settings of its own.
 
     start   what it shows at first, as `Settings.to_json` has it; what that leaves out has its default
+    more    further fields of the study, shown before the shared ones
     """
 
-    def __init__(self, start: Mapping[str, Any] | None = None, elem_id: str = "decoders") -> None:
+    def __init__(
+        self, start: Mapping[str, Any] | None = None, elem_id: str = "decoders", more: Sequence[dataclasses.Field] = ()
+    ) -> None:
         self.start = start or {}
         self.elem_id = elem_id
+        self.more = more
 
     def lay_out_decoders(self) -> None:
         self.decoders = gr.CheckboxGroup(
-            [(name.replace("_", " "), name) for name in catalog],
+            [(label(name), name) for name in catalog],
             value=self.start.get("decoders", DEFAULT_DECODERS),
             label="Decoders",
             info="They run one after another, so that each is timed alone.",
@@ -75,7 +79,7 @@ class SettingsForm:
     def lay_out_settings(self) -> None:
         with gr.Row():
             self.controls = [
-                control("settings", field, self.start.get(field.name, field.default)) for field in shared()
+                control(SHARED, field, self.start.get(field.name, field.default)) for field in (*self.more, *shared())
             ]
         self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
         self.folds: dict[str, gr.Accordion] = {}
@@ -84,11 +88,11 @@ class SettingsForm:
             fields = dataclasses.fields(method)
             if not fields:
                 continue
-            title = f"{name.replace('_', ' ')} · {cited(method)}"
+            title = f"{label(name)} · {cited(method)}"
             with gr.Accordion(title, open=False, visible=name in chosen, elem_classes="fold") as fold, gr.Row():
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
-        unfold = UNFOLD.format(names=list(self.folds))
+        unfold = f"(chosen) => WorkbenchPage.unfold({list(self.folds)})(chosen)"
         self.decoders.change(None, self.decoders, list(self.folds.values()), js=unfold, api_visibility="private")
 
     @property
@@ -100,34 +104,38 @@ class SettingsForm:
         return [self.decoders, *(c.component for c in self.controls)]
 
     def typed(self, values: Values) -> dict[str, Any]:
-        """What the form says, as `Settings.to_json` has it, unchecked."""
+        """What the form says, as a study's settings have it in JSON, unchecked."""
         data: dict[str, Any] = {"decoders": values[self.decoders]}
         for each in self.controls:
-            if each.owner == "settings":
+            if each.owner == SHARED:
                 data[each.field.name] = parse(each.field, values[each.component])
             elif each.owner in values[self.decoders]:
                 data.setdefault(each.owner, {})[each.field.name] = parse(each.field, values[each.component])
         return data
 
-    def settings(self, values: Values) -> Settings:
-        """What the form says. Raises InputError where it cannot be used."""
-        return Settings.from_json(self.typed(values))
-
-    def faults(self, values: Values) -> Iterator[tuple[Control, str]]:
-        """Each input that cannot be used, with the reason; folds of decoders that are not chosen do not count."""
+    def faults(self, values: Values) -> dict[Any, str]:
+        """A message for each input that cannot be used; folds of decoders that are not chosen do not count. A message in a fold is
+        repeated at the decoders, as the fold may be shut."""
+        faults: dict[Any, str] = {}
         for each in self.controls:
-            if each.owner == "settings" or each.owner in values[self.decoders]:
+            if each.owner == SHARED or each.owner in values[self.decoders]:
                 try:
                     each.read(values[each.component])
                 except InputError as error:
-                    yield each, str(error)
+                    faults[each.component] = str(error)
+                    faults.setdefault(self.decoders, str(error))
+        if not values[self.decoders]:
+            faults[self.decoders] = "No decoder is chosen; choose at least one."
+        return faults
 
-    def filled(self, data: Mapping[str, Any]) -> dict[Any, Any]:
-        """The form showing these settings (as `Settings.to_json` has them); what they leave out has its default."""
-        chosen = [name for name in data.get("decoders", DEFAULT_DECODERS) if name in catalog]
-        updates: dict[Any, Any] = {self.decoders: chosen}
+    def filled(self, data: Mapping[str, Any]) -> Updates:
+        """The form showing these settings (as a study has them in JSON); what they leave out has its default."""
+        chosen = [
+            name for name in data.get("decoders", self.start.get("decoders", DEFAULT_DECODERS)) if name in catalog
+        ]
+        updates: Updates = {self.decoders: chosen}
         for each in self.controls:
-            own = data if each.owner == "settings" else data.get(each.owner, {})
+            own = data if each.owner == SHARED else data.get(each.owner, {})
             value = own.get(each.field.name, each.field.default)
             as_text = is_list(each.field) or (each.field.metadata["choices"] and not is_switch(each.field))
             updates[each.component] = written(each.field, value) if as_text else value
@@ -135,11 +143,6 @@ class SettingsForm:
             updates[fold] = gr.update(visible=name in chosen)
         return updates
 
-    def link(self, values: Values, prompt: str) -> str:
-        """A link that fills the form as it stands."""
-        query = html.escape(links.to_query(prompt, self.typed(values)))
-        return f'<a href="?{query}">Link to these settings</a>'
-
     def value(self, values: Values, name: str) -> Any:
         """A shared setting as typed."""
-        return next(values[c.component] for c in self.controls if c.owner == "settings" and c.field.name == name)
+        return next(values[c.component] for c in self.controls if c.owner == SHARED and c.field.name == name)

@@ -8,7 +8,7 @@ from decoders import InputError
 from workbench.models.keeper import devices, fitting
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 from workbench.page.host import Host
-from workbench.page.parts import words as notes
+from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE
 
 OWN = "own models"
@@ -54,10 +54,10 @@ class PairPicker:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
             choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
-            self.host.pair(choice)
+            self.host.device.pair(choice)
         except InputError as error:
-            return current, notes.note(f"{error} In use: {current.title}.", "alert")
-        return choice, notes.note(f"In use: {choice.title}.")
+            return current, words.note(f"{error} In use: {current.title}.", "alert")
+        return choice, words.note(f"In use: {choice.title}.")
 
     def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
         if preset != OWN:

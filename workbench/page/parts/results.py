@@ -1,41 +1,39 @@
-"""What a finished comparison looks like: coloured text, charts, table, downloads, environment. Compare and Runs both show it."""
+"""What a finished study looks like: the parts that several tabs show."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
 
-from workbench.page.parts import words as notes
-from workbench.page.widgets.token_strip import TokenStrip
-from workbench.runs.record import RunResult
-from workbench.runs.store import Run
-from workbench.show import comparison as charts
-from workbench.show import strip as views
-from workbench.show.files import figures_table
-
-Updates = dict[Any, Any]  # component -> its new value
+from workbench.page.parts import words
+from workbench.page.widgets.components import TokenStrip
+from workbench.page.widgets.messages import Updates
+from workbench.runs.estimates import Row, rows
+from workbench.runs.record import Run
+from workbench.show import comparison, strip
+from workbench.show.tables import Table, figures
 
 BARS = 4  # of the figures; they stand in one row
 
 
 class Charts:
-    """The figures and the table with the same numbers."""
+    """The figures of a comparison and the table with the same numbers."""
 
     def __init__(self) -> None:
         with gr.Column(visible=False) as self.box:
             with gr.Row():
-                self.plots = [_plot(260) for _ in charts.FIGURES[:BARS]]
+                self.plots = [_plot(260) for _ in comparison.FIGURES[:BARS]]
             with gr.Row():
-                self.plots += [_plot(320) for _ in charts.FIGURES[BARS:]]
+                self.plots += [_plot(320) for _ in comparison.FIGURES[BARS:]]
             self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
 
     @property
     def outputs(self) -> list[Any]:
         return [self.box, *self.plots, self.table]
 
-    def show(self, results: Sequence[RunResult]) -> Updates:
-        drawn = dict(zip(self.plots, charts.figures(results), strict=True))
-        return {self.box: gr.update(visible=True), **drawn, self.table: figures_table(results)}
+    def show(self, rows: Sequence[Row], table: Table) -> Updates:
+        drawn = dict(zip(self.plots, comparison.figures(rows), strict=True))
+        return {self.box: gr.update(visible=True), **drawn, self.table: words.html_table(table)}
 
     def clear(self) -> Updates:
         return {self.box: gr.update(visible=False)}
@@ -45,33 +43,52 @@ def _plot(width: int) -> gr.Plot:
     return gr.Plot(show_label=False, elem_classes="chart", min_width=width)
 
 
-class ResultView:
-    """The results of one comparison and all that can be done with them."""
+class Kept:
+    """Where a run is found again, its files, and what it was measured on. The run's id goes into the address of the page."""
+
+    def __init__(self, prefix: str = "") -> None:
+        with gr.Column(visible=False) as self.box:
+            self.link = gr.HTML(elem_classes="wb-note", elem_id=f"{prefix}run-link")
+            with gr.Accordion("Environment: what these figures were measured on", open=False):
+                self.environment = gr.HTML(elem_id=f"{prefix}environment", elem_classes="wb-note")
+        self.run_id = gr.Textbox(visible="hidden")
+        address = "(id) => WorkbenchPage.address(id)"
+        self.run_id.change(None, self.run_id, None, js=address, api_visibility="private")
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.box, self.link, self.environment, self.run_id]
+
+    def show(self, run: Run, unkept: bool = False) -> Updates:
+        return {
+            self.box: gr.update(visible=True),
+            self.link: words.kept(run, unkept),
+            self.environment: words.environment(run),
+            self.run_id: "" if unkept else run.id,
+        }
+
+    def clear(self) -> Updates:
+        return {self.box: gr.update(visible=False), self.run_id: ""}
+
+
+class ComparisonResults:
+    """The panels of a comparison, its charts, and where it is kept."""
 
     def __init__(self) -> None:
         self.strip = TokenStrip(elem_id="panels")
         self.charts = Charts()
-        with gr.Column(visible=False) as self.keep:
-            self.link = gr.HTML(elem_classes="wb-note", elem_id="run-link")
-            with gr.Accordion("Environment: what these figures were measured on", open=False):
-                self.environment = gr.HTML(elem_id="environment")
-        self.run_id = gr.Textbox(visible="hidden", elem_id="run-id")
+        self.kept = Kept()
 
     @property
     def outputs(self) -> list[Any]:
-        return [
-            self.strip, *self.charts.outputs, self.keep, self.link, self.environment, self.run_id,
-        ]  # fmt: skip
+        return [self.strip, *self.charts.outputs, *self.kept.outputs]
 
-    def show(self, run: Run) -> Updates:
+    def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
-            self.strip: views.view(views.run_panels(run), run.id),
-            **self.charts.show(run.results),
-            self.keep: gr.update(visible=True),
-            self.link: notes.kept(run),
-            self.environment: notes.facts(run),
-            self.run_id: run.id,
+            self.strip: strip.view(strip.run_panels(run), run.id),
+            **self.charts.show(rows(run.results), figures(run)),
+            **self.kept.show(run, unkept),
         }
 
     def clear(self) -> Updates:
-        return {**self.charts.clear(), self.keep: gr.update(visible=False), self.run_id: ""}
+        return {**self.charts.clear(), **self.kept.clear()}

@@ -1,25 +1,47 @@
 """The small texts of the page as HTML; whatever a visitor or a model wrote is escaped."""
 
+import base64
 import html
+from collections.abc import Mapping
+from typing import Any
 
-from workbench.measuring.session import Progress, Started
-from workbench.runs.store import Run
-from workbench.show import files as export
+from workbench.runs.estimates import label
+from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.record import Run
+from workbench.show.files import WRITERS
+from workbench.show.tables import Table, facts
+from workbench.studies.links import to_query
+from workbench.studies.schemes import scheme_label
 
 
 def note(text: str, kind: str = "status") -> str:
     return f'<div role="{kind}">{html.escape(text)}</div>'
 
 
-def progress(event: Started | Progress, job: int, jobs: int) -> str:
-    """Which decoder, token n of N, time left, and a bar for the whole comparison."""
-    words, part = [event.decoder.replace("_", " ") + f" ({job + 1} of {jobs})"], 0.0
+def progress(event: Started | Progress | Finished) -> str:
+    """Which decoder, token n of N, time left, and a bar for the whole study."""
+    at, part, words = event.at, float(isinstance(event, Finished)), [where(event.at)]
     if isinstance(event, Progress):
-        part = len(event.tokens) / event.budget
-        words.append(f"token {len(event.tokens)} of {event.budget}")
+        part = min(1.0, event.done / event.budget)
+        words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
-            words.append(f"about {max(1, round(event.eta_seconds))} s left")
-    return note(" · ".join(words)) + bar((job + part) / jobs)
+            words.append(f"about {seconds_left(event.eta_seconds)} left")
+    return note(" · ".join(words)) + bar((at.job + part) / at.jobs)
+
+
+def where(at: At) -> str:
+    """The job in words."""
+    words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    if at.batch_size == 1:
+        return words
+    return f"{words} · batch size {at.batch_size}: {scheme_label(at.decoder, at.batch_size, at.scheme)}"
+
+
+def seconds_left(seconds: float) -> str:
+    """ "5 s", "3 min", "2 h": as exact as a guess is."""
+    if seconds < 90:
+        return f"{max(1, round(seconds))} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def bar(part: float) -> str:
@@ -27,13 +49,20 @@ def bar(part: float) -> str:
     return f'<div class="wb-track"><span style="width:{100 * part:.1f}%"></span></div>'
 
 
-def ended(run: Run) -> str:
-    seconds = sum(r.metrics["seconds"] or 0 for r in run.results)
-    failed = [r.decoder for r in run.results if r.error]
+def ended(event: Ended) -> str:
+    """How a study ended, and why its run could not be kept, if so."""
+    kept = note(f"The run could not be kept: {event.unkept} Download it below.", "alert") if event.unkept else ""
+    return outcome(event.run) + kept
+
+
+def outcome(run: Run) -> str:
+    seconds = sum(r.metrics.get("seconds") or 0 for r in run.results)
+    failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
+    count = len(run.results)
     words = [
         "Stopped" if run.cancelled else "Done",
-        f"{len(run.results)} results",
-        f"{seconds:.1f} s of the models' work",
+        f"{count} result{'' if count == 1 else 's'}",
+        f"{seconds:.1f} s of computing",
     ]
     if failed:
         words.append(f"failed: {', '.join(failed)}")
@@ -54,18 +83,48 @@ def tokens(count: tuple[int, int | None] | None, budget: float | None) -> str:
 
 
 def heading(side: str, run: Run) -> str:
-    return f"<h2>{side} · {html.escape(run.created[:16].replace('T', ' '))} · {html.escape(run.prompt[:120])}</h2>"
+    return f"<h2>{side} · {html.escape(when(run.created))} · {html.escape(run.title[:120])}</h2>"
 
 
-def kept(run: Run) -> str:
-    """Where the run is found again, and its exports."""
+def when(created: str) -> str:
+    """A date for lists, to the minute (UTC)."""
+    return created[:16].replace("T", " ")
+
+
+def settings_link(kind: str, data: Mapping[str, Any]) -> str:
+    """A link that fills the form of this kind of study as it stands."""
+    return f'<a href="?{html.escape(to_query(kind, data))}">Link to these settings</a>'
+
+
+def kept(run: Run, unkept: bool = False) -> str:
+    """Where the run is found again, and its files. Those of a run that could not be kept are in the page itself."""
     files = "".join(
-        f'<a class="button" href="export/{run.id}.{kind}" download>{kind.upper()}</a>' for kind in export.WRITERS
+        f'<a class="button" href="{address}" download="run-{run.id}.{kind}">{kind.upper()}</a>'
+        for kind, address in (_carried(run) if unkept else _exports(run)).items()
     )
-    return f'<div class="kept"><span>Kept as <a href="?run={run.id}">run {run.id}</a></span><span>Download {files}</span></div>'
+    name = "Not kept" if unkept else f'Kept as <a href="?run={run.id}">run {run.id}</a>'
+    return f'<div class="kept"><span>{name}</span><span>Download {files}</span></div>'
 
 
-def facts(run: Run) -> str:
+def _exports(run: Run) -> dict[str, str]:
+    """The addresses of a kept run's files."""
+    return {kind: f"export/{run.id}.{kind}" for kind in WRITERS}
+
+
+def _carried(run: Run) -> dict[str, str]:
+    """Addresses that hold the files themselves."""
+    texts = {kind: WRITERS[kind](run) for kind in ("json", "csv")}
+    return {kind: f"data:;base64,{base64.b64encode(text.encode()).decode()}" for kind, text in texts.items()}
+
+
+def environment(run: Run) -> str:
     """What the figures were measured on."""
-    items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in export.facts(run))
+    items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run))
     return f'<dl class="facts">{items}</dl>'
+
+
+def html_table(table: Table) -> str:
+    """A table of texts; nothing in it is read as markup."""
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -3,13 +3,14 @@
 import gradio as gr
 
 from decoders import catalog
-from workbench.show.quantities import NUMBERS
+from workbench.runs.estimates import label
+from workbench.show.quantities import QUANTITIES
 from workbench.studies.text import cited
 
 INTRODUCTION = """
 ## What you see
 
-Every panel is the same large model going on with the same prompt, by another **decoder**: a way to choose tokens. Some ask a small
+Every panel is the same large model continuing the same prompt, with another **decoder**: a way to choose tokens. Some ask a small
 *draft* model to write ahead and let the large *target* model check several tokens in one pass. The colour and the line of a token
 say where it came from; point at it, or move with the arrow keys, to see the probabilities that decided. *Replay* walks through the
 rounds, each drawn as the tree of tokens that it tried.
@@ -27,9 +28,9 @@ class AboutTab:
     def __init__(self) -> None:
         with gr.Tab("About", id="about", elem_id="about"):
             gr.Markdown(INTRODUCTION)
-            gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in NUMBERS]))
+            gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in QUANTITIES]))
             rows = [
-                (name.replace("_", " "), method.summary, method.law or "its own", cited(method))
+                (label(name), method.summary, method.law or "its own", cited(method))
                 for name, method in catalog.items()
             ]
             gr.Markdown(_table("The decoders", ("decoder", "what it does", "law of its output", "paper"), rows))

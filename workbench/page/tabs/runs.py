@@ -1,46 +1,71 @@
-"""Past comparisons: reopen one, compare two, delete, import."""
+"""Past runs of every kind: find one, open it, compare two, delete, import."""
 
-from dataclasses import replace
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import gradio as gr
 
 from decoders import InputError
 from workbench.page.host import Host
-from workbench.page.parts import words as notes
-from workbench.page.parts.results import Charts, Updates
-from workbench.page.tabs.compare import CompareTab
+from workbench.page.parts import words
+from workbench.page.parts.results import Charts
+from workbench.page.widgets.components import RunTable, TokenStrip
 from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.token_strip import TokenStrip
-from workbench.runs.store import Run
-from workbench.show import strip as views
+from workbench.page.widgets.messages import NotedForm, Updates
+from workbench.runs import imports
+from workbench.runs.estimates import rows
+from workbench.runs.record import Run
+from workbench.show import strip
+from workbench.show.tables import side_by_side
+from workbench.studies.comparison import Comparison
 
 SIDES = ("A", "B")
-LISTED = 100
-PROMPT_SHOWN = 48
-CONFIRM = "(ids) => ids.length && confirm(`Delete ${ids.length} run${ids.length > 1 ? 's' : ''}?`) ? [ids] : [[]]"
+ORDERS = [("newest first", "newest"), ("oldest first", "oldest"), ("by title", "title")]
+EVERY = "all"
+PUBLIC = "On a shared machine runs are not listed: each is found by its own link."
+
+
+class StudyTab(Protocol):
+    """A tab that shows the runs of one kind."""
+
+    id: str
+    noted: NotedForm
+
+    @property
+    def outputs(self) -> list[Any]: ...
+
+    def show(self, run: Run) -> Updates: ...
 
 
 class RunsTab:
-    def __init__(self, host: Host, compare: CompareTab, tabs: gr.Tabs):
-        self.host = host
+    """shown_in   for each kind of run the tab that shows it"""
+
+    def __init__(self, host: Host, shown_in: Mapping[str, StudyTab], tabs: gr.Tabs):
+        self.host, self.shown_in, self._tabs = host, shown_in, tabs
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
-        self._tabs = tabs
-        self._wire(compare)
+        self._wire()
 
     def _lay_out(self) -> None:
-        if self.host.limits.public:
-            gr.Markdown("On a shared machine runs are not listed: each is found by its own link.")
-        self.chosen = gr.CheckboxGroup(
-            [], label="Past runs", info="Tick one to open it, two to compare them.", elem_id="past-runs",
-            visible=not self.host.limits.public,
-        )  # fmt: skip
+        listed = not self.host.limits.public
+        if not listed:
+            gr.Markdown(PUBLIC)
+        with gr.Row(visible=listed):
+            self.search = gr.Textbox(
+                label="Search",
+                placeholder="words of a title, a decoder, a model or an id",
+                elem_id="search-runs",
+                scale=3,
+            )
+            kinds = [EVERY, *self.shown_in]
+            self.kind = gr.Dropdown(kinds, value=EVERY, label="Kind", elem_id="kind-of-runs", min_width=140)
+            self.order = gr.Dropdown(ORDERS, value="newest", label="Order", elem_id="order-of-runs", min_width=140)
+        self.chosen = RunTable(elem_id="past-runs", visible=listed)
         with gr.Row():
-            self.open = gr.Button("Open", variant="primary", elem_id="open-run")
-            self.both = gr.Button("Compare two", elem_id="compare-two")
-            self.delete = gr.Button("Delete", variant="stop", elem_id="delete-run")
+            self.open = gr.Button("Open", variant="primary", elem_id="open-run", visible=listed)
+            self.both = gr.Button("Compare two", elem_id="compare-two", visible=listed)
+            self.delete = gr.Button("Delete", variant="stop", elem_id="delete-run", visible=listed)
             self.upload = gr.UploadButton("Import a JSON file", file_types=[".json"], elem_id="import-run")
         self.note = gr.HTML(elem_id="runs-note", elem_classes="wb-note")
         self.titles, self.strips = [], []
@@ -48,84 +73,83 @@ class RunsTab:
             self.titles.append(gr.HTML(elem_classes="wb-note"))
             self.strips.append(TokenStrip(elem_id=f"run-{side}"))
         self.charts = Charts()
+        self.table = gr.HTML(elem_id="both-figures", elem_classes="wb-note")
 
-    def _wire(self, compare: CompareTab) -> None:
-        self.tab.select(self._list, None, self.chosen, **QUIET)
-        gr.on(
-            [self.open.click],
-            lambda ids: self._open(ids, compare),
-            self.chosen,
-            [self._tabs, self.note, *compare.outputs],
-            **compare.noted.filling,
-        ).then(None, None, None, js="() => window.scrollTo({top: 0})", api_visibility="private")
-        self.upload.upload(
-            lambda path: self._import(path, compare),
-            self.upload,
-            [self._tabs, self.note, *compare.outputs],
-            **compare.noted.filling,
-        )
+    def _wire(self) -> None:
+        filters = [self.search, self.kind, self.order]
+        gr.on([self.tab.select, *(each.change for each in filters)], self._list, filters, self.chosen, **QUIET)
+        outputs = [self._tabs, self.note, *(part for tab in self.shown_in.values() for part in tab.outputs)]
+        filling = next(iter(self.shown_in.values())).noted.filling
+        opened = self.open.click(self._open, self.chosen, outputs, **filling)
+        imported = self.upload.upload(self._import, self.upload, outputs, **filling)
+        for shown in (opened, imported):
+            shown.then(None, None, None, js="() => window.scrollTo({top: 0})", api_visibility="private")
         sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
-        self.both.click(self._both, self.chosen, [self.note, *sides, *self.charts.outputs], **QUIET)
-        self.delete.click(self._delete, self.chosen, [self.chosen, self.note], js=CONFIRM, **QUIET)
+        drawn = [self.note, *sides, *self.charts.outputs, self.table]
+        self.both.click(self._both, self.chosen, drawn, **QUIET)
+        agreed = "(table) => WorkbenchPage.confirmed(table)"
+        self.delete.click(self._delete, [self.chosen, *filters], [self.chosen, self.note], js=agreed, **QUIET)
 
-    def _list(self) -> Any:
+    # ---- handlers
+
+    def _list(self, search: str, kind: str, order: str) -> Any:
         if self.host.limits.public:
             return gr.skip()
-        choices = [
-            (
-                f"{run.created[:16].replace('T', ' ')} · {_short(run.prompt)} · {', '.join(run.decoders)} · {run.models}",
-                run.id,
-            )
-            for run in self.host.store.list(LISTED)
-        ]
-        return gr.update(choices=choices, value=[])
+        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search, order=order)
+        lines = [
+            {"id": run.id, "when": words.when(run.created), "kind": run.kind, "title": run.title, "models": run.models,
+             "decoders": ", ".join(run.decoders)}
+            for run in found
+        ]  # fmt: skip
+        return {"rows": lines, "chosen": []}
 
-    def _open(self, ids: list[str], compare: CompareTab) -> Updates:
+    def _open(self, table: dict[str, Any] | None) -> Updates:
+        ids = chosen(table)
         if len(ids) != 1:
-            return {self.note: notes.note("Tick one run to open it.", "alert")}
-        return self._shown(lambda: self.host.store.get(ids[0]), compare)
+            return {self.note: words.note("Tick one run to open it.", "alert")}
+        return self._shown(lambda: self.host.store.get(ids[0]))
 
-    def _import(self, path: str, compare: CompareTab) -> Updates:
-        def read() -> Run:
-            run = Run.from_json(Path(path).read_bytes())
-            self.host.store.save(run)
-            return run
+    def _import(self, path: str) -> Updates:
+        return self._shown(lambda: self.host.store.add(imports.read(Path(path).read_bytes())))
 
-        return self._shown(read, compare)
-
-    def _shown(self, find: Any, compare: CompareTab) -> Updates:
+    def _shown(self, find: Callable[[], Run]) -> Updates:
         try:
             run = find()
+            if run.kind not in self.shown_in:
+                raise InputError(f"There is no tab for runs of the kind {run.kind!r} here.")
         except InputError as error:
-            return {self.note: notes.note(str(error), "alert")}
-        return {**compare.show(run), self.note: "", self._tabs: gr.update(selected="compare")}
+            return {self.note: words.note(str(error), "alert")}
+        tab = self.shown_in[run.kind]
+        return {**tab.show(run), self.note: "", self._tabs: gr.update(selected=tab.id)}
 
-    def _both(self, ids: list[str]) -> Updates:
+    def _both(self, table: dict[str, Any] | None) -> Updates:
+        ids = chosen(table)
         if len(ids) != 2:
-            return {self.note: notes.note("Tick two runs to compare them.", "alert")}
+            return {self.note: words.note("Tick two runs to compare them.", "alert")}
         try:
             runs = [self.host.store.get(id) for id in ids]
         except InputError as error:
-            return {self.note: notes.note(str(error), "alert")}
-        updates: Updates = {self.note: ""}
-        for side, run, title, strip in zip(SIDES, runs, self.titles, self.strips, strict=True):
-            updates |= {title: notes.heading(side, run), strip: views.view(views.run_panels(run), run.id)}
-        sided = [
-            replace(r, decoder=f"{r.decoder} {side}")
-            for side, run in zip(SIDES, runs, strict=True)
-            for r in run.results
-        ]
-        return {**updates, **self.charts.show(sided)}
+            return {self.note: words.note(str(error), "alert")}
+        updates: Updates = {self.note: "", self.table: "", **self.charts.clear()}
+        for side, run, title, panels in zip(SIDES, runs, self.titles, self.strips, strict=True):
+            drawn = strip.run_panels(run) if run.kind == Comparison.kind else []
+            updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
+        figures = side_by_side(*runs)
+        if any(run.kind != Comparison.kind for run in runs):
+            return {**updates, self.table: words.html_table(figures)}
+        sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
+        return {**updates, **self.charts.show(sided, figures)}
 
-    def _delete(self, ids: list[str]) -> tuple[Any, str]:
-        for id in ids:
-            try:
+    def _delete(self, table: dict[str, Any] | None, *filters: str) -> tuple[Any, str]:
+        try:
+            for id in chosen(table):
                 self.host.store.delete(id)
-            except InputError as error:
-                return self._list(), notes.note(str(error), "alert")
-        return self._list(), notes.note(f"Deleted: {len(ids)}.") if ids else ""
+        except InputError as error:
+            return self._list(*filters), words.note(str(error), "alert")
+        return self._list(*filters), words.note(f"Deleted: {len(chosen(table))}.") if chosen(table) else ""
 
 
-def _short(prompt: str) -> str:
-    line = " ".join(prompt.split())
-    return line if len(line) <= PROMPT_SHOWN else line[: PROMPT_SHOWN - 1] + "…"
+def chosen(table: Any) -> list[str]:
+    """The ids that are ticked; a client may send anything."""
+    ids = table.get("chosen") if isinstance(table, dict) else None
+    return [id for id in ids if isinstance(id, str)] if isinstance(ids, list) else []

@@ -9,14 +9,13 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.page.host import Host
-from workbench.page.parts import words as notes
+from workbench.page.parts import words
+from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.open_slider import OpenSlider
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
 
-LISTED = 100
 LATEX = [{"left": "$$", "right": "$$", "display": True}]
 
 
@@ -25,7 +24,7 @@ class TheoryTab:
         self.host = host
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
-                [("none", "")], value="", label="Set a run beside the theory", elem_id="theory-run",
+                [("none", "")], value="", label="Compare with one of your runs", elem_id="theory-run",
                 info="What it measured shows as diamonds." + (" Paste the id from its link." if host.limits.public else ""),
                 allow_custom_value=host.limits.public,
             )  # fmt: skip
@@ -64,7 +63,7 @@ class TheoryTab:
         def redraw(found: Measured, *values: float | None) -> list[Any]:
             wrong = fault(page, values)
             if wrong:
-                return [notes.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
+                return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
             return draw(page, found, values)
 
         inputs = [self.measured, *sliders]
@@ -75,8 +74,8 @@ class TheoryTab:
         if self.host.limits.public:
             return gr.skip()
         runs = [
-            (f"{run.created[:16].replace('T', ' ')} · {', '.join(run.decoders)} · {run.models}", run.id)
-            for run in self.host.store.list(LISTED)
+            (f"{words.when(run.created)} · {run.kind} · {', '.join(run.decoders)} · {run.models}", run.id)
+            for run in self.host.store.list()
         ]
         return gr.update(choices=[("none", ""), *runs])
 
@@ -84,7 +83,7 @@ class TheoryTab:
         try:
             return (measured(self.host.store.get(id.strip())) if id else Measured()), ""
         except InputError as error:
-            return Measured(), notes.note(str(error), "alert")
+            return Measured(), words.note(str(error), "alert")
 
 
 def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:

@@ -61,9 +61,7 @@ def best(request: Request, beams: Sequence[Beam]) -> Beam:
     return max(beams, key=lambda b: b.score / request.tree.new_length(b.node))
 
 
-def drawn_trials(
-    request: Request, beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]
-) -> list[Trial]:
+def drawn_trials(beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]) -> list[Trial]:
     """The trace of continuations drawn from the target's own p_beam (W, V)."""
     return [
         Trial(d.beam.node, d.token, beams[d.parent].node, fate, p=p_beam[d.parent, d.token].item())

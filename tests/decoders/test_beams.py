@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from decoders.drafts.beams import Beam, beam_probs, best, extend, joint
+from decoders.beams import Beam, beam_probs, best, extend, joint
 from decoders.warp import Warping
 from tests.oracle import Source, Watched
 

@@ -1,0 +1,131 @@
+"""Batches padded as those without packing must be, for comparison (ems-sd.txt §3.1): the same tokens, more work.
+
+Two things are padded. Inputs: every request's tokens are filled up to the longest of the pass. Caches ("kv"): once a round every
+cache grows as much as the one whose request kept most. Prompts are left out of both.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from decoders.engine.cache import CacheRows
+from decoders.engine.model import Answer, Engine, PackedModel, Wants, Waste
+from decoders.engine.packing import Feed, PackedInputs
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+PADDINGS = ("none", "inputs", "kv", "both")
+PAD: NodeId = -1  # stands for a node in a row that only aligns this request's cache with the others of its batch
+
+
+class PaddedTree:
+    """A request's tree for one pass, with `count` pads as a chain below the last node that is fed.
+
+    So pads are computed and attend like any other token, and no other token sees them. They all have the last node's depth, for a
+    model has positions for no more.
+    """
+
+    def __init__(self, tree: TokenTree, last: NodeId, count: int):
+        size = len(tree.tokens)
+        self.pads = list(range(size, size + count))
+        self.tokens = [*tree.tokens, *[0] * count]
+        self.parents = [*tree.parents, *[last, *self.pads][:count]]
+        self.depths = [*tree.depths, *[tree.depths[last]] * count]
+        self.trunk = tree.trunk
+
+
+def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
+    """Every feed but those of prompts, filled up to the longest of them."""
+    drafts = [feed.nodes[0] >= feed.tree.prompt_length for feed in feeds]
+    longest = max((len(feed.nodes) for feed, draft in zip(feeds, drafts, strict=True) if draft), default=0)
+    filled = []
+    for feed, draft in zip(feeds, drafts, strict=True):
+        if draft and len(feed.nodes) < longest:
+            tree = PaddedTree(feed.tree, feed.nodes[-1], longest - len(feed.nodes))
+            feed = replace(feed, tree=tree, nodes=[*feed.nodes, *tree.pads])
+        filled.append(feed)
+    return filled
+
+
+class PaddedRows(CacheRows):
+    """Cache rows of which some are pads: nothing sees them, they never die, and their zeros are read like any other row."""
+
+    def lasts(self, node: NodeId, tree: TokenTree) -> bool:
+        return node == PAD or super().lasts(node, tree)
+
+    def sync(self, tree: TokenTree) -> list[int] | None:
+        moved = super().sync(tree)
+        self.row.pop(PAD, None)
+        return moved
+
+    def append_pads(self, count: int) -> None:
+        self.nodes += [PAD] * count
+        tail = self._grow_visible()
+        self.visible[tail - count : tail] = False
+
+    def alive(self, tree: TokenTree) -> int:
+        """How many rows hold live nodes."""
+        fed = len(tree.trunk)
+        while fed and tree.trunk[fed - 1] not in self.row:
+            fed -= 1
+        return fed + sum(node in self.row for node in tree.tail)
+
+
+class PaddedEngine(Engine):
+    """Passes that do what a batch without packing has to do. The answers are the same.
+
+    padding   "inputs", "kv", or "both", which is the vanilla method
+    """
+
+    cache_kind = PaddedRows
+
+    def __init__(self, model: PackedModel, padding: str, rows: int = 0):
+        super().__init__(model, rows)
+        self.padding = padding
+        self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows, and commits, when the cache was last aligned
+
+    def release(self, tree: TokenTree) -> None:
+        self._aligned.pop(tree, None)
+        super().release(tree)
+
+    def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
+        self._rows, self._longest, self._tokens = {}, 0, {}
+        answers = super().run(wants, chunk)
+        return [
+            replace(answer, waste=Waste(self._tokens.get(tree, 0), self._rows.get(tree, 0), self._longest))
+            for (tree, _), answer in zip(wants, answers, strict=True)
+        ]
+
+    def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
+        feeds = super().feeds(wants, chunk)
+        if self.padding in ("kv", "both"):
+            self._align(feeds)
+        return feeds
+
+    def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
+        if self.padding == "kv":
+            return super().pack(feeds)
+        filled = fill_up(feeds)
+        inputs = super().pack(filled)
+        for feed, padded in zip(feeds, filled, strict=True):
+            self._tokens[feed.tree] = len(padded.nodes) - len(feed.nodes)
+            for _ in range(self._tokens[feed.tree]):
+                feed.cache.drop_last()  # the pass writes these rows; the next one may have them
+        return inputs
+
+    def _align(self, feeds: Sequence[Feed]) -> None:
+        """Once a round, pad every cache by what it kept less than the one that kept most; the pads stay until the batch ends."""
+        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
+        if any(tree.commits == commits for tree, (_, commits) in before.items()):
+            return
+        alive = {feed.tree: feed.cache.alive(feed.tree) for feed in feeds}
+        kept = {tree: alive[tree] - before[tree][0] for tree in alive}
+        self._longest = max(kept.values())
+        for feed in feeds:
+            tree, cache = feed.tree, feed.cache
+            self._rows[tree] = self._longest - kept[tree]
+            self._aligned[tree] = alive[tree], tree.commits
+            self.arena.make_room(cache, self._rows[tree])
+            end = cache.base + len(cache)
+            for t in (*self.arena.keys, *self.arena.values):
+                t[end : end + self._rows[tree]] = 0
+            cache.append_pads(self._rows[tree])

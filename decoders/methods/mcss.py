@@ -1,0 +1,22 @@
+"""Multi-candidate speculative sampling: a tree of drafts whose children all differ."""
+
+from dataclasses import dataclass
+from functools import partial
+
+from decoders.drafts.tree import tree, without_replacement
+from decoders.methods.specinfer import SpecInfer
+from decoders.methods.speculative import speculate
+from decoders.request import Request
+from decoders.rules.multiround import MultiRoundRule
+from decoders.settings import Decoding
+
+
+@dataclass(frozen=True)
+class MCSS(SpecInfer):
+    name = "mcss"
+    paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
+    summary = "SpecInfer's tree with children that all differ, so that no try is wasted on a token already refused."
+
+    def decode(self, request: Request) -> Decoding:
+        grow = partial(tree, expansion=self.expansion, sample=without_replacement)
+        return speculate(request, grow, MultiRoundRule(replacement=False))

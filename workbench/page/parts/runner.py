@@ -1,0 +1,165 @@
+"""Run, Stop and Leave: how every tab runs a study and follows it."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import gradio as gr
+import torch
+
+from decoders import InputError, default_device
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.parts import words
+from workbench.page.widgets.handlers import DEVICE, QUIET
+from workbench.page.widgets.messages import Faults, NotedForm, Updates
+from workbench.runs.events import Ended, Event, Finished
+from workbench.studies.study import Study
+
+HERE = ("127.0.0.1", "::1")
+# After each update a browser on the cores that decode may draw so long, while the clock stands still.
+DRAWING_SECONDS = 0.05
+log = logging.getLogger(__name__)
+
+
+class Follower(Protocol):
+    """What a tab shows of a study while it runs."""
+
+    def begin(self) -> Updates: ...
+
+    def update(self, event: Event) -> Updates:
+        """{} if there is nothing to draw yet."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Ticket:
+    """A study that was found in order. Each is a value of its own, so that asking for the same twice runs it twice."""
+
+    study: Study
+    choice: PairChoice
+
+
+@dataclass(frozen=True)
+class Wiring:
+    """What a tab gives its runner.
+
+    form, choice   the noted form, and the state that holds the chosen pair;   more  states that `study` takes besides
+    study          makes the study from the form's values; raises Faults, or InputError, which is shown at `field`
+    looked_at      components that `follow` takes besides the study;   outputs  what the follower draws on
+    """
+
+    form: NotedForm
+    choice: gr.State
+    more: Sequence[Any]
+    study: Callable[..., Study]
+    field: Any
+    looked_at: Sequence[Any]
+    follow: Callable[..., Follower]
+    outputs: Sequence[Any]
+
+
+class Runner:
+    """The buttons and the progress line of one tab. `name` tells its jobs from those of the visitor's other tabs."""
+
+    def __init__(self, host: Host, name: str):
+        self.host, self.name = host, name
+
+    def lay_out_buttons(self, label: str, prefix: str = "") -> None:
+        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run")
+        self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id=f"{prefix}stop")
+        self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id=f"{prefix}leave")
+
+    def lay_out_progress(self, prefix: str = "") -> None:
+        self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes="wb-note")
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.progress, self.run, self.stop, self.leave]
+
+    def wire(self, wiring: Wiring) -> None:
+        self.wiring = wiring
+        self._ticket = gr.State()
+        inputs = [wiring.form.values, wiring.choice, *wiring.more]
+        asked = self.run.click(self._ask, inputs, [self._ticket, *self.outputs, wiring.form.faults], **QUIET)
+        wiring.form.tell(asked)
+        # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
+        started = self._ticket.change(
+            self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
+            show_progress="minimal", show_progress_on=self.progress, **DEVICE,
+        )  # fmt: skip
+        started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
+        self.stop.click(self._stop, None, None, **QUIET)
+        self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
+
+    def idle(self) -> Updates:
+        return self._visible(self.run)
+
+    # ---- handlers
+
+    def _ask(self, noted: list[Any], choice: PairChoice, *more: Any) -> Updates:
+        """A ticket and, until the device is free, the way out of the queue; or what is wrong, at its field."""
+        wiring = self.wiring
+        try:
+            study = wiring.study(wiring.form.read(noted), *more)
+            self.host.check(study, choice)
+        except Faults as faults:
+            return wiring.form.told(faults.messages)
+        except InputError as error:
+            return wiring.form.told({wiring.field: str(error)})
+        waiting = {self.progress: words.note("Waiting for the device."), **self._visible(self.leave)}
+        return {self._ticket: Ticket(study, choice), **wiring.form.told({}), **waiting}
+
+    def _run(self, ticket: Ticket, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
+        """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
+        follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
+        with self.host.stoppable((request.session_hash, self.name)) as stopped:
+            preparing = words.note("Preparing the models")
+            yield {**follower.begin(), **self._visible(self.stop), self.progress: preparing}
+            try:
+                with closing(self.host.run(ticket.study, ticket.choice, stopped)) as events:
+                    yield from self._followed(events, follower, shared)
+            except Exception as error:
+                yield {self.progress: words.note(sentence(error), "alert")}
+
+    def _followed(self, events: Iterator[Event], follower: Follower, shared: bool) -> Iterator[Updates]:
+        for event in events:
+            updates = follower.update(event)
+            if isinstance(event, Ended):
+                yield {**updates, self.progress: words.ended(event)}
+                return
+            if isinstance(event, Finished) and not updates:
+                continue  # drawn with what follows at once
+            yield {**updates, self.progress: words.progress(event)}
+            if shared:
+                time.sleep(DRAWING_SECONDS)
+        yield {self.progress: words.note("Stopped.")}
+
+    def _stop(self, request: gr.Request) -> None:
+        self.host.stop((request.session_hash, self.name))
+
+    def _left(self) -> Updates:
+        return {self.progress: words.note("You left the queue."), **self.idle()}
+
+    def _visible(self, shown: gr.Button) -> Updates:
+        return {button: gr.update(visible=button is shown) for button in (self.run, self.stop, self.leave)}
+
+
+def sentence(error: Exception) -> str:
+    """What to tell a visitor about an exception; the unforeseen goes to the log whole."""
+    if isinstance(error, InputError):
+        return str(error)
+    if isinstance(error, gr.Error):
+        return str(error.message)
+    log.exception("a study broke down")
+    if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
+        return "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
+    return f"Something went wrong here ({type(error).__name__}); the server's log says more. Try again."
+
+
+def shares_cores(request: gr.Request) -> bool:
+    """Whether the visitor's browser runs on this machine, and its processor decodes."""
+    return default_device().type == "cpu" and getattr(request.client, "host", None) in HERE
