@@ -13,7 +13,8 @@ from decoders.shapes import Logits, Probs
 class Warping:
     """Temperature first, then top-k, then top-p (the token that crosses p is kept).
 
-    temperature 0 is a one-hot at the argmax, ties to the lowest id; top_k 0 and top_p 1 leave the distribution whole.
+    temperature 0 is a one-hot at the argmax, ties to the lowest id; top_k 0 and top_p 1 leave the distribution whole. Temperatures and
+    top_p below the least normal number of the logits' type count as that.
     Raises InputError for values out of range.
     """
 
@@ -42,7 +43,8 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     # Less its maximum, so that a tiny temperature cannot carry the likeliest token to infinity.
-    scaled = (logits - logits.amax(-1, keepdim=True)) / warping.temperature
+    least = torch.finfo(logits.dtype).tiny
+    scaled = (logits - logits.amax(-1, keepdim=True)) / max(warping.temperature, least)
     size = scaled.shape[-1]
     k = min(int(warping.top_k), size) or size
     if k == size and warping.top_p == 1:
@@ -51,7 +53,7 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     probs = values.softmax(-1)
     if warping.top_p < 1:
         before = probs.cumsum(-1) - probs  # the mass in front of each token: a token stays while that is below top_p
-        probs = probs.masked_fill(before >= warping.top_p, 0)
+        probs = probs.masked_fill(before >= max(warping.top_p, least), 0)
         probs = probs / probs.sum(-1, keepdim=True)
     return torch.zeros_like(scaled).scatter_(-1, ids, probs)
 
