@@ -13,8 +13,8 @@ from decoders.errors import InputError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
-PROMPTS = 70, 3, 20  # tokens: more than one block of keys of any kernel, and all begin elsewhere in the pass
-DEEPEST = 8  # tokens behind a prompt
+PROMPTS = 70, 3, 20  # tokens: one is longer than a block of keys of any kernel
+DEEPEST = 8  # tokens after a prompt
 ASKED = 12  # of a prompt's tokens, the last: whose rows are compared
 RULED_OUT = -1e4  # nats; some models give tokens that are none of text the least number there is
 # About twenty times what was seen of deep and shallow models, dense and of experts.
@@ -25,8 +25,8 @@ def agrees_with_plain_pass(packed: PackedModel) -> None:
     """Raise InputError unless packed passes over cached rows give what plain passes give: some models fail silently.
 
     The plain passes take the "eager" attention: it does all that the architecture asks for ("sdpa" has no soft-capping), though its
-    softmax is never finer than float32. Of each pass and request more than half of the rows must agree: then a token that
-    rounding sends to another expert does no harm, and a wrong mask, position or cached row shows.
+    softmax is never finer than float32. More than half of the rows of each request in each pass must agree: a few tokens that rounding
+    sends to another expert do no harm, and a wrong mask, position or cached row shows.
     """
     reason = f"The {packed.name} ({packed.model.config.model_type})"
     answers = list(packed_rows(packed))
@@ -53,8 +53,8 @@ def precision(packed: PackedModel) -> torch.dtype:
 def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
     """Whether two rows of logits (V,) are one distribution but for the rounding of products in `dtype`.
 
-    Their log-probabilities are compared, by a distance relative to that of the plain ones from their mean: an offset that all logits
-    share means nothing, but for the rounding that it brings. What the plain row rules out is left out.
+    The distance of their log-probabilities is compared with how far the plain ones are from their mean: an offset of all logits does
+    not count, apart from the rounding it causes. Tokens that the plain row rules out are left out.
     """
     ours, plain = row.double(), plain.double()
     rounding = torch.finfo(dtype).eps * plain[plain > RULED_OUT].norm()
@@ -68,7 +68,7 @@ def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
 def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
     """What four packed passes answer three requests: prompts; two children each; a tree, a fork and a single token; single tokens.
 
-    Those are chains and trees, short and long, so that all ways to attend have run before anything is decoded.
+    These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
     most = packed.positions or max(PROMPTS) + DEEPEST
     draw, engine, tokens = random.Random(0), Engine(packed), range(min(packed.own, packed.vocabulary))

@@ -1,4 +1,4 @@
-"""Loading a pair of models from folders or the hub, with every reason why that fails as one sentence."""
+"""Loading a pair of models from folders or the hub. Whatever goes wrong is an InputError of one sentence."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
 
 
 def default_device() -> torch.device:
-    """Where `load_pair` puts models if it is not told: CUDA if there is a device, else the CPU."""
+    """Where `load_pair` puts models by default: on CUDA if there is a device, else on the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -31,15 +31,16 @@ def load_pair(
     compile: bool = False,
     safetensors: bool | None = None,
 ) -> ModelPair:
-    """Load a pair: nothing for the embedded one; a folder with `target/` and `draft/` in it; or one or two hub ids or model folders.
+    """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
-    A hub id may name a revision: "org/model@revision". Code that a model brings along is never run.
+    A hub id may name a revision: "org/model@revision". A model's own code is never run.
 
-    device   default: CUDA where there is one, else the CPU
-    dtype    "auto": bfloat16 on CUDA, float32 on the CPU; or a torch dtype or its name
-    compile  compile both models' passes once, which takes a minute or so and is announced
-    safetensors   True refuses weights in any other format; by default those are read where there are no others, as plain tensors only
-    Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
+    device   default: `default_device()`
+    dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
+    compile  compile both models' passes now, which takes about a minute and is announced
+    safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
+                  safetensors
+    Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
     """
     device = _device(device)
     dtype = _dtype(dtype, device)
@@ -55,7 +56,7 @@ def load_pair(
     models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
     if compile:
-        from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
+        from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
 
         compile_passes(pair.packed.values())
     return pair
@@ -100,7 +101,7 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
         name, options["revision"] = name.split("@", 1)
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
-    except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
+    except Exception as error:  # files, network, JSON and safetensors each have their own errors
         raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
 
 

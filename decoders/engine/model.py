@@ -1,4 +1,4 @@
-"""One model made ready for packed passes, and the cache memory of one run on it."""
+"""A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
 import math
@@ -26,17 +26,17 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nod
 
 class PackedModel:
     """A causal language model with packed attention: a twin of the caller's model, which stays as it is. The twin shares its weights,
-    but for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
+    except for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
 
     role       "target" or "draft", for messages
-    forward    the twin's forward; put a compiled one in its place to have passes compiled
-    positions  how many tokens it can look at, or None where its config does not say
-    own        tokens of its own vocabulary;   vocabulary  those it takes and answers for, which a pair gives its draft model: what it
-               lacks is impossible, and is fed to it as token 0
+    forward    the twin's forward; replace it with a compiled one to compile passes
+    positions  the most tokens that it can see, or None if its config does not say
+    own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
+               tokens that it lacks are impossible, and are fed to it as token 0
     layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
-    row_bytes  what a cache row takes in all layers
-    weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
-    Raises InputError for a model whose attention the packed one does not model, by name.
+    row_bytes  bytes of one cache row in all layers
+    weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
+    Raises InputError, with the model's name, if packed attention does not model its attention.
     """
 
     def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
@@ -51,7 +51,7 @@ class PackedModel:
             raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
         if not getattr(model, "_supports_attention_backend", False):
             raise InputError(
-                f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers."
+                f"The {self.name} ({model.config.model_type}) has its own attention; take a model that uses the attention interface of transformers."
             )
         self.own: int = config.vocab_size
         self.vocabulary = vocabulary or self.own
@@ -92,7 +92,7 @@ class PackedModel:
         return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)
 
     def refuse_changes(self) -> None:
-        """Raise InputError where modules of the caller's model are no longer those that the twin shares its weights with."""
+        """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
         pairs = zip_longest(self._twin.modules(), self.model.modules())
         if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
             raise InputError(
@@ -107,7 +107,7 @@ def adapters(module: torch.nn.Module) -> list[object]:
 
 @contextmanager
 def undisturbed(device: torch.device) -> Iterator[None]:
-    """For a forward pass: no gradients, the model's own dtype also where the caller has `torch.autocast` on, and memory on this device."""
+    """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
     current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
         yield
@@ -115,11 +115,11 @@ def undisturbed(device: torch.device) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """What padding made one pass compute and keep in vain for one request (see `decoders.engine.padding`).
+    """What padding added to one pass for one request (see `decoders.engine.padding`).
 
     tokens   computed only to fill up its input;   rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch had kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0
-                     where nothing was aligned)
+    longest_growth   the most rows that any request of the batch kept since the last alignment (tau_max of ems-sd.txt eq. 8); 0 if
+                     nothing was aligned
     """
 
     tokens: int
@@ -129,9 +129,9 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one pass gave one request, and what it took.
+    """The result of one pass for one request, and what it took.
 
-    logits   (nodes, V), raw; None where only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
+    logits   (nodes, V), raw; None if only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
     waste    None in batches without padding
     """
@@ -144,9 +144,9 @@ class Answer:
 
 
 class Engine:
-    """Packed passes of one model for the requests of one run. Closing it frees all cache memory.
+    """Packed passes of one model for the requests of one run.
 
-    rows      cache rows that the requests are expected to need together;   most_rows  those that they may have at most
+    rows   cache rows that the requests are expected to need together;   most_rows  the most that they may have
     """
 
     cache_kind = CacheRows
@@ -157,7 +157,7 @@ class Engine:
         self._caches: dict[TokenTree, CacheRows] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
-        """Reserve `rows` cache rows for a request; it gets more if it turns out to need them. False where there is no room now."""
+        """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
         cache = self.arena.take(rows)
         if cache is not None:
             self._caches[tree] = cache
@@ -168,21 +168,21 @@ class Engine:
             self.arena.give_back(cache)
 
     def rows_of(self, tree: TokenTree) -> int:
-        """Cache rows of a request in use now."""
+        """How many cache rows a request uses now."""
         return len(self._caches[tree])
 
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
-        """One forward pass for all requests: for each the logits at the nodes it wants.
+        """One forward pass for all requests, with the logits at the nodes that each wants.
 
-        Ancestors that the model has not seen are fed with them. Of a request with more than `chunk` tokens of its prompt to feed the
-        first `chunk` are fed.
+        Ancestors that the model has not seen are fed too. Of a request with more than `chunk` prompt tokens to feed, only the first
+        `chunk` are fed.
         """
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf alone rules a token out
+        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf only rules a token out
         answers, start = [], 0
         for feed, (_, nodes) in zip(feeds, wants, strict=True):
             part = slice(start, start + len(feed.wanted))
@@ -193,7 +193,7 @@ class Engine:
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
-        """What to feed for each want, with the rows of nodes that were let go given up."""
+        """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
         for tree, nodes in wants:
             cache = self._caches[tree]
@@ -201,7 +201,7 @@ class Engine:
             if moved is not None:
                 self.arena.squeeze(cache, moved)
             if any(n in cache.row for n in nodes):
-                raise RuntimeError("a node was asked about a second time after its logits were let go")
+                raise RuntimeError("a node was asked about a second time after its logits were dropped")
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
             if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
                 missing, wanted = missing[:chunk], [missing[chunk - 1]]

@@ -1,7 +1,7 @@
-"""Batches padded as those without packing must be, for comparison (ems-sd.txt §3.1): the same tokens, more work.
+"""Padded batches, for comparison: what a batch without packing has to do (ems-sd.txt §3.1). The tokens are the same, the work is more.
 
-Two things are padded. Inputs: every request's tokens are filled up to the longest of the pass. Caches ("kv"): once a round every
-cache grows as much as the one whose request kept most. Prompts are left out of both.
+"inputs" fills every request's tokens up to the longest of the pass. "kv" makes, once per round, every cache grow as much as that of
+the request that kept most. "both" is the vanilla scheme. Prompts are not padded.
 """
 
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 PADDINGS = ("none", "inputs", "kv", "both")
-PAD: NodeId = -1  # stands for a node in a row that only aligns this request's cache with the others of its batch
+PAD: NodeId = -1  # in place of a node, for a row that only aligns this request's cache with the others
 
 
 class PaddedTree:
     """A request's tree for one pass, with `count` pads as a chain below the last node that is fed.
 
-    So pads are computed and attend like any other token, and no other token sees them. They all have the last node's depth, for a
-    model has positions for no more.
+    So pads are computed and attend like any other token, and no other token sees them. They share the last node's depth, because the
+    model may have no positions after it.
     """
 
     def __init__(self, tree: TokenTree, last: NodeId, count: int):
@@ -34,7 +34,7 @@ class PaddedTree:
 
 
 def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
-    """Every feed but those of prompts, filled up to the longest of them."""
+    """The feeds, with all but those of prompts filled up to the longest of these."""
     drafts = [feed.nodes[0] >= feed.tree.prompt_length for feed in feeds]
     longest = max((len(feed.nodes) for feed, draft in zip(feeds, drafts, strict=True) if draft), default=0)
     filled = []
@@ -47,7 +47,7 @@ def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
 
 
 class PaddedRows(CacheRows):
-    """Cache rows of which some are pads: nothing sees them, they never die, and their zeros are read like any other row."""
+    """Cache rows of which some are pads: no token sees them and they never die, but their zeros are read like any other row."""
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         return node == PAD or super().lasts(node, tree)
@@ -71,17 +71,14 @@ class PaddedRows(CacheRows):
 
 
 class PaddedEngine(Engine):
-    """Passes that do what a batch without packing has to do. The answers are the same.
-
-    padding   "inputs", "kv", or "both", which is the vanilla method
-    """
+    """Passes with padding: "inputs", "kv" or "both". The logits are the same."""
 
     cache_kind = PaddedRows
 
     def __init__(self, model: PackedModel, padding: str, rows: int = 0):
         super().__init__(model, rows)
         self.padding = padding
-        self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows, and commits, when the cache was last aligned
+        self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows and commits at the last alignment
 
     def release(self, tree: TokenTree) -> None:
         self._aligned.pop(tree, None)
@@ -109,11 +106,11 @@ class PaddedEngine(Engine):
         for feed, padded in zip(feeds, filled, strict=True):
             self._tokens[feed.tree] = len(padded.nodes) - len(feed.nodes)
             for _ in range(self._tokens[feed.tree]):
-                feed.cache.drop_last()  # the pass writes these rows; the next one may have them
+                feed.cache.drop_last()  # the pass writes these rows, and the next one may use them
         return inputs
 
     def _align(self, feeds: Sequence[Feed]) -> None:
-        """Once a round, pad every cache by what it kept less than the one that kept most; the pads stay until the batch ends."""
+        """Once per round, pad every cache by as many rows as it kept less than the one that kept most. Pads stay until the batch ends."""
         before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
         if any(tree.commits == commits for tree, (_, commits) in before.items()):
             return

@@ -1,4 +1,4 @@
-"""A pair of models that belong together; what cannot be run is refused by name."""
+"""A pair of models that can be decoded with; what cannot is refused by name."""
 
 import logging
 from typing import Any
@@ -16,13 +16,13 @@ log = logging.getLogger("decoders")
 class ModelPair:
     """A target model, a draft model (or None) and the tokenizer they share.
 
-    target, draft   `transformers` causal language models, on one device; they stay where and as they are, in eval mode
-    tokenizer       may be None where prompts are lists of token ids
-    The sizes of the models' vocabularies may differ where both have all of the tokenizer's tokens.
-    Weights that are changed afterwards, by an optimizer, under `no_grad` or by `load_state_dict`, are followed. What is written into
-    a weight's `.data` may not be seen: make a new pair then. Other modules or adapters are refused at the next call.
+    target, draft   `transformers` causal language models on one device; they are put in eval mode and otherwise left as they are
+    tokenizer       may be None if prompts are lists of token ids
+    The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
+    Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict` are followed. Values written into a weight's
+    `.data` may not be seen: make a new pair then. Modules replaced or adapters switched are refused at the next call.
     What the target's generation config asks for and decoders leave out is said once, by the logger "decoders".
-    Raises InputError, before any use, where the pair cannot be run, saying why.
+    Raises InputError, which says why, if the pair cannot be run.
     """
 
     def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
@@ -56,7 +56,7 @@ class ModelPair:
 
     @property
     def end_tokens(self) -> frozenset[int]:
-        """The ids that end a text, by the target's generation config or else the tokenizer."""
+        """The ids that end a text, from the target's generation config or else the tokenizer."""
         ids = as_list(getattr(self.target.generation_config, "eos_token_id", None))
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
@@ -68,7 +68,7 @@ class ModelPair:
 
     @property
     def positions(self) -> int | None:
-        """How many tokens, prompt and output together, every model of the pair can see; None if no config names a limit."""
+        """The most tokens, prompt and output together, that every model of the pair can see; None if no config has a limit."""
         return min((m.positions for m in self.packed.values() if m.positions is not None), default=None)
 
 

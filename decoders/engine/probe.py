@@ -1,5 +1,5 @@
-"""The first pass of a model, two tokens long: notes what each layer gives its attention, and refuses by name what packed attention does
-not model. Its attention computes nothing."""
+"""A model's first pass, of two tokens, computes no attention: it notes what each layer gives its attention, and refuses by name what
+packed attention does not model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -65,7 +65,7 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     """The function in the registry of attentions; `packing` is a Probe."""
     only_known(others)
     if packing is None:
-        raise InputError("it does not hand its keyword arguments down to its attention.")
+        raise InputError("it does not pass its keyword arguments to its attention.")
     packing.note(module.layer_idx, query, key, value)
     if others.get("sliding_window"):
         packing.refuse_window(others["sliding_window"])
@@ -80,17 +80,17 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
 
 
 def probing_mask(batch_size, q_length, kv_length, mask_function, dtype=torch.bool, device=None, **others) -> Tensor:
-    """The function in the registry of masks: a mask that carries the rule it would be made by. Some windows exist only in the mask."""
+    """The function in the registry of masks: a mask that carries its rule along. Some windows exist only in the mask."""
     mask = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
     mask.rule = mask_function
     return mask
 
 
 def positions_of(config: PreTrainedConfig) -> int | None:
-    """How many tokens a model can look at with positions that mean the same in every pass; None where its config does not say.
+    """The most tokens that a model can see with positions that mean the same in every pass; None if its config does not say.
 
-    "longrope" takes other frequencies for a pass that reaches behind `original_max_position_embeddings`, also for the tokens before,
-    while keys in the cache keep theirs: tokens would depend on the rest of the batch. Up to there it is exact.
+    "longrope" takes other frequencies for a pass that goes beyond `original_max_position_embeddings`, for all of its tokens, while
+    cached keys keep theirs: tokens would depend on the rest of the batch. Up to that limit the model is exact.
     """
     limits = [getattr(config, "max_position_embeddings", None)]
     ropes = getattr(config, "rope_parameters", None) or {}
@@ -113,9 +113,9 @@ def layout_of(model: PreTrainedModel, name: str, positions: int | None) -> tuple
             twin(model, NAME).forward(input_ids=ids, position_ids=places, use_cache=False, packing=probe)
     except InputError as error:
         raise InputError(f"The {name} ({model.config.model_type}) cannot be run: {error}") from None
-    except Exception as error:  # whatever foreign code makes of arguments it does not expect
+    except Exception as error:  # foreign code can fail in any way on arguments that it does not expect
         raise InputError(
-            f"The {name} ({model.config.model_type}) does not take what a packed pass gives it: {first_line(error)}."
+            f"The {name} ({model.config.model_type}) cannot run a packed pass: {first_line(error)}."
         ) from None
     if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
         raise InputError(f"The {name} does not send all its layers through the attention interface of transformers.")

@@ -1,4 +1,4 @@
-"""A second face of a model, with another attention and the same weights."""
+"""Copies of a model with another attention and the same weights."""
 
 import copy
 
@@ -7,10 +7,10 @@ from transformers import PreTrainedModel
 
 
 def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
-    """A copy of the model that shares its weights and buffers, with a config of its own that names another attention.
+    """A copy of the model that shares its weights and buffers, with its own config, which names another attention.
 
-    So nothing has to be switched on and off around a pass, and the caller may use the model in another thread meanwhile. Frequencies
-    that a pass of the caller's may change ("longrope", "dynamic") are its own.
+    So nothing is switched on and off around a pass, and the caller may use the model in another thread at the same time. Rotary
+    frequencies that a pass of the caller's may change ("longrope", "dynamic") are not shared.
     """
     shared = {id(m._parameters): m._parameters for m in model.modules()}
     shared |= {id(m._buffers): m._buffers for m in model.modules() if not changes_frequencies(m)}
@@ -20,7 +20,7 @@ def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
 
 
 def changes_frequencies(module: torch.nn.Module) -> bool:
-    """Whether this is a rotary embedding that makes itself other frequencies for longer texts."""
+    """Whether this is a rotary embedding that changes its frequencies for longer texts."""
     kinds = getattr(module, "rope_type", ())
     kinds = kinds.values() if isinstance(kinds, dict) else [kinds]
     return any(kind == "longrope" or "dynamic" in kind for kind in kinds)

@@ -158,7 +158,7 @@ def test_a_place_that_gets_free_is_taken_at_once(pair):
         ({"padding": "all"}, "padding must be one of none, inputs, kv, both, not 'all'."),
         ({"max_cache_bytes": 0}, "max_cache_bytes must be a whole number"),
         ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
-        ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes goes with padding='none'"),
+        ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),
         ({"max_batch": 0}, "max_batch must be a whole number from 1"),
     ],
 )

@@ -94,12 +94,12 @@ BAD = {
     "no prompt": ({"prompt": None}, "A prompt is text or a list of token ids, not NoneType."),
     "number": ({"prompt": 7}, "A prompt is text or a list of token ids, not int."),
     "bytes": ({"prompt": b"abc"}, "A prompt is text or a list of token ids, not bytes."),
-    "floats": ({"prompt": [1.0, 2.0]}, "1.0 is no token id."),
-    "float tensor": ({"prompt": torch.rand(3)}, "is no token id."),
-    "bools": ({"prompt": [True, False]}, "True is no token id."),
+    "floats": ({"prompt": [1.0, 2.0]}, "1.0 is not a token id."),
+    "float tensor": ({"prompt": torch.rand(3)}, "is not a token id."),
+    "bools": ({"prompt": [True, False]}, "True is not a token id."),
     "mixed with numbers": ({"prompt": ["a", 3]}, "not int."),
     "ids with text": ({"prompt": [3, "a"]}, "not int."),
-    "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is no token id."),
+    "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is not a token id."),
     "id too large": ({"prompt": [1, VOCABULARY]}, f"Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to {VOCABULARY - 1}."),
     "id negative": ({"prompt": [-1]}, "Token id -1 is out of range"),
     "too long": ({"prompt": [1] * POSITIONS}, f"exceed the {POSITIONS} positions of the target model; shorten the prompt or max_new_tokens."),
@@ -135,7 +135,7 @@ BAD = {
     "stop none": ({"stop": None}, "not None."),
     "max_batch": ({"max_batch": 0}, "max_batch must be a whole number"),
     "prefill_chunk": ({"prefill_chunk": -1}, "prefill_chunk must be a whole number"),
-    "cancel": ({"cancel": True}, "cancel must be a threading.Event or a function that says True, not True."),
+    "cancel": ({"cancel": True}, "cancel must be a threading.Event or a function that returns True, not True."),
 }  # fmt: skip
 
 

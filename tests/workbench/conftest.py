@@ -9,11 +9,15 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build
-from workbench.measuring.gauges import Energy, NoGauge
+from workbench.measuring import session
+from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
-from workbench.measuring.session import Ended, compare
-from workbench.runs.store import Run
+from workbench.runs.events import Ended
+from workbench.runs.record import Energy, Run
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings
+from workbench.studies.study import Study
 
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 
@@ -47,18 +51,29 @@ def unmetered() -> Meter:
     return Meter(NoGauge("not measured: a test"))
 
 
+def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:
+    *_, ended = session.run(pair, study, meter=meter)
+    assert isinstance(ended, Ended)
+    return ended.run
+
+
 @pytest.fixture(scope="session")
 def run(pair, unmetered) -> Run:
     """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
     settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2})
-    *_, ended = compare(pair, "<b>é 🦊 ${x} {{{y}}}</b>\n", settings, meter=unmetered)
-    assert isinstance(ended, Ended)
-    first, *rest = ended.run.results
-    token = dataclasses.replace(first.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
-    first = dataclasses.replace(
-        first,
-        tokens=[token, *first.tokens[1:]],
-        text=token.text + "".join(t.text for t in first.tokens[1:]),
-        energy=Energy(1.5, "measured: GPU energy counter", "2.00 s"),
-    )
-    return dataclasses.replace(ended.run, results=[first, *rest])
+    found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
+    first, *rest = found.results
+    token = dataclasses.replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
+    tokens = [token, *first.alone.tokens[1:]]
+    sample = dataclasses.replace(first.alone, tokens=tokens, text="".join(t.text for t in tokens))
+    energy = Energy(1.5, "measured: GPU energy counter", "2.00 s")
+    return dataclasses.replace(found, results=[dataclasses.replace(first, samples=[sample], energy=energy), *rest])
+
+
+@pytest.fixture(scope="session")
+def batch_run(pair, unmetered) -> Run:
+    """Two decoders that draft, batches of one and two in every scheme, two repeats, at temperature 0; the prompts are hostile."""
+    texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
+    shared = {"decoders": ["lookup", "speculative"], "max_new_tokens": 12, "temperature": 0.0, "repeats": 2}
+    asked = {"prompts": {"name": "<i>few</i>", "texts": texts}, "settings": {**shared, "sizes": [1, 2]}}
+    return finished(pair, Batch.from_json(asked), unmetered)

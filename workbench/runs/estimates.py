@@ -1,9 +1,12 @@
 """Figures out of results: which belong together, and each next to greedy's with the same seed."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from workbench.runs import laps
+from workbench.runs.laps import Estimate
 from workbench.runs.record import Result, Run
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 
@@ -57,20 +60,57 @@ def speed(result: Result, decoding: bool = False) -> float | None:
     if not decoding:
         return _number(result, "tokens_per_second")
     tokens, seconds = _number(result, "decode_tokens"), _number(result, "decode_seconds")
-    return tokens / seconds if tokens is not None and seconds else None
+    return _ratio(tokens, seconds)
 
 
 def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) -> float | None:
-    """Tokens/s over greedy's; None if greedy did not run, or if either failed or was stopped."""
+    """Tokens/s over greedy's, over the timings that both have; None if greedy did not run, or if either failed or was stopped."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
-    own, base = speed(result, decoding), speed(greedy, decoding)
-    return own / base if own and base else None
+    if not decoding and (found := timed_times_greedy(result, greedy)) is not None and found.laps > 1:
+        return found.value
+    return _ratio(speed(result, decoding), speed(greedy, decoding))
+
+
+def timed_speed(result: Result, _: Result | None = None, decoding: bool = False) -> Estimate | None:
+    """`speed` with its range over the result's timings."""
+    tokens = _number(result, "decode_tokens" if decoding else "new_tokens")
+    if not tokens:
+        return None
+    return laps.estimate(result, lambda seconds: tokens / seconds, laps.after_first if decoding else laps.whole)
+
+
+def timed_times_greedy(result: Result, greedy: Result | None) -> Estimate | None:
+    """`times_greedy` with its range over the complete cycles of both."""
+    if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
+        return None
+    tokens, base = _number(result, "new_tokens"), _number(greedy, "new_tokens")
+    found = laps.ratio(result, greedy)
+    return found.scaled(tokens / base) if found and tokens and base else None
+
+
+def timed_joules(result: Result) -> Estimate | None:
+    """Joules per token with their range over the timings that drew nothing."""
+    tokens = _number(result, "new_tokens")
+    found = laps.estimate(result, lambda joules: joules, laps.joules)
+    return found.scaled(1 / tokens) if found and tokens else None
+
+
+def unsteady(row: Row) -> list[str]:
+    """Why the speeds of a row cannot be trusted, in sentences, and what must not be; [] if all is well."""
+    both = zip(row.results, row.greedy, strict=True)
+    reasons = [reason for result, greedy in both for reason in (*laps.faults(result), *laps.unsteady(result, greedy))]
+    return list(dict.fromkeys(reasons))
 
 
 def _number(result: Result, name: str) -> float | None:
     value = result.metrics.get(name)
     return value if isinstance(value, (int, float)) else None
+
+
+def _ratio(part: float | None, whole: float | None) -> float | None:
+    """None if either is missing or nothing, or if the ratio is no number."""
+    return part / whole if part and whole and math.isfinite(part / whole) else None
 
 
 class BatchFigures:
@@ -105,8 +145,7 @@ class BatchFigures:
     def times_greedy(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
         """The same over greedy decoding's at the same batch size."""
         own = self.speed(decoder, size, scheme, decoding)
-        base = self.speed(BASELINE, size, baseline_scheme(scheme), decoding)
-        return own / base if own and base else None
+        return _ratio(own, self.speed(BASELINE, size, baseline_scheme(scheme), decoding))
 
     def mean_acceptances(self, decoder: str) -> list[float]:
         """Each sample's mean acceptance length (ems-sd.txt figure 5a, d)."""
@@ -116,3 +155,8 @@ class BatchFigures:
         """The least mean acceptance length of a static batch's samples, mean over the batches (figure 5b, e)."""
         means = self.mean_acceptances(decoder)
         return fmean(min(batch) for batch in batches(means, size)) if means else None
+
+    def rounds(self, decoder: str, size: int) -> list[list[int]]:
+        """For each round of each static batch the tokens that it gained every request still at work: tau_0 ... of ems-sd.txt eq. 8."""
+        found = batches(self.acceptances.get(decoder, []), size)
+        return [[g[i] for g in batch if i < len(g)] for batch in found for i in range(max(map(len, batch)))]

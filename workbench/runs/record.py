@@ -17,7 +17,9 @@ from workbench.studies.schemes import ALONE, SCHEMES
 
 LARGEST_FILE = 50 * 2**20  # bytes of a run's JSON
 Count = Annotated[int, Field(ge=0, le=2**53)]  # whole numbers that every reader of JSON reads alike
-Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | float | str | None
+Amount = Annotated[float, Field(ge=-1e100, le=1e100)]  # what sums, squares and ratios of cannot leave floating point
+Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
+TEXTS = ("energy_source",)  # the metrics that are texts
 
 
 def _one_of(names: Any) -> AfterValidator:
@@ -38,6 +40,25 @@ def _date(text: str) -> str:
     return text
 
 
+def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
+    texts = [name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS]
+    if texts:
+        raise ValueError(f"{texts[0][:40]!r} is a text where a number belongs")
+    return metrics
+
+
+def _plain(data: dict[str, Any]) -> dict[str, Any]:
+    """What strict JSON can hold."""
+    json.dumps(data, allow_nan=False)
+    return data
+
+
+def _with_settings(study: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(study.get("settings"), dict):
+        raise ValueError("the study has no settings")
+    return _plain(study)
+
+
 FateName = Annotated[str, _one_of([fate.value for fate in Fate])]
 
 
@@ -49,7 +70,7 @@ class Energy:
     detail      what else a reader needs to judge the figure, such as the length of the window
     """
 
-    joules: float | None
+    joules: Amount | None
     source: str
     detail: str = ""
 
@@ -60,7 +81,7 @@ class Alternative:
 
     id: Count
     text: str
-    p: float
+    p: Amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +101,11 @@ class TokenRecord:
     text: str
     fate: FateName
     round: Count | None
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-    log_p: float | None
+    p: Amount | None
+    q: Amount | None
+    accept_probability: Amount | None
+    u: Amount | None
+    log_p: Amount | None
     alternatives: list[Alternative]
 
 
@@ -102,11 +123,11 @@ class TrialRecord:
     token: Count
     text: str
     fate: FateName
-    p: float | None
-    q: float | None
-    accept_probability: float | None
-    u: float | None
-    log_p: float | None = None
+    p: Amount | None
+    q: Amount | None
+    accept_probability: Amount | None
+    u: Amount | None
+    log_p: Amount | None = None
 
 
 def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
@@ -128,8 +149,8 @@ class RoundRecord:
     keep: Count
     nodes: list[Count]
     provisional: bool
-    draft_seconds: float
-    verify_seconds: float
+    draft_seconds: Amount
+    verify_seconds: Amount
     target_calls: Count
     draft_calls: Count
 
@@ -154,13 +175,45 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Lap:
-    """One timing of a job. seconds  of the models and the decoder, drawing left out;   rounds  the seconds of each round of a single
-    request, [] for batches;   energy  of this lap."""
+class Load:
+    """What the machine's counters said during a lap, None for one that cannot be read here.
 
-    seconds: float
-    rounds: list[float]
+    cpu_share   time that the decoding thread was on a core, over the time that its clock ran
+    preempted   how often per second another program took a core from the decoding thread or its workers
+    throttled, stolen   share of the time that the container's limit or the hypervisor kept the cores away
+    pressure    share of the time that some thread of the machine waited for a core
+    gpu         why the GPU was slower than it could be, or shared; "" if it was neither
+    """
+
+    cpu_share: Amount | None = None
+    preempted: Amount | None = None
+    throttled: Amount | None = None
+    stolen: Amount | None = None
+    pressure: Amount | None = None
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Lap:
+    """One timing of a job.
+
+    seconds      of the models and the decoder, drawing left out;   after_first  the same without each batch's first round, which
+                 also reads the prompts, None if prompts are not read apart
+    rounds, drafting, verifying   for a single request the seconds of each round, and of its draft and target passes; [] for batches
+    energy       of this lap;   drawn  whether a screen was drawn meanwhile, which the energy contains
+    same_rounds  whether each round gained and drafted as many tokens as in the first lap;   same_tokens  whether the output is the same
+    """
+
+    seconds: Amount
+    rounds: list[Amount]
     energy: Energy
+    after_first: Amount | None = None
+    drafting: list[Amount] = field(default_factory=list)
+    verifying: list[Amount] = field(default_factory=list)
+    drawn: bool = True
+    same_rounds: bool = True
+    same_tokens: bool = True
+    load: Load = field(default_factory=Load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,8 +235,8 @@ class Agreement:
     compared: Count
     differing: Count
     differs_at: Count | None = None
-    gap: float | None = None
-    noise: float | None = None
+    gap: Amount | None = None
+    noise: Amount | None = None
     near_tie: bool = False
     dtype: str = ""
 
@@ -194,15 +247,16 @@ class Result:
 
     seed         of the first prompt;   batch_size, scheme  how requests shared a batch
     metrics      by the names of `decoders.Metrics`, over all prompts together (see `measuring.totals`)
-    energy       of the whole job;   laps  its timings;   samples  one for each prompt decoded
+    energy       of one lap of the job;   laps  its timings, which the seconds of `metrics` are an estimate from;   samples  one for each prompt decoded
     agreement    None if there is nothing that the tokens must equal
     error        one sentence if the job broke down; samples and metrics then hold what there was until then
+    remarks      sentences about its timings that a reader of the figures must know
     """
 
     decoder: Annotated[str, _one_of(catalog)]
     repeat: Count
     seed: int
-    metrics: dict[str, Number]
+    metrics: Annotated[dict[str, Number], AfterValidator(_figures)]
     energy: Energy
     samples: Annotated[list[Sample], Field(min_length=1)]
     laps: list[Lap] = field(default_factory=list)
@@ -210,6 +264,7 @@ class Result:
     scheme: Annotated[str, _one_of(SCHEMES)] = ALONE
     agreement: Agreement | None = None
     error: str | None = None
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def alone(self) -> Sample:
@@ -242,8 +297,8 @@ class Run:
     created: Annotated[str, AfterValidator(_date)]
     kind: Annotated[str, StringConstraints(pattern="^[a-z_]{1,32}$")]
     title: str
-    study: dict[str, Any]
-    environment: dict[str, Any]
+    study: Annotated[dict[str, Any], AfterValidator(_with_settings)]
+    environment: Annotated[dict[str, Any], AfterValidator(_plain)]
     results: list[Result]
     cancelled: bool = False
     format: Literal["decoding-workbench run"] = FORMAT
@@ -285,7 +340,7 @@ class Run:
             first = error.errors(include_url=False, include_input=False)[0]
             place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in first["loc"]).removeprefix(".")
             raise InputError(f"This is not a run of the workbench: {place or 'the file'}: {first['msg']}.") from None
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError) as error:
             why = (
                 "it is not JSON" if isinstance(error, json.JSONDecodeError) else "a part of it is missing or malformed"
             )

@@ -28,6 +28,8 @@ CREATE = (
 # Version 2 adds the kind; `prompt` has held what a run is called since version 1.
 ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 
+INTO_RUNS = "INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
@@ -69,18 +71,15 @@ class RunStore:
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; one with the same id is replaced."""
-        row = (run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(), run.kind)
         with self._open() as db:
-            db.execute(
-                "INSERT OR REPLACE INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)", row
-            )  # fmt: skip
+            db.execute(f"INSERT OR REPLACE {INTO_RUNS}", _row(run))
 
     def add(self, run: Run) -> Run:
         """Keep a run that comes from outside: under a new id if there is one with its own, so that it never replaces another."""
         with self._open() as db:
-            taken = db.execute("SELECT 1 FROM runs WHERE id = ?", (run.id,)).fetchone()
-        run = replace(run, id=new_id()) if taken else run
-        self.save(run)
+            if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
+                run = replace(run, id=new_id())
+                db.execute(f"INSERT {INTO_RUNS}", _row(run))
         return run
 
     def list(
@@ -122,6 +121,10 @@ class RunStore:
 
     def _unusable(self, error: Exception) -> InputError:
         return InputError(f"Runs cannot be kept in {self.path} ({error}); set WORKBENCH_DATA to another folder.")
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    return run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(), run.kind
 
 
 def data_folder() -> Path:

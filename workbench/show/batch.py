@@ -1,130 +1,148 @@
-"""A batch experiment as Plotly figures, after the figures of ems-sd.txt."""
+"""The figures of a batch run, after those of ems-sd.txt."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.show.comparison import COLOURS, DASHES, GREY, SYMBOLS
-from workbench.studies.batch_records import BASELINE, WAYS, BatchRun, baseline_way
-from workbench.theory.curves import canvas, level
+from workbench.runs.estimates import BatchFigures, label
+from workbench.runs.record import Result
+from workbench.show.figure import COLOURS, DASHES, GREY, SYMBOLS, Look, canvas, level, line, look, or_words
+from workbench.show.quantities import number, padding_ratio
+from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
 
-LOOKS = dict(zip(WAYS, zip(COLOURS[1:], DASHES[1:], SYMBOLS[1:], strict=True), strict=False)) | {
-    "unpadded": (COLOURS[0], DASHES[0], SYMBOLS[0])  # the one that the others are held against
+# The scheme that the others are compared with has the first look.
+LOOKS = {
+    s: Look(*each) for s, each in zip(SCHEMES, zip(COLOURS[1:], DASHES[1:], SYMBOLS[1:], strict=True), strict=False)
 }
-Values = Callable[[int], float | None]  # batch size -> a figure
+LOOKS[ALONE] = look(0)
+GREEDY = Look(GREY, "dot", "circle-open")
 
 
-def speed(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
-    """Tokens/s against batch size, each way a line, and greedy's (tables 2-4)."""
-    figure = _of_ways("batch size", "tokens/s")
-    for way in run.ways(decoder, decoding):
-        _ways_line(figure, run, way, lambda size, way=way: run.speed(decoder, size, way, decoding), "%{y:.0f} tokens/s")
-    base = baseline_way(next(iter(run.ways(decoder, decoding)), "unpadded"))
-    greedy = [run.speed(BASELINE, size, base, decoding) for size in run.sizes]
-    _line(figure, run, "greedy", greedy, (GREY, "dot", "circle-open"), "%{y:.0f} tokens/s")
-    figure.update_yaxes(rangemode="tozero")
+def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
+    """Tokens/s against batch size, a line for each scheme, and greedy's (tables 2-4)."""
+    figure = _of_schemes("batch size", "tokens/s")
+    schemes = figures.schemes(decoder, decoding)
+    for scheme in schemes:
+        points = {size: figures.speed(decoder, size, scheme, decoding) for size in figures.sizes}
+        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.0f} tokens/s")
+    base = baseline_scheme(next(iter(schemes), ALONE))
+    points = {size: figures.speed(BASELINE, size, base, decoding) for size in figures.sizes}
+    _line(figure, points, "greedy", GREEDY, "%{y:.0f} tokens/s")
     return figure
 
 
-def speed_up(run: BatchRun, decoder: str, decoding: bool = False) -> go.Figure:
+def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
     """Figure 1: tokens/s over greedy's at the same batch size."""
-    figure = _of_ways("batch size", "times greedy")
-    for way in run.ways(decoder, decoding):
-        _ways_line(figure, run, way, lambda size, way=way: run.speed_up(decoder, size, way, decoding), "%{y:.2f}×")
+    figure = _of_schemes("batch size", "times greedy")
+    for scheme in figures.schemes(decoder, decoding):
+        points = {size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes}
+        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.2f}×")
     level(figure, 1)
-    figure.update_yaxes(rangemode="tozero")
     return figure
 
 
-def padding(run: BatchRun) -> go.Figure:
-    """Figure 5 (c, f): the padding ratio of the vanilla way against batch size."""
+def padding(figures: BatchFigures) -> go.Figure:
+    """Figure 5 (c, f): the padding ratio of the vanilla scheme against batch size."""
     figure = canvas("batch size", "padding ratio")
-    for i, decoder in enumerate(run.decoders):
-        ratios = [_mean(c.padding_ratio for c in run.find(decoder, size, "vanilla")) for size in run.sizes]
-        _line(figure, run, _label(decoder), ratios, _look(i), "%{y:.0%}")
-    figure.update_yaxes(rangemode="tozero", tickformat=".0%")
-    return figure
+    for i, decoder in enumerate(figures.decoders):
+        points = {size: padding_ratio(figures, decoder, size) for size in figures.sizes}
+        _line(figure, points, label(decoder), look(i), "%{y:.0%}")
+    return figure.update_yaxes(tickformat=".0%")
 
 
-def acceptance(run: BatchRun) -> go.Figure:
+def acceptance(figures: BatchFigures) -> go.Figure:
     """Figure 5 (a, d): how much the samples differ: each one's mean acceptance length is a point."""
-    figure = canvas("", "tokens a round, mean of a sample")
-    for i, decoder in enumerate(run.decoders):
+    figure = canvas("", "tokens per round, mean of a sample")
+    for i, decoder in enumerate(figures.decoders):
         figure.add_box(
-            y=run.mean_acceptances(decoder), name=_label(decoder), boxpoints="all", jitter=0.5, pointpos=0, width=0.5,
-            marker={"color": _look(i)[0], "size": 5, "opacity": 0.6}, line={"color": _look(i)[0], "width": 1.5},
-            hovertemplate="%{y:.2f} tokens a round<extra></extra>", showlegend=False,
+            y=figures.mean_acceptances(decoder), name=label(decoder), boxpoints="all", jitter=0.5, pointpos=0, width=0.5,
+            marker={"color": look(i).colour, "size": 5, "opacity": 0.6}, line={"color": look(i).colour, "width": 1.5},
+            hovertemplate="%{y:.2f} tokens per round<extra></extra>", showlegend=False,
         )  # fmt: skip
-    figure.update_yaxes(rangemode="tozero")
-    return figure
+    return figure.update_yaxes(rangemode="tozero")
 
 
-def least_acceptance(run: BatchRun) -> go.Figure:
+def least_acceptance(figures: BatchFigures) -> go.Figure:
     """Figure 5 (b, e): the least mean acceptance length in a batch, which a static batch waits for, against batch size."""
-    figure = canvas("batch size", "tokens a round, least of a batch")
-    for i, decoder in enumerate(run.decoders):
-        least = [run.least_acceptance(decoder, size) for size in run.sizes]
-        _line(figure, run, _label(decoder), least, _look(i), "%{y:.2f} tokens a round")
-    figure.update_yaxes(rangemode="tozero")
+    figure = canvas("batch size", "tokens per round, least of a batch")
+    for i, decoder in enumerate(figures.decoders):
+        points = {size: figures.least_acceptance(decoder, size) for size in figures.sizes}
+        _line(figure, points, label(decoder), look(i), "%{y:.2f} tokens per round")
     return figure
 
 
-def round_time(run: BatchRun, decoder: str) -> go.Figure:
+def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
     """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
-    figure = _of_ways("tokens computed in a round of the batch", "ms a round")
-    groups = [(decoder, way, WAYS[way].label, LOOKS[way]) for way in run.ways(decoder, decoding=True)]
-    for name, way, label, (colour, _, symbol) in [*groups, (BASELINE, "unpadded", "greedy", (GREY, "", "circle-open"))]:
-        cells = [c for c in run.cells if (c.decoder, c.way) == (name, way) and c.passes]
+    figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
+    groups = [(decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)]
+    for name, scheme, title, style in [*groups, (BASELINE, ALONE, "greedy", GREEDY)]:
+        results = [r for row in figures.rows if (row.decoder, row.scheme) == (name, scheme) for r in row.results]
+        points = [(r.batch_size, point) for r in results if (point := _round(r)) is not None]
         figure.add_scatter(
-            x=[(c.fed_tokens + c.padded_tokens) / c.passes for c in cells], y=[1e3 * c.decode_seconds / c.passes for c in cells],
-            name=label, mode="markers", marker={"color": colour, "symbol": symbol, "size": 9},
-            customdata=[c.batch_size for c in cells],
-            hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{y:.1f} ms<extra>" + label + "</extra>",
+            x=[tokens for _, (tokens, _) in points], y=[ms for _, (_, ms) in points], customdata=[size for size, _ in points],
+            name=title, mode="markers", marker={"color": style.colour, "symbol": style.symbol, "size": 9},
+            hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{y:.1f} ms<extra>" + title + "</extra>",
         )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
+    return figure
+
+
+class Card(NamedTuple):
+    """One figure: what it says, and how it is drawn for the decoder chosen, with the reading of prompts or without."""
+
+    title: str
+    says: str
+    draw: Callable[[BatchFigures, str, bool], go.Figure]
+
+
+OF_ONE = (  # of the decoder chosen
+    Card(
+        "Speed-up over greedy", "Tokens/s over greedy decoding's at the same batch size: above 1 the drafts pay.",
+        lambda figures, decoder, decoding: or_words(speed_up(figures, decoder, decoding)),
+    ),
+    Card(
+        "Speed", "New tokens over seconds, all requests of a batch together.",
+        lambda figures, decoder, decoding: or_words(speed(figures, decoder, decoding)),
+    ),
+    Card(
+        "Time per round", "Every pad is computed, so a round takes longer the more it holds; without the reading of prompts.",
+        lambda figures, decoder, _: or_words(round_time(figures, decoder)),
+    ),
+)  # fmt: skip
+OF_ALL = (  # of all decoders
+    Card(
+        "Padding", "Pads over the longest acceptance of a round, in the vanilla scheme.",
+        lambda figures, *_: or_words(padding(figures)),
+    ),
+    Card(
+        "Acceptance", "Each point is a sample: the tokens that it gains per round. A wide spread is what padding fills up.",
+        lambda figures, *_: or_words(acceptance(figures)),
+    ),
+    Card(
+        "The slowest of a batch", "A static batch waits for its sample of the least acceptance.",
+        lambda figures, *_: or_words(least_acceptance(figures)),
+    ),
+)  # fmt: skip
+CARDS = OF_ONE + OF_ALL
+
+
+def _round(result: Result) -> tuple[float, float] | None:
+    """Tokens computed and milliseconds of one round, mean; None if the reading of prompts cannot be left out."""
+    passes, seconds, fed, padded = (
+        number(result, n) for n in ("passes", "decode_seconds", "fed_tokens", "padded_tokens")
+    )
+    if not passes or seconds is None or fed is None:
+        return None
+    return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
+
+
+def _of_schemes(x: str, y: str) -> go.Figure:
+    figure = canvas(x, y).update_yaxes(rangemode="tozero")
+    return figure.update_layout(margin_t=84)  # room for a legend of six
+
+
+def _line(figure: go.Figure, points: dict[int, float | None], name: str, style: Look, hover: str) -> None:
+    line(figure, points, name, style, "batch %{x}: " + hover)
+    figure.update_xaxes(type="log", tickvals=list(points), ticktext=list(map(str, points)))
     figure.update_yaxes(rangemode="tozero")
-    return figure
-
-
-def or_told(figure: go.Figure) -> go.Figure:
-    """The figure; one that nothing chosen gives a point says so."""
-    if all(y is None for trace in figure.data for y in trace.y):
-        figure.add_annotation(
-            text="nothing measured gives this figure", showarrow=False, xref="paper", yref="paper", x=0.5, y=0.5
-        )
-        figure.update_xaxes(showticklabels=False).update_yaxes(showticklabels=False)
-    return figure
-
-
-def _of_ways(x: str, y: str) -> go.Figure:
-    figure = canvas(x, y)
-    figure.update_layout(margin_t=84)  # room for a legend of six
-    return figure
-
-
-def _ways_line(figure: go.Figure, run: BatchRun, way: str, value: Values, hover: str) -> None:
-    _line(figure, run, WAYS[way].label, [value(size) for size in run.sizes], LOOKS[way], hover)
-
-
-def _line(
-    figure: go.Figure, run: BatchRun, name: str, values: list[float | None], look: tuple[str, str, str], hover: str
-) -> None:
-    colour, dash, symbol = look
-    figure.add_scatter(
-        x=run.sizes, y=values, name=name, mode="lines+markers", connectgaps=True, line={"color": colour, "dash": dash, "width": 2},
-        marker={"symbol": symbol, "size": 8}, hovertemplate="batch %{x}: " + hover + f"<extra>{name}</extra>",
-    )  # fmt: skip
-    figure.update_xaxes(type="log", tickvals=run.sizes, ticktext=list(map(str, run.sizes)))
-
-
-def _look(i: int) -> tuple[str, str, str]:
-    return tuple(options[i % len(options)] for options in (COLOURS, DASHES, SYMBOLS))
-
-
-def _label(decoder: str) -> str:
-    return decoder.replace("_", " ")
-
-
-def _mean(values: Iterable[float | None]) -> float | None:
-    found = [v for v in values if v is not None]
-    return sum(found) / len(found) if found else None

@@ -47,11 +47,11 @@ FATES: dict[Fate, FateStyle] = {
         "#B5598F", "#CC79A7", "underline dotted", False, "italic #CC79A7",
     ),
     Fate.REJECTED: FateStyle(
-        "rejected draft", "A guess of the small model that the large one looked at and refused.",
+        "rejected draft", "A guess of the small model that the large one tested and refused.",
         "#A87400", "#E69F00", "line-through solid", False, "strike #E69F00",
     ),
     Fate.DISCARDED: FateStyle(
-        "discarded draft", "A guess that was never looked at, because one before it was refused.",
+        "discarded draft", "A guess that was never tested, because one before it was refused.",
         "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
     ),
 }  # fmt: skip

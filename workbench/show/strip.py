@@ -1,13 +1,17 @@
-"""A result as a panel shows it: plain data for assets/web/strip.js, in the live page and in the exported report."""
+"""Results as panels: plain data for assets/web/strip.js, in the live page and in the exported report."""
 
 import dataclasses
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from decoders import Fate, catalog
-from workbench.runs.store import GreedyCheck, RoundRecord, Run, RunResult, TokenRecord
-from workbench.show.quantities import NUMBERS, by_decoder, shown
+from decoders import Fate, Method, catalog
+from workbench.runs.estimates import Row, label, rows, unsteady
+from workbench.runs.events import Finished, Progress, Started
+from workbench.runs.record import Agreement, RoundRecord, Run, TokenRecord
+from workbench.show.quantities import QUANTITIES, Quantity, figure, range_text, spread, timing_notes
+from workbench.studies.comparison import Comparison
+from workbench.studies.schemes import BASELINE
 
 LAWS = {
     "target": "the target sampled alone",
@@ -18,115 +22,172 @@ CLAIMS = {"target": "lossless", "beam sampling": "as beam sampling", "beam sampl
 NO_LAW = "It does not keep the distribution of sampling: it goes for speed or for likelier text."
 ENDS = {"budget": "all tokens used", "cancelled": "stopped", "end of sequence": "text ended"}
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
+NEAR_TIE = (
+    "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
+)
 
 
-def pack(data: Any) -> str:
-    """Compact JSON of dataclasses and plain data."""
-    return json.dumps(data, default=_fields, separators=(",", ":"))
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """What is shown of one decoder; made by `waiting`, `running` or `finished`.
+
+    law       of its output with the settings of the run, None if it claims none
+    status    "waiting", "running", "done" or "failed";   state  the same in words
+    row       its results so far: the figures come from all of them, the badge and the error from the first
+    """
+
+    decoder: str
+    law: str | None
+    prompt: str
+    status: str
+    state: str
+    title: str = ""
+    tokens: Sequence[TokenRecord] = ()
+    rounds: Sequence[RoundRecord] = ()
+    provisional: bool = False
+    row: Row | None = None
+
+    @staticmethod
+    def waiting(method: Method, prompt: str) -> "Panel":
+        return Panel(method.name, method.law, prompt, "waiting", "waiting")
+
+    @staticmethod
+    def running(method: Method, prompt: str, progress: Progress | None = None) -> "Panel":
+        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done."""
+        if progress is None:
+            return Panel(method.name, method.law, prompt, "running", "reading the prompt")
+        return Panel(
+            method.name, method.law, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
+            tokens=progress.tokens, rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+        )  # fmt: skip
+
+    @staticmethod
+    def finished(row: Row, prompt: str, law: str | None) -> "Panel":
+        """A decoder that is done: the text of its first repeat, the figures of all."""
+        first = row.first
+        end = first.alone.finished
+        return Panel(
+            row.decoder, law, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end, end or ""),
+            title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """Compact JSON with what strip.js reads."""
+        method, first = catalog[self.decoder], self.row and self.row.first
+        data = {
+            "decoder": self.decoder,
+            "title": self.title or label(self.decoder),
+            "claim": CLAIMS.get(self.law) or ("lossy" if method.uses_draft else "search"),
+            "claim_help": f"Its output is distributed exactly as that of {LAWS[self.law]}." if self.law else NO_LAW,
+            "summary": method.summary,
+            "status": self.status,
+            "state": self.state,
+            "prompt": self.prompt if len(self.prompt) <= PROMPT_SHOWN else "…" + self.prompt[-PROMPT_SHOWN:],
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "provisional": self.provisional,
+            "numbers": self._figures(),
+            "badge": badge(first.agreement) if first and first.agreement else None,
+            "notes": timing_notes(self.row) if self.row else [],
+            "error": first.error if first else None,
+        }
+        return json.dumps(data, default=_fields, separators=(",", ":"))
+
+    def _figures(self) -> list[dict[str, str]]:
+        row = self.row
+        if row is None or row.first.error is not None:
+            return []
+        sure = not unsteady(row)
+        return [
+            {
+                "name": q.name,
+                "label": q.label,
+                "value": figure(q, row, sure),
+                "detail": _detail(q, row),
+                "help": q.help,
+            }
+            for q in QUANTITIES
+        ]
+
+
+def _detail(quantity: Quantity, row: Row) -> str:
+    """What a figure was made from; if the clock gave it, how often it was timed and how far that lies apart."""
+    if len(row.results) > 1:
+        return f"mean of {len(row.results)} repeats"
+    found, counts = spread(quantity, row), quantity.counts(row.first)
+    if quantity.timed is None or found is None:
+        return counts
+    timings = len(row.first.laps)
+    how = "timed once" if timings < 2 else ""
+    if found.range:
+        how = f"{range_text(quantity, found.range)} in {timings} timings"
+    return " · ".join(filter(None, (how, counts)))
 
 
 def _fields(record: Any) -> dict[str, Any]:
     return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
 
 
-def panel(
-    decoder: str,
-    prompt: str,
-    *,
-    status: str,
-    state: str = "",
-    tokens: Sequence[TokenRecord] = (),
-    rounds: Sequence[RoundRecord] = (),
-    provisional: bool = False,
-    repeats: Sequence[RunResult] = (),
-    law: str | None = None,
-) -> dict[str, Any]:
-    """What one panel shows. `status` is "waiting", "running", "done" or "failed", `state` the same in words;
-    `repeats` are the results of this decoder so far: the figures come from all of them, the badge and the error from the first."""
-    method = catalog[decoder]
-    law = law if repeats else method.law
-    check = repeats[0].greedy_check if repeats else None
-    return {
-        "decoder": decoder,
-        "title": decoder.replace("_", " "),
-        "claim": CLAIMS.get(law) or ("lossy" if method.uses_draft else "search"),
-        "claim_help": f"Its output is distributed exactly as that of {LAWS[law]}." if law else NO_LAW,
-        "summary": method.summary,
-        "status": status,
-        "state": state,
-        "prompt": prompt if len(prompt) <= PROMPT_SHOWN else "…" + prompt[-PROMPT_SHOWN:],
-        "tokens": tokens,
-        "rounds": rounds,
-        "provisional": provisional,
-        "numbers": [
-            {
-                "name": n.name,
-                "label": n.label,
-                "value": shown(n, repeats),
-                "detail": n.counts(repeats[0]) if len(repeats) == 1 else f"mean of {len(repeats)} repeats",
-                "help": n.help,
-            }
-            for n in NUMBERS
-        ]
-        if repeats and repeats[0].error is None
-        else [],
-        "badge": badge(check) if check else None,
-        "error": repeats[0].error if repeats else None,
-    }
-
-
-def refused(round_: RoundRecord) -> RoundRecord:
-    """A round with no more than its refused and unreached drafts: all that a panel shows of it while the decoder runs."""
+def _refused(round_: RoundRecord) -> RoundRecord:
     return dataclasses.replace(round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)])
 
 
-def badge(check: GreedyCheck) -> dict[str, str]:
-    """Whether the output at temperature 0 is greedy's, and why it may not be."""
-    if check.identical:
-        return {"kind": "same", "text": "✓ identical to greedy", "help": "Every token equals that of greedy decoding."}
-    text = f"≠ differs at token {check.differs_at + 1}"
-    if check.near_tie:
-        text += f" (near-tie: target gap {check.gap:.1e} nats, {check.dtype})"
-    elif check.gap is not None:
-        text += f" (target gap {check.gap:.3f} nats)"
-    return {
-        "kind": "tie" if check.near_tie else "differs",
-        "text": text,
-        "help": "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
-        if check.near_tie
-        else "The decoder claims greedy's output at temperature 0, and this is another one.",
-    }
-
-
-def law_of(run_settings: dict[str, Any], decoder: str) -> str | None:
-    """What this decoder claims with the settings of the run."""
-    return catalog[decoder](**run_settings.get(decoder, {})).law
-
-
-def finished_panel(results: Sequence[RunResult], prompt: str, law: str | None) -> dict[str, Any]:
-    """The panel of a decoder that is done: the text of its first repeat, the figures of all."""
-    first = results[0]
-    return panel(
-        first.decoder,
-        prompt,
-        status="failed" if first.error else "done",
-        state="failed" if first.error else ENDS.get(first.finished, first.finished or ""),
-        tokens=first.tokens,
-        rounds=first.rounds,
-        repeats=results,
-        law=law,
-    )
+def badge(agreement: Agreement) -> dict[str, str]:
+    """Whether the output is that of its reference, and why it may not be."""
+    name = label(agreement.reference)
+    if not agreement.differing:
+        return {
+            "kind": "same",
+            "text": f"✓ identical to {name}",
+            "help": f"Every token equals that of {name} decoding.",
+        }
+    text = "≠ differs" if agreement.differs_at is None else f"≠ differs at token {agreement.differs_at + 1}"
+    if agreement.near_tie and agreement.gap is not None:
+        text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
+    elif agreement.gap is not None:
+        text += f" (target gap {agreement.gap:.3f} nats)"
+    help = NEAR_TIE if agreement.near_tie else f"The decoder claims {name}'s output here, and this is another one."
+    return {"kind": "tie" if agreement.near_tie else "differs", "text": text, "help": help}
 
 
 def run_panels(run: Run) -> list[str]:
-    """The panels of a finished run, one JSON text each."""
-    return [
-        pack(finished_panel(results, run.prompt, law_of(run.settings, name)))
-        for name, results in by_decoder(run.results).items()
-        if name in catalog
-    ]
+    """The panels of a finished comparison, one JSON text each; runs of other kinds have none."""
+    return row_panels(rows(run.results), run) if run.kind == Comparison.kind else []
+
+
+def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
+    """The panels of some rows of a comparison."""
+    return [Panel.finished(row, run.title, _law(run.settings, row.decoder)).to_json() for row in rows]
+
+
+def _law(settings: Mapping[str, Any], decoder: str) -> str | None:
+    """What a decoder claims with the settings of a run."""
+    return catalog[decoder](**settings.get(decoder, {})).law
 
 
 def view(panels: Iterable[str], key: str) -> dict[str, Any]:
     """The value of the page's strip. Each panel travels as one text: Gradio walks nested data node by node, ten times a second."""
     return {"run": key, "panels": list(panels)}
+
+
+class LivePanels:
+    """Follows the events of a comparison; `value` is what the strip shows now. The text shown is that of the first repeat."""
+
+    def __init__(self, study: Comparison):
+        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
+        self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
+        self._packed = {m.name: Panel.waiting(m, study.prompt).to_json() for m in methods}
+
+    def update(self, event: Started | Progress | Finished) -> None:
+        method = self._methods[event.at.decoder]
+        if isinstance(event, Finished):
+            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
+            panel = Panel.finished(row, self._prompt, method.law)
+        elif event.at.repeat or event.at.lap:
+            return
+        else:
+            panel = Panel.running(method, self._prompt, event if isinstance(event, Progress) else None)
+        self._packed[method.name] = panel.to_json()
+
+    def value(self) -> dict[str, Any]:
+        return view(self._packed.values(), "live")

@@ -1,147 +1,209 @@
-"""A batch experiment as tables: the page's, the paper's as Markdown, and CSV."""
+"""Runs as tables and sentences: a row per decoder, two runs side by side, the paper's tables of a batch, what a run was measured on."""
 
-import csv
-import io
-import json
+import html
 import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-from workbench.show.quantities import megabytes, significant
-from workbench.studies.batch_records import BASELINE, WAYS, BatchRun, Cell, way_label, ways_at
-
-MISSING = "–"
-
-
-def table(run: BatchRun) -> tuple[list[str], list[list[str]]]:
-    """Heads and rows: a row for each decoder, batch size and way, figures with ± over repeats."""
-    heads = ["decoder", "batch", "way", "tokens/s", "x greedy", "decoding", "x greedy ", "padding", "pad tokens",
-             "pad rows", "at once", "cache", "same"]  # fmt: skip
-    keys = dict.fromkeys((c.decoder, c.batch_size, c.way) for c in run.cells)
-    rows = []
-    for decoder, size, way in keys:
-        cells, of = run.find(decoder, size, way), (decoder, size, way)
-        rows.append(
-            [
-                decoder.replace("_", " "),
-                str(size),
-                way_label(*of),
-                _spread(cells, lambda c: c.tokens_per_second),
-                _times(run.speed_up(*of)),
-                _spread(cells, lambda c: c.decode_speed),
-                _times(run.speed_up(*of, decoding=True)),
-                _spread(cells, lambda c: c.padding_ratio, "{:.0%}".format),
-                f"{cells[0].padded_tokens:,}",
-                f"{cells[0].padded_rows:,}",
-                str(max(c.at_once for c in cells)),
-                megabytes(max(c.peak_cache_bytes for c in cells)),
-                _same(cells),
-            ]
-        )
-    return heads, rows
+from workbench.runs.estimates import BatchFigures, Row, label, rows
+from workbench.runs.record import Run
+from workbench.show.quantities import (
+    BATCH_QUANTITIES,
+    MISSING,
+    QUANTITIES,
+    UNSURE,
+    Quantity,
+    padding_ratio,
+    percent,
+    shown,
+    significant,
+    times,
+    timing_notes,
+)
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
 
 
-def verdict(run: BatchRun) -> str:
-    """Whether all cells gave the tokens that they must, in a sentence."""
-    differing = sum(c.differing for c in run.cells)
-    failed = sum(len(c.errors) for c in run.cells)
-    words = "Identical tokens in every way and at every batch size."
-    if differing:
-        words = f"{differing} outputs differ from the first of their decoder: near-ties that passes of other shapes round the other way."
-    return f"{words} {failed} requests failed: {next(e for c in run.cells for e in c.errors)}" if failed else words
+@dataclass(frozen=True)
+class Table:
+    """Texts under their heads; a row has one text for each head."""
+
+    heads: list[str]
+    rows: list[list[str]]
 
 
-def markdown(run: BatchRun, decoder: str, decoding: bool) -> str:
-    """The paper's tables 2-4 for one decoder: tokens/s, and the speed-up over greedy at the same batch size in brackets.
-
-    decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
-    """
-    ways = run.ways(decoder, decoding)
-    heads = ["batch", "greedy", *(WAYS[w].label for w in ways), "padding ratio", "least acceptance"]
-    rows = []
-    for size in run.sizes:
-        row = [str(size), _figure(run.speed(BASELINE, size, "unpadded", decoding))]
-        for way in ways:
-            speed, times = (of(decoder, size, way, decoding) for of in (run.speed, run.speed_up))
-            own = way in ways_at(size, ways)
-            row.append(f"{_figure(speed)} ({_times(times)})" if own and speed else "")
-        ratios = [c.padding_ratio for c in run.find(decoder, size, "vanilla") if c.padding_ratio is not None]
-        rows.append(
-            [
-                *row,
-                f"{statistics.fmean(ratios):.0%}" if ratios else MISSING,
-                f"{run.least_acceptance(decoder, size):.2f}",
-            ]
-        )
-    return as_markdown(heads, rows)
+def markdown(table: Table) -> str:
+    """The table as Markdown: the first column to the left, figures to the right."""
+    marks = [":---", *["---:"] * (len(table.heads) - 1)]
+    lines = [table.heads, marks, *table.rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
 
 
-def findings(run: BatchRun) -> list[str]:
-    """What was found, in sentences: the tokens, and the acceptance lengths of each decoder's samples."""
-    return [verdict(run), *(f"{decoder.replace('_', ' ')}: {spread(run, decoder)}" for decoder in run.decoders)]
+def markup(table: Table) -> str:
+    """The table as HTML, its texts escaped."""
+    head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
+    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
+    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
-def spread(run: BatchRun, decoder: str) -> str:
-    means = run.mean_acceptances(decoder)
-    deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
-    return (
-        f"{statistics.fmean(means):.2f} tokens a round, mean of {len(means)} samples that range from {min(means):.2f} to "
-        f"{max(means):.2f}{deviation}."
+# ---- Figures of a run
+
+
+def figures(run: Run) -> Table:
+    """A row for each decoder of a comparison; of any other kind for each decoder, batch size and scheme. Figures have ± over repeats."""
+    return by_decoder(rows(run.results)) if run.kind == Comparison.kind else by_batch(rows(run.results), _of_kind(run))
+
+
+def by_decoder(rows: Sequence[Row]) -> Table:
+    """A row for each decoder, a column for each figure of a comparison."""
+    return Table(
+        ["decoder", *(q.label for q in QUANTITIES)],
+        [[row.label, *(shown(q, row) for q in QUANTITIES)] for row in rows],
     )
 
 
-def as_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [heads, ["---:"] * len(heads), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
-
-
-def to_json(run: BatchRun) -> str:
-    """Strict JSON, with every acceptance length."""
-    return json.dumps(run.to_json(), ensure_ascii=False, allow_nan=False, indent=1)
-
-
-def to_csv(run: BatchRun) -> str:
-    """A row for each cell, unrounded; an empty field is a figure that there is none of."""
-    rows = [
-        {
-            **asdict(cell),
-            "tokens_per_second": cell.tokens_per_second,
-            "decode_tokens_per_second": cell.decode_speed,
-            "x_greedy": run.speed_up(cell.decoder, cell.batch_size, cell.way),
-            "decode_x_greedy": run.speed_up(cell.decoder, cell.batch_size, cell.way, decoding=True),
-            "least_acceptance": run.least_acceptance(cell.decoder, cell.batch_size),
-            "errors": "; ".join(cell.errors),
-        }
-        for cell in run.cells
+def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTITIES) -> Table:
+    """A row for each decoder, batch size and scheme; energy only if any was measured."""
+    found = [[shown(q, row) for row in rows] for q in quantities]
+    kept = [
+        (q.label, column)
+        for q, column in zip(quantities, found, strict=True)
+        if q.name != "joules_per_token" or {*column} - {MISSING}
     ]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return Table(
+        ["decoder", "batch", "scheme", *(name for name, _ in kept)],
+        [[*_place(row), *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
+    )  # fmt: skip
 
 
-def _spread(
-    cells: Sequence[Cell], value: Callable[[Cell], float | None], show: Callable[[float], str] = significant
-) -> str:
-    values = [value(c) for c in cells]
-    if None in values:
-        return MISSING
-    deviation = f" ± {show(statistics.stdev(values))}" if len(values) > 1 else ""
-    return show(statistics.fmean(values)) + deviation
+def side_by_side(a: Run, b: Run) -> Table:
+    """The figures of two runs next to each other: a row for each figure that either of them has."""
+    short = a.kind == b.kind == Comparison.kind
+    first, second = (dict(_figures(run, short)) for run in (a, b))
+    found = [[*key, first.get(key, MISSING), second.get(key, MISSING)] for key in dict.fromkeys([*first, *second])]
+    place = ["decoder"] if short else ["decoder", "batch", "scheme"]
+    return Table([*place, "figure", "A", "B"], [row for row in found if row[-2:] != [MISSING, MISSING]])
 
 
-def _same(cells: Sequence[Cell]) -> str:
-    differing = sum(c.differing for c in cells)
-    return f"{differing} differ" if differing else "yes"
+def _figures(run: Run, short: bool) -> Iterator[tuple[tuple[str, ...], str]]:
+    for row in rows(run.results):
+        for quantity in _of_kind(run):
+            place = [row.label] if short else _place(row)
+            yield (*place, quantity.label), shown(quantity, row)
 
 
-def _times(value: float | None) -> str:
-    return MISSING if value is None else f"{value:.2f}×"
+def _of_kind(run: Run) -> Sequence[Quantity]:
+    return BATCH_QUANTITIES if run.kind == Batch.kind else QUANTITIES
 
 
-def _figure(value: float | None) -> str:
+def _place(row: Row) -> list[str]:
+    return [row.label, str(row.batch_size), scheme_label(row.decoder, row.batch_size, row.scheme)]
+
+
+def notes(run: Run) -> list[str]:
+    """What a reader of the run's speeds must know, decoder by decoder; and how they were timed."""
+    found = [
+        f"{' '.join(_place(row) if run.kind == Batch.kind else [row.label])}: {note}"
+        for row in rows(run.results)
+        for note in timing_notes(row)
+    ]
+    laps = {len(result.laps) for result in run.results if not result.errors}
+    how = "Timed once: speeds may differ from run to run." if max(laps, default=0) < 2 else ""
+    if found and any("Unsteady" in note for note in found):
+        how = f"{UNSURE} marks speeds that cannot be trusted. {how}".strip()
+    return [*([how] if how else []), *found]
+
+
+# ---- What a run was asked, and what it was measured on
+
+
+def facts(run: Run) -> list[tuple[str, str]]:
+    """Prompt, settings and environment of a run as (name, value) in words, as text."""
+    name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
+    found = {name: run.title, "created": run.created, **run.study.get("settings", {}), **run.environment}
+    return [(name, _words(value)) for name, value in found.items() if value not in ({}, None)]
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item is not None)
+    if isinstance(value, list):
+        return ", ".join(map(_words, value))
+    return str(value)
+
+
+# ---- Batches
+
+
+def verdict(run: Run) -> str:
+    """Whether all outputs are the tokens that they must be, and what failed, in a sentence."""
+    compared = [r.agreement for r in run.results if r.agreement is not None]
+    differing = sum(a.differing for a in compared)
+    words = ["Identical tokens in every scheme and at every batch size." if compared else "No outputs to compare."]
+    if differing:
+        words = [
+            f"{_counted(differing, 'output differs', 'outputs differ')} from the first of their decoder: near-ties that passes of "
+            "other shapes round the other way."
+        ]
+    broken = [r.error for r in run.results if r.error]
+    failed = [e for r in run.results if not r.error for e in r.errors]
+    for what, errors in (("measurement", broken), ("request", failed)):
+        if errors:
+            words.append(f"{_counted(len(errors), what, f'{what}s')} failed: {errors[0]}")
+    return " ".join(words)
+
+
+def findings(run: Run) -> list[str]:
+    """What was found, in sentences: the tokens, and the acceptance lengths of each decoder's samples."""
+    found = BatchFigures(run)
+    return [verdict(run), *(f"{label(d)}: {acceptance(found, d)}" for d in found.decoders if found.mean_acceptances(d))]
+
+
+def acceptance(figures: BatchFigures, decoder: str) -> str:
+    """How much the samples' mean acceptance lengths differ, in a sentence; "" if none is known."""
+    means = figures.mean_acceptances(decoder)
+    if not means:
+        return ""
+    deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
+    return (
+        f"{statistics.fmean(means):.2f} tokens per round, mean of {_counted(len(means), 'sample', 'samples')} that range from "
+        f"{min(means):.2f} to {max(means):.2f}{deviation}."
+    )
+
+
+def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
+    """Tables 2-4 of ems-sd.txt for one decoder: tokens/s, and the speed-up over greedy at the same batch size in brackets.
+
+    decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
+    """
+    schemes = figures.schemes(decoder, decoding)
+    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "least acceptance"]
+    found = []
+    for size in figures.sizes:
+        speeds = [
+            _with_speed_up(figures, (decoder, size, scheme, decoding)) if scheme in schemes_at(size, schemes) else ""
+            for scheme in schemes
+        ]
+        ratio, least = padding_ratio(figures, decoder, size), figures.least_acceptance(decoder, size)
+        found.append(
+            [
+                str(size), _significant(figures.speed(BASELINE, size, ALONE, decoding)), *speeds,
+                MISSING if ratio is None else percent(ratio), MISSING if least is None else f"{least:.2f}",
+            ]
+        )  # fmt: skip
+    return Table(heads, found)
+
+
+def _with_speed_up(figures: BatchFigures, of: tuple[str, int, str, bool]) -> str:
+    speed, ratio = figures.speed(*of), figures.times_greedy(*of)
+    return f"{significant(speed)} ({MISSING if ratio is None else times(ratio)})" if speed else ""
+
+
+def _significant(value: float | None) -> str:
     return MISSING if value is None else significant(value)
 
 
-WRITERS: dict[str, Callable[[BatchRun], str]] = {"json": to_json, "csv": to_csv}
+def _counted(count: int, one: str, several: str) -> str:
+    return f"{count} {one if count == 1 else several}"

@@ -17,6 +17,7 @@ from workbench.studies.study import Job
 SIZES = (1, 2, 4, 8, 16, 24)  # of ems-sd.txt, table 2
 LARGEST_BATCH = 1024
 MEGABYTE = 1e6
+DEFAULTS = {"timings": 1}  # of the settings that every study has, what is another default here
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,10 @@ class Batch:
             if not is_whole(size) or not 1 <= size <= LARGEST_BATCH:
                 raise InputError(f"A batch size must be a whole number from 1 to {LARGEST_BATCH}, not {size!r}.")
         for scheme in self.schemes:
-            if scheme not in SCHEMES:
-                raise InputError(f"There is no scheme {scheme!r}: {nearest(str(scheme), SCHEMES)}")
+            if not isinstance(scheme, str) or scheme not in SCHEMES:
+                raise InputError(f"There is no scheme {scheme!r:.80}: {nearest(str(scheme), SCHEMES)}")
+        if not isinstance(self.ignore_eos, bool):
+            raise InputError(f"ignore_eos must be true or false, not {self.ignore_eos!r:.80}.")
         if not self.sizes or not self.schemes:
             raise InputError("No batch size or no scheme is chosen; choose at least one of each.")
         padded = [SCHEMES[s].label for s in self.schemes if SCHEMES[s].padding != "none"]
@@ -111,7 +114,7 @@ class Batch:
                 raise InputError(f"`{name}` is a list, not {given[name]!r}.")
             given |= {name: tuple(given[name])} if name in given else {}
         shared = {name: value for name, value in settings.items() if name not in own}
-        return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json(shared), **given)
+        return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json({**DEFAULTS, **shared}), **given)
 
 
 def bounds() -> list[dataclasses.Field]:

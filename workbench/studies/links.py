@@ -101,8 +101,8 @@ def _read_batch(name: str, text: str, data: dict[str, Any], settings: dict[str, 
 
 
 def _whole(text: str) -> int:
-    if not text.isdecimal() or not 1 <= int(text) <= 10_000:
-        raise InputError(f"it must be whole numbers from 1 to 10000, not {text!r}.")
+    if not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= 10_000:
+        raise InputError(f"it must be whole numbers from 1 to 10,000, not {text!r:.40}.")
     return int(text)
 
 

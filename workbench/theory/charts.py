@@ -1,30 +1,32 @@
-"""The closed forms of `decoders.theory` as figures: numbers in, Plotly figures out, readable on a light and on a dark ground."""
+"""The closed forms of `decoders.theory` as figures: numbers in, Plotly figures out."""
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import cycle
 
 import numpy as np
 import plotly.graph_objects as go
 
 from decoders import theory
-from workbench.theory.curves import FAMILY, GREY, HERE, NOW, canvas, diamond, disc, family, level, upright
-from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
+from workbench.show.figure import GREY, canvas, level
+from workbench.theory.curves import FAMILY, HERE, NOW, diamond, disc, family, upright
+from workbench.theory.estimates import NOTHING, Measured, MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
 from workbench.theory.papers import TABLE_4
 
 UNIT = [i / 100 for i in range(101)]
-LENGTHS = [1 + i / 10 for i in range(161)]  # tokens a round
+LENGTHS = [1 + i / 10 for i in range(161)]  # tokens per round
 GAMMAS = (1, 2, 4, 8, 16)
 THRESHOLDS = (0.9, 0.5, 0.2, 0.1, 0.01)
 LONGEST = 32  # the best gamma is searched up to here
-ROUNDS = 4000  # simulated batches a point
+ROUNDS = 4000  # simulated batches per point
 ACCURACIES = [i / 10 for i in range(1, 10)]  # the points
 
 # ---- Speculative decoding
 
 
 def tokens_figure(alpha: float, gamma: int, run: MeasuredSpeculative | None = None) -> go.Figure:
-    """Figure 2 of the paper: expected tokens a round against alpha."""
-    figure = canvas("acceptance α", "tokens a round")
+    """Figure 2 of the paper: expected tokens per round against alpha."""
+    figure = canvas("acceptance α", "tokens per round")
     family(figure, UNIT, "γ", GAMMAS, gamma, lambda g, a: theory.expected_tokens(a, g))
     disc(figure, alpha, theory.expected_tokens(alpha, gamma), "{:.2f}")
     if run:
@@ -63,7 +65,7 @@ def operations_figure(alpha: float, gamma: int, c_hat: float) -> go.Figure:
 
 
 def table_4_figure(run: MeasuredSpeculative | None = None) -> go.Figure:
-    """Table 4: what theorem 3.8 expects against what was measured, the paper's runs and the one here; the line is agreement."""
+    """Table 4: what theorem 3.8 expects against what was measured, in the paper's runs and here; the line is agreement."""
     figure = canvas("expected speed-up", "measured speed-up")
     figure.add_scatter(
         x=[0, 4], y=[0, 4], mode="lines", line={"color": GREY, "width": 1, "dash": "dot"}, hoverinfo="skip", showlegend=False
@@ -85,8 +87,8 @@ def table_4_figure(run: MeasuredSpeculative | None = None) -> go.Figure:
 
 
 def steps_figure(beta: float, threshold: float, gamma: int, run: MeasuredDSBD | None = None) -> go.Figure:
-    """Theorem 3.2: layers a round against beta, flat beyond t."""
-    figure = canvas("chance β that W<sub>min</sub> beams are accepted", "layers a round, at least")
+    """Theorem 3.2: layers per round against beta, flat beyond t."""
+    figure = canvas("chance β that W<sub>min</sub> beams are accepted", "layers per round, at least")
     family(figure, UNIT, "γ", (1, 2, 3, 4, 8), gamma, lambda g, b: theory.dsbd_steps(b, g, threshold))
     upright(figure, threshold, "t")
     disc(figure, beta, theory.dsbd_steps(beta, gamma, threshold), "{:.2f}")
@@ -121,8 +123,8 @@ def width_figure(alphas: Sequence[float], threshold: float, minimum: int, run: M
 
 
 def kept_figure(threshold: float, U: float, gamma: int, run: MeasuredMTAD | None = None) -> go.Figure:
-    """Theorem 3.6 in whole tokens: what the rule guarantees a round, its own token included, against U."""
-    figure = canvas("U = largest |ln p − ln q|, nats", "tokens a round, at least")
+    """Theorem 3.6 in whole tokens: what the rule guarantees per round, its own token included, against U."""
+    figure = canvas("U = largest |ln p − ln q|, nats", "tokens per round, at least")
     span = [0.02 * i for i in range(1, 251)]
     family(figure, span, "τ", THRESHOLDS, threshold, lambda t, u: 1 + theory.mtad_kept_length(t, u, gamma), shape="hv")
     disc(figure, U, 1 + theory.mtad_kept_length(threshold, U, gamma), "{}")
@@ -135,8 +137,8 @@ def kept_figure(threshold: float, U: float, gamma: int, run: MeasuredMTAD | None
 def ratio_figure(
     threshold: float, gamma_bar: float, H: float, U: float, epsilon: float, run: MeasuredMTAD | None = None
 ) -> go.Figure:
-    """Theorem 3.5: the bound on MTAD's perplexity over that of exact joint decoding, against the tokens a round."""
-    figure = canvas("tokens a round γ̄", "perplexity ratio, at most")
+    """Theorem 3.5: the bound on MTAD's perplexity over that of exact joint decoding, against the tokens per round."""
+    figure = canvas("tokens per round γ̄", "perplexity ratio, at most")
     family(figure, LENGTHS, "τ", THRESHOLDS, threshold, lambda t, g: theory.mtad_ratio_bound(t, g, H, U, epsilon))
     disc(figure, gamma_bar, theory.mtad_ratio_bound(threshold, gamma_bar, H, U, epsilon), "{:.3g}")
     if run and run.U is not None:
@@ -148,7 +150,7 @@ def ratio_figure(
 
 def perplexity_figure(gamma_bar: float, H_pq: float, log_q: float, epsilon: float) -> go.Figure:
     """Lemma 3.4: the bound on the output's perplexity under the draft model, where L_q(n) = n log_q."""
-    figure = canvas("tokens a round γ̄", "perplexity under q, at most")
+    figure = canvas("tokens per round γ̄", "perplexity under q, at most")
 
     def bound(e: float, g: float) -> float:
         return theory.mtad_perplexity_bound(g, H_pq, (g - 1) * log_q, e)
@@ -160,10 +162,10 @@ def perplexity_figure(gamma_bar: float, H_pq: float, log_q: float, epsilon: floa
 
 # ---- EMS-SD
 
-PADDING = {"longest": "longest acceptance τ<sub>max</sub>", "pads": "pads a request δ̄", "ratio": "padding ratio r̄"}
+PADDING = {"longest": "longest acceptance τ<sub>max</sub>", "pads": "pads per request δ̄", "ratio": "padding ratio r̄"}
 
 
-def padding_figure(part: str, p: float, batch: int, cap: int, run: MeasuredSpeculative | None = None) -> go.Figure:
+def padding_figure(part: str, p: float, batch: int, cap: int, found: Measured = NOTHING) -> go.Figure:
     """Figure 6: one part of `theory.Padding` against p; lines are exact, crosses the paper's simulation for this batch size."""
 
     def exact(batch: float, p: float) -> float:
@@ -177,7 +179,10 @@ def padding_figure(part: str, p: float, batch: int, cap: int, run: MeasuredSpecu
         hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
     )  # fmt: skip
     disc(figure, p, exact(batch, p), "{:.2f}")
-    if run:
+    for run in found.batches:
+        if (measured := run.padding(batch)) is not None:
+            diamond(figure, run.p, getattr(measured, part), f"{{:.2f}} measured, {run.decoder}")
+    if run := found.speculative:
         diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure
 
@@ -188,12 +193,19 @@ def _simulated(batch: int, cap: int) -> list[theory.Padding]:
     return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
 
 
-def longest_figure(p: float, batch: int, cap: int) -> go.Figure:
-    """P(tau_max = k), the rest of the mass on the cap."""
+def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) -> go.Figure:
+    """P(tau_max = k), the rest of the mass on the cap; and the share of rounds in which the run's batches of this size had it."""
     figure = canvas("longest acceptance of the batch, k", "probability")
     names = [*(str(k) for k in range(1, cap)), f"≥ {cap}"]
     figure.add_bar(
-        x=names, y=theory.longest_acceptance(p, batch, cap), marker_color=NOW, hovertemplate="k = %{x}: %{y:.3f}<extra></extra>"
+        x=names, y=theory.longest_acceptance(p, batch, cap), name="formula", marker_color=NOW,
+        hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
     )  # fmt: skip
+    for run, pattern in zip(found.batches, cycle(("", "/", "x", "."))):
+        if (shares := run.longest(batch, cap)) is not None:
+            figure.add_bar(
+                x=names, y=shares, name=f"measured, {run.decoder}", marker={"color": HERE, "pattern_shape": pattern},
+                hovertemplate="k = %{x}: %{y:.3f} of the rounds<extra></extra>",
+            )  # fmt: skip
     figure.update_xaxes(type="category")
     return figure

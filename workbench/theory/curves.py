@@ -1,4 +1,4 @@
-"""Parts of a figure that sets curves, the sliders' point and measured points on one ground, light or dark.
+"""Parts of a figure that shows curves, the sliders' point and measured points together.
 
 The bold line belongs to the sliders, the disc is where they stand, and diamonds were measured.
 """
@@ -8,26 +8,14 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-GREY = "#808691"  # readable on either ground
-NOW, HERE = "#D55E00", "#009E73"  # the sliders' curve and point; what was measured (Okabe and Ito 2008)
+from workbench.show.figure import COLOURS, GREY
+
+NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; what was measured
 # The quiet curves, told apart by lightness and by dash.
 FAMILY = (
     ("#56B4E9", "1px,3px"), ("#3FA3DB", "4px,3px"), ("#2993CE", "9px,3px"), ("#1482C0", "9px,3px,2px,3px"), ("#0072B2", "solid"),
 )  # fmt: skip
-HALO = ", ".join(["0 0 4px var(--body-background-fill)"] * 5)  # keeps a label readable where it lies on a curve
-
-
-def canvas(x: str, y: str) -> go.Figure:
-    axis = {"gridcolor": "rgba(128,134,145,0.18)", "zeroline": False, "automargin": True, "title_font_size": 12}
-    return go.Figure(
-        layout={
-            "height": 330, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
-            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"},
-            "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
-            "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},
-        }
-    )  # fmt: skip
+HALO = ", ".join(["0 0 4px var(--body-background-fill)"] * 5)  # keeps a label readable on top of a curve
 
 
 def family(
@@ -61,17 +49,12 @@ def diamond(figure: go.Figure, x: float, y: float, text: str) -> None:
 
 def _mark(figure: go.Figure, x: float, y: float, text: str, above: str, marker: dict[str, Any]) -> None:
     span = figure.data[0].x
-    side = "left" if x > (span[0] + span[-1]) / 2 else "right"  # where the figure has room
+    side = "left" if x > (span[0] + span[-1]) / 2 else "right"  # on which the figure has room
     figure.add_scatter(
         x=[x], y=[y], mode="markers+text", text=[text], textposition=f"{above} {side}",
         textfont={"color": marker["color"], "size": 13, "shadow": HALO},
         marker=marker, cliponaxis=False, showlegend=False, hovertemplate="%{x:.2f}: %{text}<extra></extra>",
     )  # fmt: skip
-
-
-def level(figure: go.Figure, y: float, text: str = "") -> None:
-    """A dotted line across."""
-    figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
 def upright(figure: go.Figure, x: float, text: str, colour: str = GREY) -> None:

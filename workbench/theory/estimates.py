@@ -1,23 +1,24 @@
-"""What a finished run shows of the quantities that theory speaks of: read off its trace, and never called more than it is."""
+"""What a finished run shows of the quantities that theory speaks of: read from its trace, and never called more than it is."""
 
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 
 from decoders import Method, catalog
 from decoders.theory import walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
-from workbench.runs.record import RunResult, TokenRecord
-from workbench.runs.store import Run
+from workbench.runs.estimates import Row, rows, times_greedy
+from workbench.runs.record import Result, Run, TokenRecord
+from workbench.theory.batches import MeasuredBatch, batches
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeculative:
     """Speculative decoding as it ran, all repeats together. The last three need greedy in the same run, else they are None.
 
-    accepted, tested  draft tokens;   gamma  mean draft tokens a round;   tokens  mean tokens a round
+    accepted, tested  draft tokens;   gamma  mean draft tokens per round;   tokens  mean tokens per round
     c            seconds of a draft pass over those of greedy's target pass (medians)
     verify_cost  seconds of a verification over those of greedy's target pass (medians), which theorem 3.8 takes to be 1
     speedup      mean of tokens/s over greedy's
@@ -46,7 +47,7 @@ class MeasuredDSBD:
     """DSBD as it ran, all repeats together.
 
     passed, verified  layers accepted whole, of those verified: their ratio estimates the mean of min(t, beta)
-    gamma  mean drafted layers a round;   steps  mean layers gained a round;   width  mean beams of a layer
+    gamma  mean drafted layers per round;   steps  mean layers gained per round;   width  mean beams of a layer
     """
 
     passed: int
@@ -64,9 +65,9 @@ class MeasuredDSBD:
 class MeasuredMTAD:
     """MTAD as it ran, all repeats together.
 
-    gamma_bar       mean tokens a round
+    gamma_bar       mean tokens per round
     U               largest |ln p - ln q| in nats over the `compared` draft tokens of which both are above 0: a lower estimate of the
-                    theory's maximum over all tokens and contexts; None where there was none
+                    theory's maximum over all tokens and contexts; None if there was no such token
     one_sided       draft tokens of which one of p and q is 0: a single one makes U infinite
     ratio           "warped" or "raw": the distributions that p and q are of
     H               lower estimate in nats of the raw target's mean entropy at the `places` of the output (see `least_entropy`)
@@ -86,23 +87,38 @@ class MeasuredMTAD:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run shows; None for a decoder that did not run, or drafted nothing that was looked at."""
+    """What one run shows; None for a decoder that did not run with its rounds kept, or drafted nothing that was tested.
+
+    batches    of a batch run: what each decoder's acceptance lengths say about padding
+    """
 
     speculative: MeasuredSpeculative | None = None
     dsbd: MeasuredDSBD | None = None
     mtad: MeasuredMTAD | None = None
+    batches: tuple[MeasuredBatch, ...] = ()
+
+
+NOTHING = Measured()
 
 
 def measured(run: Run) -> Measured:
-    def of(decoder: str) -> list[RunResult]:
-        return [r for r in run.results if r.decoder == decoder and r.error is None and r.rounds]
+    traced = {row.decoder: whole for row in rows(run.results) if (whole := _whole(row)).results}
+    leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
+    as_set = catalog["mtad"](**run.study.get("settings", {}).get("mtad", {}))
+    return Measured(
+        leviathan and speculative(leviathan), layers and dsbd(layers.results), joint and mtad(joint.results, as_set), batches(run)
+    )  # fmt: skip
 
-    as_set = catalog["mtad"](**run.settings.get("mtad", {}))
-    return Measured(speculative(of("speculative"), of("greedy")), dsbd(of("dsbd")), mtad(of("mtad"), as_set))
+
+def _whole(row: Row) -> Row:
+    """The repeats that did not fail and kept their rounds."""
+    both = [(r, g) for r, g in zip(row.results, row.greedy, strict=True) if r.error is None and r.alone.rounds]
+    return replace(row, results=[r for r, _ in both], greedy=[g for _, g in both])
 
 
-def speculative(results: Sequence[RunResult], greedy: Sequence[RunResult]) -> MeasuredSpeculative | None:
-    rounds = [r for result in results for r in result.rounds]
+def speculative(row: Row) -> MeasuredSpeculative | None:
+    results, greedy = row.results, [g for g in row.greedy if g is not None and g.error is None]
+    rounds = [r for result in results for r in result.alone.rounds]
     fates = [t.fate for r in rounds for t in r.trials if t.fate in DRAFTED]
     tested = len(fates) - fates.count(Fate.DISCARDED)
     if not tested:
@@ -110,7 +126,7 @@ def speculative(results: Sequence[RunResult], greedy: Sequence[RunResult]) -> Me
     plain = _pass_seconds(greedy, "verify_seconds", "target_calls")
     draft = _pass_seconds(results, "draft_seconds", "draft_calls")
     verify = _pass_seconds(results, "verify_seconds", "target_calls")
-    speedups = [r.x_greedy for r in results if r.x_greedy is not None]
+    speedups = [x for r, g in zip(row.results, row.greedy, strict=True) if (x := times_greedy(r, g)) is not None]
     return MeasuredSpeculative(
         accepted=fates.count(Fate.ACCEPTED),
         tested=tested,
@@ -122,14 +138,14 @@ def speculative(results: Sequence[RunResult], greedy: Sequence[RunResult]) -> Me
     )
 
 
-def dsbd(results: Sequence[RunResult]) -> MeasuredDSBD | None:
+def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
     steps: list[int] = []
     widths: list[int] = []
     drafted = passed = verified = 0
     for result in results:
         depth: dict[int, int] = {}  # below the prompt
         front = 0
-        for round_ in result.rounds:
+        for round_ in result.alone.rounds:
             for t in sorted(round_.trials, key=lambda t: t.node):  # parents have lower ids
                 depth[t.node] = depth.get(t.parent, 0) + 1
             layers = {depth[t.node] for t in round_.trials if t.fate in DRAFTED}
@@ -147,10 +163,10 @@ def dsbd(results: Sequence[RunResult]) -> MeasuredDSBD | None:
     return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))
 
 
-def mtad(results: Sequence[RunResult], method: Method) -> MeasuredMTAD | None:
-    rounds = [r for result in results for r in result.rounds]
+def mtad(results: Sequence[Result], method: Method) -> MeasuredMTAD | None:
+    rounds = [r for result in results for r in result.alone.rounds]
     pairs = [(t.p, t.q) for r in rounds for t in r.trials if t.q is not None and t.p is not None]
-    places = [t for result in results for t in result.tokens if t.alternatives]
+    places = [t for result in results for t in result.alone.tokens if t.alternatives]
     if not pairs or not places:
         return None
     gaps = [abs(math.log(p) - math.log(q)) for p, q in pairs if p > 0 and q > 0]
@@ -176,7 +192,7 @@ def least_entropy(token: TokenRecord) -> float:
     return tail - sum(p * math.log(p) for p in known)
 
 
-def _pass_seconds(results: Sequence[RunResult], seconds: str, calls: str) -> float | None:
-    """Seconds of one forward pass: the median over all rounds but the first, which also reads the prompt; None where there is none."""
-    rounds = [r for result in results for r in result.rounds[1:] if getattr(r, calls)]
+def _pass_seconds(results: Sequence[Result], seconds: str, calls: str) -> float | None:
+    """Seconds of one forward pass: the median over all rounds but the first, which also reads the prompt; None if there is none."""
+    rounds = [r for result in results for r in result.alone.rounds[1:] if getattr(r, calls)]
     return median(getattr(r, seconds) / getattr(r, calls) for r in rounds) if rounds else None

@@ -1,4 +1,4 @@
-"""What speculative-decoding.txt prints in its tables 1 and 4, to set beside what its formulas give and what a run here measured."""
+"""What speculative-decoding.txt prints in its tables 1 and 4, to compare with what its formulas give and what a run here measured."""
 
 from dataclasses import dataclass
 

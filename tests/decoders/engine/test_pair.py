@@ -16,8 +16,8 @@ from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_l
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": VOCABULARY}
 WINDOWED = {**TINY, "intermediate_size": 32, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
 REFUSED = {
-    "bloom": (BloomConfig(**TINY), "(bloom) has an attention of its own"),
-    "falcon": (FalconConfig(**TINY, alibi=True), "(falcon) has an attention of its own"),
+    "bloom": (BloomConfig(**TINY), "(bloom) has its own attention"),
+    "falcon": (FalconConfig(**TINY, alibi=True), "(falcon) has its own attention"),
     "gemma 2 as published": (Gemma2Config(**WINDOWED), "sliding window, which the packed cache does not model"),
     "mistral with a window": (MistralConfig(**WINDOWED, sliding_window=8), "sliding window, which the packed cache does not model"),
 }  # fmt: skip

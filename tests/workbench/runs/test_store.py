@@ -1,96 +1,107 @@
+"""The file of past runs: several processes, older versions, and every way in which a file can be unusable."""
+
 import dataclasses
 import json
 import multiprocessing
 import os
+import resource
+import shutil
 import signal
 import sqlite3
+import stat
+import tempfile
 import time
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from decoders import InputError
-from workbench.runs.store import Run, RunStore, data_folder
+from workbench.runs.record import Run
+from workbench.runs.store import RunStore, data_folder
+
+VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
+FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
-def store(tmp_path):
+def store(tmp_path) -> RunStore:
     return RunStore(tmp_path / "data" / "runs.sqlite")
 
 
-def test_a_run_comes_back_from_its_json_whole(run):
-    text = json.dumps(run.to_json(), allow_nan=False)
-    assert Run.from_json(text) == run
-    assert Run.from_json(text.encode()) == run
+@pytest.fixture
+def small(run) -> Run:
+    return dataclasses.replace(run, results=run.results[:1])
 
 
-def test_the_json_has_what_the_endpoint_promises(run):
-    data = run.to_json()
-    assert {"id", "created", "prompt", "settings", "environment", "results", "version"} <= set(data)
-    shared = {"max_new_tokens", "temperature", "top_k", "top_p", "seed", "repeats", "chat_template", "decoders"}
-    assert shared | set(data["settings"]["decoders"]) == set(data["settings"])
-    result = data["results"][0]
-    assert {"decoder", "text", "tokens", "rounds", "metrics", "energy", "greedy_check"} <= set(result)
-    assert {"id", "text", "fate", "round", "p", "q", "accept_probability", "u", "log_p", "alternatives"} <= set(
-        result["tokens"][0]
-    )
+@pytest.fixture
+def old(tmp_path) -> Path:
+    """A copy of a file of version 1."""
+    return Path(shutil.copy(VERSION_1, tmp_path / "runs.sqlite"))
 
 
-def broken(run, change):
-    data = run.to_json()
-    change(data)
-    return json.dumps(data)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{",
-        "[]",
-        "null",
-        '{"format": "decoding-workbench run"}',
-        b"\xff\xfe\x00",
-        "[" * 5000,
-        '{"id": "a' + "\\ud800" + '"}',
-    ],
-)
-def test_a_file_that_is_broken_or_foreign_gives_one_clear_sentence(text):
-    with pytest.raises(InputError, match="This is not a run of the workbench: ") as refusal:
-        Run.from_json(text)
-    assert "\n" not in str(refusal.value)
-
-
-@pytest.mark.parametrize(
-    ("change", "place"),
-    [
-        (lambda d: d.update(version=2), "version"),
-        (lambda d: d.update(format="something else"), "format"),
-        (lambda d: d.update(id='"><script>'), "id"),
-        (lambda d: d.update(surprise=1), "surprise"),
-        (lambda d: d.pop("prompt"), "prompt"),
-        (lambda d: d["results"][0]["tokens"][2].update(p="high"), r"results\[0\].tokens\[2\].p"),
-        (lambda d: d["results"][0]["tokens"][2].update(p=float("nan")), r"results\[0\].tokens\[2\].p"),
-        (lambda d: d["results"][1]["rounds"][0].update(trials=None), r"results\[1\].rounds\[0\].trials"),
-        (lambda d: d["results"][0]["tokens"][0].update(onclick="x"), r"results\[0\].tokens\[0\].onclick"),
-    ],
-)
-def test_a_file_that_is_wrong_somewhere_names_the_place(run, change, place):
-    with pytest.raises(InputError, match=f"not a run of the workbench: {place}: "):
-        Run.from_json(broken(run, change))
-
-
-def test_runs_are_kept_listed_and_deleted(store, run):
-    later = dataclasses.replace(run, id="ff", created="2999-01-01T00:00:00+00:00", prompt="later")
-    store.save(run)
-    store.save(later)
-    assert store.get(run.id) == run
-    assert [(r.id, r.prompt) for r in store.list()] == [("ff", "later"), (run.id, run.prompt)]
+def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
+    run = dataclasses.replace(run, created="2026-01-01T00:00:00+00:00")
+    batch_run = dataclasses.replace(batch_run, created="2026-01-02T00:00:00+00:00")
+    for each in (run, batch_run):
+        store.save(each)
+        assert store.get(each.id) == each
+    listed = [(r.id, r.kind, r.title) for r in store.list()]
+    assert listed == [(batch_run.id, "batch", "3 <few>"), (run.id, "comparison", run.title)]
     assert store.list()[1].decoders == ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
-    assert [r.id for r in store.list(limit=1)] == ["ff"]
-    store.delete("ff")
+    assert [r.id for r in store.list(limit=1)] == [batch_run.id]
+    store.delete(batch_run.id)
     assert [r.id for r in store.list()] == [run.id]
     store.save(run)
     assert len(store.list()) == 1
+
+
+def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
+    for i, title in enumerate(("A fox", "b FOX and an owl", "The <i>owl</i> 100%")):
+        store.save(dataclasses.replace(small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00"))
+    store.save(dataclasses.replace(batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"))
+
+    def ids(**options) -> list[str]:
+        return [r.id for r in store.list(**options)]
+
+    assert ids() == ["a2", "b0", "a1", "a0"]
+    assert ids(order="oldest") == ["a0", "a1", "b0", "a2"]
+    assert ids(order="title") == ["a0", "b0", "a1", "a2"]
+    assert ids(kind="batch") == ["b0"]
+    assert ids(kind="comparison", search="fox") == ["a1", "a0"]
+    assert ids(search="owl fox") == ["a1"]
+    assert ids(search="lookup") == ["b0"]
+    assert ids(search="a2") == ["a2"]
+    assert ids(search="%") == ["a2"]
+    assert ids(search="'; DROP TABLE runs") == []
+    assert ids(search="llama", limit=2) == ["a2", "b0"]
+
+
+def test_a_run_from_outside_never_replaces_another(store, small):
+    """An imported file with an id that was there silently replaced that run, on a public Space another visitor's (P3)."""
+    store.save(small)
+    stranger = dataclasses.replace(small, title="mine now")
+    kept = store.add(stranger)
+    assert kept.id != small.id
+    assert kept == dataclasses.replace(stranger, id=kept.id)
+    assert (store.get(small.id), store.get(kept.id)) == (small, kept)
+
+
+def test_a_run_from_outside_keeps_its_id_if_that_is_free(store, small):
+    assert store.add(small) == small
+    assert store.get(small.id) == small
+
+
+def _add_many(path, run):
+    store = RunStore(path)
+    for _ in range(10):
+        store.add(run)
+
+
+def test_two_processes_that_add_the_same_run_at_once_lose_none(store, small):
+    workers = [FORK.Process(target=_add_many, args=(store.path, small)) for _ in range(2)]
+    assert _exit_codes(workers) == [0, 0]
+    assert len(store.list()) == 20
 
 
 def test_a_run_that_does_not_exist_is_named(store):
@@ -99,9 +110,9 @@ def test_a_run_that_does_not_exist_is_named(store):
             act("abc")
 
 
-def test_runs_survive_a_restart(store, run):
-    store.save(run)
-    assert RunStore(store.path).get(run.id) == run
+def test_runs_survive_a_restart(store, small):
+    store.save(small)
+    assert RunStore(store.path).get(small.id) == small
 
 
 def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypatch, tmp_path):
@@ -112,13 +123,40 @@ def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypat
     assert data_folder() == tmp_path / "home" / "decoding-workbench"
 
 
-def test_a_place_that_cannot_be_written_says_so(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
-        RunStore(tmp_path / "file" / "runs.sqlite")
-    (tmp_path / "notes.sqlite").write_text("not a database at all, but some notes " * 10)
-    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
-        RunStore(tmp_path / "notes.sqlite")
+def rows(path: Path) -> list[tuple]:
+    with sqlite3.connect(path) as db:
+        db.text_factory = bytes
+        return db.execute("SELECT id, created, prompt, decoders, models, json FROM runs ORDER BY rowid").fetchall()
+
+
+def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
+    before = rows(old)
+    store = RunStore(old)
+    assert rows(old) == before
+    listed = store.list(order="oldest")
+    assert [(r.id, r.kind, r.title) for r in listed] == [
+        (i.decode(), "comparison", p.decode()) for i, _, p, *_ in before
+    ]
+    for (_, _, prompt, decoders, models, text), summary in zip(before, listed, strict=True):
+        run = store.get(summary.id)
+        assert (run.title, run.decoders, run.models) == (prompt.decode(), json.loads(decoders), models.decode())
+        assert run.to_json()["results"][0]["samples"][0]["text"] == json.loads(text)["results"][0]["text"]
+    store.save(small)
+    assert RunStore(old).get(small.id) == small
+    assert rows(old)[: len(before)] == before
+
+
+def _open_when(path, barrier):
+    barrier.wait()
+    RunStore(path).list()
+
+
+def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
+    before = rows(old)
+    barrier = FORK.Barrier(4)
+    assert _exit_codes([FORK.Process(target=_open_when, args=(old, barrier)) for _ in range(4)]) == [0] * 4
+    assert rows(old) == before
+    assert len(RunStore(old).list(kind="comparison")) == len(before)
 
 
 def _save_many(path, run, first):
@@ -127,10 +165,8 @@ def _save_many(path, run, first):
         store.save(dataclasses.replace(run, id=f"{i:x}"))
 
 
-def test_two_processes_use_the_file_at_once(store, run):
-    context = multiprocessing.get_context("fork")
-    small = dataclasses.replace(run, results=run.results[:1])
-    workers = [context.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)]
+def test_two_processes_use_the_file_at_once(store, small):
+    workers = [FORK.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)]
     for worker in workers:
         worker.start()
     seen = []
@@ -148,20 +184,94 @@ def _die_in_mid_write(path, run, ready):
     store.save(run)
     db = sqlite3.connect(path)
     db.execute("DELETE FROM runs")
-    db.execute("INSERT INTO runs VALUES ('dd', '', '', '[]', '', 'half a ru')")
+    db.execute("INSERT INTO runs VALUES ('dd', '', '', '[]', '', 'half a ru', 'comparison')")
     ready.set()
     time.sleep(60)
 
 
-def test_a_crash_loses_at_most_the_run_that_was_being_written(store, run):
-    context = multiprocessing.get_context("fork")
-    ready = context.Event()
-    worker = context.Process(target=_die_in_mid_write, args=(store.path, run, ready))
+def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
+    ready = FORK.Event()
+    worker = FORK.Process(target=_die_in_mid_write, args=(store.path, small, ready))
     worker.start()
     assert ready.wait(30)
     os.kill(worker.pid, signal.SIGKILL)
     worker.join()
-    assert [r.id for r in store.list()] == [run.id]
-    assert store.get(run.id) == run
-    store.save(dataclasses.replace(run, id="ee"))
+    assert [r.id for r in store.list()] == [small.id]
+    assert store.get(small.id) == small
+    store.save(dataclasses.replace(small, id="ee"))
     assert len(store.list()) == 2
+
+
+def test_a_file_that_is_no_database_says_so(tmp_path, store, small):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
+        RunStore(tmp_path / "file" / "runs.sqlite")
+    (tmp_path / "notes.sqlite").write_text("not a database at all, but some notes " * 10)
+    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
+        RunStore(tmp_path / "notes.sqlite")
+
+
+def test_a_file_that_broke_meanwhile_says_so_whatever_is_asked_of_it(store, small):
+    store.save(small)
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{store.path}{suffix}").write_bytes(b"broken " * 1000)
+    for act in (store.list, lambda: store.get(small.id), lambda: store.save(small), lambda: store.add(small),
+                lambda: store.delete(small.id)):  # fmt: skip
+        with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder") as refusal:
+            act()
+        assert "\n" not in str(refusal.value)
+
+
+def _refusal(act: Callable[[], object]) -> None:
+    """The exit status says whether there was one sentence."""
+    try:
+        act()
+    except InputError as refusal:
+        os._exit(0 if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal) else 1)
+    except BaseException:
+        os._exit(2)
+    os._exit(3)
+
+
+def _as_nobody(act: Callable[[], object]) -> None:
+    if os.getuid() == 0:
+        os.setegid(65534)
+        os.seteuid(65534)
+    _refusal(act)
+
+
+def test_a_folder_that_may_not_be_written_is_one_sentence(small):
+    """A run that could not be kept killed the page without a reason (P4)."""
+    folder = Path(tempfile.mkdtemp())
+    try:
+        store = RunStore(folder / "runs.sqlite")
+        for file in folder.iterdir():
+            file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
+        folder.chmod(0o555)
+        assert _exit_codes([FORK.Process(target=_as_nobody, args=(lambda: store.save(small),))]) == [0]
+    finally:
+        folder.chmod(0o755)
+        shutil.rmtree(folder)
+
+
+def _on_a_full_disk(store: RunStore, run: Run) -> None:
+    """No file may grow any more, which is what a full disk looks like."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    size = store.path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    _refusal(lambda: store.save(run))
+
+
+def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
+    store.save(small)
+    assert _exit_codes([FORK.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]) == [0]
+    assert [r.id for r in store.list()] == [small.id]
+    assert store.get(small.id) == small
+
+
+def _exit_codes(workers: list) -> list[int]:
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join(60)
+    return [worker.exitcode for worker in workers]

@@ -3,12 +3,22 @@
 import pytest
 
 from decoders import InputError
-from workbench.studies.limits import PUBLIC_TOKENS, Limits, on_device
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.limits import PUBLIC_TOKENS, Limits
+from workbench.studies.prompts import Prompt, PromptSet
+from workbench.studies.settings import Settings
+
+SPACE = Limits.from_environment({"SYSTEM": "spaces"})
+
+
+def comparison(**shared) -> Comparison:
+    return Comparison("Once", Settings.from_json({"decoders": ["greedy"], **shared}))
 
 
 def test_ones_own_machine_has_no_limits():
     limits = Limits.from_environment({})
-    limits.check(10**6, 1000)
+    limits.check(comparison(max_new_tokens=100_000, repeats=1000))
     assert limits.custom_models
     assert not limits.public
 
@@ -18,10 +28,19 @@ def test_a_space_has(environ):
     limits = Limits.from_environment(environ)
     assert limits.public
     assert not limits.custom_models
+    limits.check(comparison(max_new_tokens=PUBLIC_TOKENS))
     with pytest.raises(InputError, match=f"At most {PUBLIC_TOKENS} new tokens"):
-        limits.check(PUBLIC_TOKENS + 1, 1)
+        limits.check(comparison(max_new_tokens=PUBLIC_TOKENS + 1))
     with pytest.raises(InputError, match="repeats"):
-        limits.check(1, 100)
+        limits.check(comparison(repeats=100))
+
+
+def test_a_space_bounds_the_prompts_of_a_batch():
+    settings = comparison().settings
+    prompts = PromptSet("many", tuple(Prompt("x", f"many, line {i}") for i in range(25)))
+    SPACE.check(Batch(prompts.first(24), settings))
+    with pytest.raises(InputError, match="At most 24 prompts"):
+        SPACE.check(Batch(prompts, settings))
 
 
 def test_its_owner_sets_them():
@@ -35,8 +54,3 @@ def test_its_owner_sets_them():
 def test_a_limit_that_is_no_count_is_refused(value):
     with pytest.raises(InputError, match="WORKBENCH_MAX_TOKENS"):
         Limits.from_environment({"WORKBENCH_MAX_TOKENS": value})
-
-
-def test_jobs_run_as_they_are_without_zero_gpu(monkeypatch):
-    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
-    assert on_device(len) is len

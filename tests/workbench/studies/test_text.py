@@ -1,10 +1,13 @@
+"""A setting as text, and back."""
+
 import dataclasses
 
 import pytest
 
 from decoders import catalog
-from workbench.page.parts.form import control
-from workbench.studies.text import parse, written
+from workbench.studies.batch import bounds
+from workbench.studies.settings import shared
+from workbench.studies.text import allowed, cited, parse, written
 
 FIELDS = [(name, field) for name, method in catalog.items() for field in dataclasses.fields(method)]
 
@@ -25,9 +28,20 @@ def test_several_numbers_and_texts_are_written_as_one_text():
     assert parse(references, "") == ()  # an empty box is no document, not an empty one
 
 
-@pytest.mark.parametrize(("name", "field"), FIELDS, ids=lambda x: getattr(x, "name", x))
-def test_every_setting_has_an_input_that_shows_its_default(name, field):
-    """A tuple was handed to a number input, which cannot show it."""
-    made = control(name, field, field.default)
-    shown = made.component.value
-    assert made.read(shown) == field.default or made.read(shown) == written(field, field.default)
+def test_numbers_are_read_as_the_field_has_them_and_what_is_none_is_left_for_the_check():
+    fields = {f.name: f for f in shared()}
+    assert parse(fields["top_k"], "5.0") == 5
+    assert isinstance(parse(fields["top_k"], 5.0), int)
+    assert parse(fields["temperature"], "0.5") == 0.5
+    assert parse(fields["temperature"], "warm") == "warm"
+    assert parse(fields["chat_template"], "True") is True
+
+
+def test_the_range_of_a_field_is_told_in_words():
+    assert [allowed(f) for f in bounds()] == ["empty or 0.01 to 1,000,000", "empty or 1 to 1,000,000"]
+
+
+def test_a_section_without_a_number_has_no_section_sign():
+    for method in catalog.values():
+        assert cited(method).startswith(f"{method.paper}, ")
+        assert ("§" in cited(method)) == method.section[0].isdigit()

@@ -1,6 +1,7 @@
 """Run, Stop and Leave: how every tab runs a study and follows it."""
 
 import logging
+import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -16,6 +17,7 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, QUIET
 from workbench.page.widgets.messages import Faults, NotedForm, Updates
+from workbench.runs.estimates import rows, unsteady
 from workbench.runs.events import Ended, Event, Finished
 from workbench.studies.study import Study
 
@@ -35,9 +37,9 @@ class Follower(Protocol):
         ...
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class Ticket:
-    """A study that was found in order. Each is a value of its own, so that asking for the same twice runs it twice."""
+    """A study that was found in order, and the pair to run it on."""
 
     study: Study
     choice: PairChoice
@@ -75,24 +77,29 @@ class Runner:
 
     def lay_out_progress(self, prefix: str = "") -> None:
         self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes="wb-note")
+        self.again = gr.Button("Measure again", size="sm", visible=False, elem_id=f"{prefix}again", scale=0)
+        # The ticket stays on the server; its number, new at each click, is what starts the run.
+        self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.progress, self.run, self.stop, self.leave]
+        return [self.progress, self.run, self.stop, self.leave, self.again]
 
     def wire(self, wiring: Wiring) -> None:
         self.wiring = wiring
-        self._ticket = gr.State()
         inputs = [wiring.form.values, wiring.choice, *wiring.more]
-        asked = self.run.click(self._ask, inputs, [self._ticket, *self.outputs, wiring.form.faults], **QUIET)
+        asked = self.run.click(
+            self._ask, inputs, [self._ticket, self._number, *self.outputs, wiring.form.faults], **QUIET
+        )
         wiring.form.tell(asked)
         # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
-        started = self._ticket.change(
+        started = self._number.change(
             self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
             show_progress="minimal", show_progress_on=self.progress, **DEVICE,
         )  # fmt: skip
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
+        self.again.click(lambda: secrets.token_hex(8), None, self._number, **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
 
     def idle(self) -> Updates:
@@ -111,14 +118,16 @@ class Runner:
         except InputError as error:
             return wiring.form.told({wiring.field: str(error)})
         waiting = {self.progress: words.note("Waiting for the device."), **self._visible(self.leave)}
-        return {self._ticket: Ticket(study, choice), **wiring.form.told({}), **waiting}
+        ticket = {self._ticket: Ticket(study, choice), self._number: secrets.token_hex(8)}
+        return {**ticket, **wiring.form.told({}), **waiting}
 
     def _run(self, ticket: Ticket, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
         """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             preparing = words.note("Preparing the models")
-            yield {**follower.begin(), **self._visible(self.stop), self.progress: preparing}
+            hidden = {self.again: gr.update(visible=False)}
+            yield {**follower.begin(), **self._visible(self.stop), **hidden, self.progress: preparing}
             try:
                 with closing(self.host.run(ticket.study, ticket.choice, stopped)) as events:
                     yield from self._followed(events, follower, shared)
@@ -129,7 +138,8 @@ class Runner:
         for event in events:
             updates = follower.update(event)
             if isinstance(event, Ended):
-                yield {**updates, self.progress: words.ended(event)}
+                again = gr.update(visible=any(unsteady(row) for row in rows(event.run.results)))
+                yield {**updates, self.progress: words.ended(event), self.again: again}
                 return
             if isinstance(event, Finished) and not updates:
                 continue  # drawn with what follows at once

@@ -9,7 +9,7 @@ from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
-from workbench.show.tables import Table, facts
+from workbench.show.tables import facts, notes
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 
@@ -26,12 +26,14 @@ def progress(event: Started | Progress | Finished) -> str:
         words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {seconds_left(event.eta_seconds)} left")
-    return note(" · ".join(words)) + bar((at.job + part) / at.jobs)
+    return note(" · ".join(words)) + bar((at.step + part) / at.steps)
 
 
 def where(at: At) -> str:
     """The job in words."""
     words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    if at.lap:
+        words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
         return words
     return f"{words} · batch size {at.batch_size}: {scheme_label(at.decoder, at.batch_size, at.scheme)}"
@@ -53,6 +55,11 @@ def ended(event: Ended) -> str:
     """How a study ended, and why its run could not be kept, if so."""
     kept = note(f"The run could not be kept: {event.unkept} Download it below.", "alert") if event.unkept else ""
     return outcome(event.run) + kept
+
+
+def timing(run: Run) -> str:
+    """How the speeds of a run were timed, and which of them cannot be trusted."""
+    return "".join(note(text) for text in notes(run))
 
 
 def outcome(run: Run) -> str:
@@ -121,10 +128,3 @@ def environment(run: Run) -> str:
     """What the figures were measured on."""
     items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run))
     return f'<dl class="facts">{items}</dl>'
-
-
-def html_table(table: Table) -> str:
-    """A table of texts; nothing in it is read as markup."""
-    head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
-    body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'

@@ -18,7 +18,7 @@ from workbench.runs.events import Ended, Event, Finished
 from workbench.runs.record import Run
 from workbench.runs.shipped import shipped
 from workbench.studies import prompts
-from workbench.studies.batch import Batch, bounds
+from workbench.studies.batch import DEFAULTS, Batch, bounds
 from workbench.studies.prompts import PromptSet
 from workbench.studies.schemes import SCHEMES
 
@@ -26,7 +26,7 @@ SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
 CHOSEN_SIZES = (1, 4, 8, 16)
 OWN = "own"
 SETS = [("Prompts that repeat themselves", "refrains"), ("Openings of stories", "stories"), ("A file of yours", OWN)]
-START = {"decoders": ["lookup", "speculative"], "max_new_tokens": 32, "temperature": 0.0}
+START = {**DEFAULTS, "decoders": ["lookup", "speculative"], "max_new_tokens": 32, "temperature": 0.0}
 PROMPTS = 24
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (

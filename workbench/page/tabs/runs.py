@@ -17,7 +17,7 @@ from workbench.runs import imports
 from workbench.runs.estimates import rows
 from workbench.runs.record import Run
 from workbench.show import strip
-from workbench.show.tables import side_by_side
+from workbench.show.tables import markup, side_by_side
 from workbench.studies.comparison import Comparison
 
 SIDES = ("A", "B")
@@ -136,7 +136,7 @@ class RunsTab:
             updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
         figures = side_by_side(*runs)
         if any(run.kind != Comparison.kind for run in runs):
-            return {**updates, self.table: words.html_table(figures)}
+            return {**updates, self.table: markup(figures)}
         sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
         return {**updates, **self.charts.show(sided, figures)}
 

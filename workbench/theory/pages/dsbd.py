@@ -1,7 +1,7 @@
 """Dynamic-width speculative beam decoding (dsbd.txt §3.2)."""
 
 from decoders import theory
-from workbench.theory import charts as charts
+from workbench.theory import charts
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import Card, Page, Slider, Values
 
@@ -12,7 +12,7 @@ def _alphas(v: Values) -> list[float]:
 
 def now(v: Values) -> str:
     return (
-        f"At least **{theory.dsbd_steps(v.beta, v.gamma, v.t):.2f}** layers a round ·"
+        f"At least **{theory.dsbd_steps(v.beta, v.gamma, v.t):.2f}** layers per round ·"
         f" width **{theory.dynamic_width(_alphas(v), v.t, v.minimum)}** for α = {', '.join(f'{a:.2f}' for a in _alphas(v))}"
     )
 
@@ -20,11 +20,11 @@ def now(v: Values) -> str:
 def found(m: Measured) -> str:
     run = m.dsbd
     if run is None:
-        return "DSBD did not run."
+        return "This run has no rounds of DSBD."
     return (
         f"DSBD passed {run.passed} of the {run.verified} layers it verified ({run.layer_acceptance:.2f}, an estimate of the mean of"
-        f" min(t, β)), gained {run.steps:.2f} layers a round with γ = {run.gamma:.2f} on average, and kept {run.width:.2f} beams a layer."
-        " The theorem bounds from below where β is constant or its minimum is meant: with the mean a run may lie on either side."
+        f" min(t, β)), gained {run.steps:.2f} layers per round with γ = {run.gamma:.2f} on average, and kept {run.width:.2f} beams per layer."
+        " The theorem is a lower bound for a constant β or for its minimum: with the mean a run may lie on either side."
     )
 
 
@@ -34,16 +34,16 @@ DSBD = Page(
     (
         Slider("beta", "yield β", "chance that a layer’s draws yield W_min beams", 0.0, 1.0, 0.8),
         Slider("t", "threshold t", "chance wanted that a layer passes", 0.0, 1.0, 0.9),
-        Slider("gamma", "draft length γ", "layers drafted a round", 1, 16, 2, 1),
-        Slider("draws", "draft beams W_S", "draws of the draft model a layer", 1, 16, 6, 1),
+        Slider("gamma", "draft length γ", "layers drafted per round", 1, 16, 2, 1),
+        Slider("draws", "draft beams W_S", "draws of the draft model per layer", 1, 16, 6, 1),
         Slider("first", "first acceptance α₁", "chance that the first draw is accepted", 0.0, 1.0, 0.75),
         Slider("falls", "fall", "each refusal multiplies the chance by this", 0.0, 1.0, 0.7),
         Slider("minimum", "least beams W_min", "fewest beams of a layer", 1, 16, 1, 1),
     ),
     (
         Card(
-            "Layers a round", r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
-            "The width is chosen so that a layer passes with a chance of about t, where β allows it. A lower bound. Theorem 3.2.",
+            "Layers per round", r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
+            "The width is chosen so that a layer passes with a chance of about t, if β allows it. A lower bound. Theorem 3.2.",
             lambda v, m: charts.steps_figure(v.beta, v.t, v.gamma, m.dsbd),
         ),
         Card(

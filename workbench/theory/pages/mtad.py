@@ -1,14 +1,14 @@
 """Multi-token assisted decoding (mtad.txt §3.2)."""
 
 from decoders import theory
-from workbench.theory import charts as charts
+from workbench.theory import charts
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import Card, Page, Slider, Values
 
 
 def now(v: Values) -> str:
     return (
-        f"At least **{1 + theory.mtad_kept_length(v.tau, v.U, v.gamma)}** tokens a round"
+        f"At least **{1 + theory.mtad_kept_length(v.tau, v.U, v.gamma)}** tokens per round"
         f" · perplexity at most **{theory.mtad_ratio_bound(v.tau, v.gamma_bar, v.H, v.U, v.epsilon):.3g}×** that of exact joint decoding"
         f" · under q at most **{theory.mtad_perplexity_bound(v.gamma_bar, v.H_pq, (v.gamma_bar - 1) * v.log_q, v.epsilon):.2f}**"
     )
@@ -17,17 +17,17 @@ def now(v: Values) -> str:
 def found(m: Measured) -> str:
     run = m.mtad
     if run is None:
-        return "MTAD did not run."
+        return "This run has no rounds of MTAD."
     U = (
         "U: not measured, no draft token had both p and q above 0."
         if run.U is None
         else f"Over {run.compared} draft tokens the largest |ln p − ln q| was {run.U:.2f} nats ({run.ratio} distributions): U is at least"
-        " that, for it is the maximum over all tokens and contexts."
+        " that, because it is the maximum over all tokens and contexts."
     )
     if run.one_sided:
         U += f" For {run.one_sided} more one of p and q was 0, so here U is infinite and the theorems promise nothing."
     return (
-        f"MTAD gained γ̄ = {run.gamma_bar:.2f} tokens a round with γ = {run.draft_length}, τ = {run.threshold:g}. {U}"
+        f"MTAD gained γ̄ = {run.gamma_bar:.2f} tokens per round with γ = {run.draft_length}, τ = {run.threshold:g}. {U}"
         f" H(p) is at least {run.H:.2f} nats, the mean over {run.places} places of the least entropy that the likeliest tokens kept in"
         " the trace allow (plain target, unwarped). H(p, q) and the best log q: not measured, the trace holds q only of drafted tokens."
     )
@@ -39,16 +39,16 @@ MTAD = Page(
     (
         Slider("tau", "threshold τ", "least joint p/q of a kept prefix", 0.01, 0.99, 0.1),
         Slider("U", "distance U", "largest |ln p − ln q|, nats", 0.02, 5.0, 0.5),
-        Slider("gamma", "draft length γ", "tokens drafted a round", 1, 16, 8, 1),
-        Slider("gamma_bar", "gain γ̄", "mean tokens a round", 1.0, 17.0, 3.0, 0.1),
-        Slider("H", "entropy H(p)", "of the target, nats a token", 0.0, 6.0, 1.5),
-        Slider("epsilon", "beam error ε", "0 where the draft’s beams find the best", -1.0, 0.0, 0.0),
-        Slider("H_pq", "cross entropy H(p, q)", "nats a token", 0.0, 8.0, 2.0),
+        Slider("gamma", "draft length γ", "tokens drafted per round", 1, 16, 8, 1),
+        Slider("gamma_bar", "gain γ̄", "mean tokens per round", 1.0, 17.0, 3.0, 0.1),
+        Slider("H", "entropy H(p)", "of the target, nats per token", 0.0, 6.0, 1.5),
+        Slider("epsilon", "beam error ε", "0 if the draft’s beams find the best", -1.0, 0.0, 0.0),
+        Slider("H_pq", "cross entropy H(p, q)", "nats per token", 0.0, 8.0, 2.0),
         Slider("log_q", "best log q", "of a draft token, nats", -4.0, 0.0, -0.5),
     ),
     (
         Card(
-            "Tokens a round", r"\bar\gamma \ge \frac{|\ln\tau|}{U}",
+            "Tokens per round", r"\bar\gamma \ge \frac{|\ln\tau|}{U}",
             "Models that never differ by more than U cannot fail the threshold at once. Steps: whole tokens that the rule promises, min(γ, ⌈|ln τ|/U⌉ − 1) and one more. Theorem 3.6.",
             lambda v, m: charts.kept_figure(v.tau, v.U, v.gamma, m.mtad),
         ),

@@ -1,0 +1,102 @@
+"""One pair in memory; asking what is there neither loads nor waits."""
+
+import threading
+
+import pytest
+import torch
+
+from decoders import InputError
+from workbench.models import keeper, memory
+from workbench.models.keeper import PairKeeper, fitting
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+
+A, B = PairChoice("a"), PairChoice("b")
+
+
+@pytest.fixture
+def loads(monkeypatch):
+    """What was loaded, in order; a pair is its choice in capitals."""
+    calls = []
+
+    def load(choice, custom_allowed):
+        calls.append((choice, custom_allowed))
+        if choice.target == "broken":
+            raise InputError("broken could not be loaded")
+        return choice.target.upper()
+
+    monkeypatch.setattr(keeper, "load", load)
+    return calls
+
+
+def test_a_pair_is_loaded_once_and_another_takes_its_place(loads):
+    pairs = PairKeeper()
+    assert [pairs.get(c) for c in (A, A, B, B, A)] == ["A", "A", "B", "B", "A"]
+    assert [choice for choice, _ in loads] == [A, B, A]
+
+
+def test_the_rule_of_the_place_goes_to_the_loader(loads):
+    PairKeeper(custom_allowed=False).get(A)
+    assert loads == [(A, False)]
+
+
+def test_a_pair_that_cannot_be_loaded_leaves_the_one_in_memory(loads):
+    pairs = PairKeeper()
+    pairs.get(A)
+    with pytest.raises(InputError, match="broken"):
+        pairs.get(PairChoice("broken"))
+    assert pairs.peek(A) == "A"
+    pairs.get(A)
+    assert len(loads) == 2
+
+
+def test_a_peek_loads_nothing(loads):
+    """While another visitor had switched pairs, typing loaded a model in an interface thread."""
+    pairs = PairKeeper()
+    assert pairs.peek(A) is None
+    pairs.get(A)
+    assert (pairs.peek(A), pairs.peek(B)) == ("A", None)
+    assert [choice for choice, _ in loads] == [A]
+
+
+def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded(monkeypatch):
+    loading, go_on = threading.Event(), threading.Event()
+
+    def slow(choice, custom_allowed):
+        loading.set()
+        assert go_on.wait(30)
+        return "loaded"
+
+    pairs = PairKeeper()
+    monkeypatch.setattr(keeper, "load", slow)
+    worker = threading.Thread(target=pairs.get, args=(A,))
+    worker.start()
+    try:
+        assert loading.wait(30)
+        assert pairs.peek(A) is None  # would wait for ever if it asked for the lock
+    finally:
+        go_on.set()
+        worker.join()
+    assert pairs.peek(A) == "loaded"
+
+
+def test_two_that_ask_at_once_load_once(loads):
+    pairs, barrier = PairKeeper(), threading.Barrier(4)
+
+    def ask():
+        barrier.wait()
+        pairs.get(A)
+
+    workers = [threading.Thread(target=ask) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(loads) == 1
+
+
+def test_presets_are_offered_where_they_fit_the_embedded_one_always(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
+    assert [name for _, name in fitting()] == list(PAIRS)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
+    assert list(fitting()) == [(EMBEDDED.name, EMBEDDED.name)]

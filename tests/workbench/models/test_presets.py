@@ -1,0 +1,74 @@
+"""Model pairs by name: what they need is what their architectures say."""
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Qwen3Config
+
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+
+SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
+QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
+LLAMA3 = {"vocab_size": 128256, "num_key_value_heads": 8, "num_attention_heads": 32}
+OPT = {"vocab_size": 50272}
+
+
+def sizes(width, inner, layers, heads, **more):
+    return {
+        "hidden_size": width,
+        "intermediate_size": inner,
+        "num_hidden_layers": layers,
+        "num_attention_heads": heads,
+        **more,
+    }
+
+
+def opt(width, layers, heads):
+    return OPTConfig(hidden_size=width, word_embed_proj_dim=width, ffn_dim=4 * width, num_hidden_layers=layers, num_attention_heads=heads, **OPT)  # fmt: skip
+
+
+# The architectures by their published configs.
+CONFIGS = {
+    "HuggingFaceTB/SmolLM2-1.7B": LlamaConfig(**SMOL, **sizes(2048, 8192, 24, 32)),
+    "HuggingFaceTB/SmolLM2-135M": LlamaConfig(**SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3)),
+    "Qwen/Qwen3-8B": Qwen3Config(**QWEN, **sizes(4096, 12288, 36, 32), tie_word_embeddings=False),
+    "Qwen/Qwen3-0.6B": Qwen3Config(**QWEN, **sizes(1024, 3072, 28, 16), tie_word_embeddings=True),
+    "meta-llama/Llama-3.1-8B": LlamaConfig(**{**LLAMA3, **sizes(4096, 14336, 32, 32)}),
+    "meta-llama/Llama-3.2-1B": LlamaConfig(**{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True),
+    "meta-llama/Llama-2-13b-hf": LlamaConfig(**sizes(5120, 13824, 40, 40)),
+    "JackFram/llama-68m": LlamaConfig(**sizes(768, 3072, 2, 12)),
+    "facebook/opt-13b": opt(5120, 40, 40),
+    "facebook/opt-125m": opt(768, 12, 12),
+}
+MODELS = {m.id: m for pair in PAIRS.values() for m in (pair.target, pair.draft) if m}
+
+
+def test_every_preset_model_has_its_architecture_here():
+    assert set(MODELS) == set(CONFIGS)
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_parameter_counts_are_those_of_the_architecture(name):
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(CONFIGS[name])
+    assert MODELS[name].parameters == sum(p.numel() for p in model.parameters())
+
+
+def test_memory_follows_from_parameters_and_dtype():
+    opt_pair = PAIRS["OPT-13B + OPT-125M"]
+    assert opt_pair.weight_bytes(torch.bfloat16) == 2 * (12_853_473_280 + 125_239_296)
+    assert opt_pair.weight_bytes(torch.float32) == 2 * opt_pair.weight_bytes(torch.float16)
+
+
+def test_pickled_weights_are_pinned():
+    """OPT and Llama-68M have no safetensors on their main branch: what is loaded is what was looked at."""
+    for name in ("facebook/opt-13b", "facebook/opt-125m", "JackFram/llama-68m"):
+        assert len(MODELS[name].revision) == 40
+        assert MODELS[name].source == f"{name}@{MODELS[name].revision}"
+
+
+def test_a_choice_says_what_to_load_and_how_it_is_called():
+    choice = PAIRS["OPT-13B + OPT-125M"].choice("cuda", "bfloat16")
+    assert choice.target.startswith("facebook/opt-13b@")
+    assert choice.title == "facebook/opt-13b + facebook/opt-125m"
+    assert EMBEDDED.choice() == PairChoice()
+    assert PairChoice().title == "embedded pair"

@@ -1,0 +1,93 @@
+"""Figures out of results: which belong together, and each beside greedy's."""
+
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+
+from workbench.runs.estimates import BatchFigures, label, rows, speed, times_greedy
+
+
+def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
+    found = rows(run.results)
+    assert [(r.label, len(r.results)) for r in found] == [
+        ("greedy", 2), ("beam search", 2), ("speculative", 2), ("mtad", 2), ("dsbd", 2),
+    ]  # fmt: skip
+    for row in found:
+        assert [r.seed for r in row.greedy] == [r.seed for r in row.results]
+        assert {r.decoder for r in row.greedy} == {"greedy"}
+        assert row.first is row.results[0]
+
+
+def test_a_batch_has_a_row_for_each_size_and_scheme_beside_greedy_of_that_size(batch_run):
+    found = {(r.decoder, r.batch_size, r.scheme): r for r in rows(batch_run.results)}
+    assert len(found) == len(batch_run.results) == 3 + 2 + 2 * 5
+    vanilla, dynamic = found["lookup", 2, "vanilla"], found["lookup", 2, "dynamic"]
+    assert vanilla.greedy[0] is found["greedy", 2, "unpadded"].first
+    assert dynamic.greedy[0] is found["greedy", 2, "dynamic"].first
+
+
+def test_a_row_may_have_a_longer_name(run):
+    row = rows(run.results)[1]
+    assert (row.named("(A)").label, row.named("(A)").results) == ("beam search (A)", row.results)
+    assert label("beam_search") == "beam search"
+
+
+def test_times_greedy_is_the_ratio_of_the_speeds(run):
+    greedy, other = rows(run.results)[0], rows(run.results)[2]
+    expected = other.first.metrics["tokens_per_second"] / greedy.first.metrics["tokens_per_second"]
+    assert times_greedy(other.first, greedy.first) == pytest.approx(expected)
+    assert times_greedy(greedy.first, greedy.first) == 1
+
+
+def test_there_is_no_ratio_without_greedy_nor_with_what_failed_was_stopped_or_is_unknown(run):
+    greedy, other = run.results[0], run.results[2]
+    stopped = replace(other, samples=[replace(other.alone, finished="cancelled")])
+    sample_failed = replace(other, samples=[replace(other.alone, error="broken")])
+    assert times_greedy(other, None) is None
+    for broken in (stopped, sample_failed, replace(other, error="broken"), replace(other, metrics={})):
+        assert times_greedy(broken, greedy) is None
+        assert times_greedy(greedy, broken) is None
+    for metrics in ({"tokens_per_second": None}, {"tokens_per_second": 0.0}, {"tokens_per_second": 5e-324}):
+        assert times_greedy(other, replace(greedy, metrics=metrics)) is None
+
+
+def test_a_speed_of_decoding_leaves_out_each_batch_s_first_round(batch_run):
+    result = next(r for r in batch_run.results if r.batch_size == 2 and r.decoder == "lookup")
+    m = result.metrics
+    assert speed(result) == m["tokens_per_second"]
+    assert speed(result, decoding=True) == pytest.approx(m["decode_tokens"] / m["decode_seconds"])
+    dynamic = next(r for r in batch_run.results if r.scheme == "dynamic")
+    assert speed(dynamic, decoding=True) is None
+
+
+def test_a_batch_s_figures_are_found_by_decoder_size_and_scheme(batch_run):
+    figures = BatchFigures(batch_run)
+    assert (figures.decoders, figures.sizes) == (["lookup", "speculative"], [1, 2])
+    assert figures.schemes("lookup") == ["vanilla", "unpadded_kv", "unpadded_inputs", "unpadded", "dynamic"]
+    assert figures.schemes("lookup", decoding=True) == ["vanilla", "unpadded_kv", "unpadded_inputs", "unpadded"]
+    assert figures.row("lookup", 1, "vanilla") is figures.row("lookup", 1, "dynamic")
+    assert figures.row("lookup", 7, "vanilla") is figures.speed("lookup", 7, "vanilla") is None
+    own, base = figures.speed("lookup", 2, "vanilla"), figures.speed("greedy", 2, "unpadded")
+    assert figures.times_greedy("lookup", 2, "vanilla") == pytest.approx(own / base)
+
+
+def test_a_speed_is_the_mean_over_repeats_and_missing_if_one_is(batch_run):
+    again = [replace(r, repeat=1, metrics={**r.metrics, "tokens_per_second": 1.0}) for r in batch_run.results]
+    figures = BatchFigures(replace(batch_run, results=[*batch_run.results, *again]))
+    first = BatchFigures(batch_run).speed("lookup", 2, "vanilla")
+    assert figures.speed("lookup", 2, "vanilla") == pytest.approx((first + 1) / 2)
+    broken = [replace(r, metrics={}) for r in again]
+    assert BatchFigures(replace(batch_run, results=[*batch_run.results, *broken])).speed("lookup", 2, "vanilla") is None
+
+
+def test_acceptance_lengths_add_up_to_the_outputs_and_do_not_depend_on_the_batch(batch_run):
+    figures = BatchFigures(batch_run)
+    for rounds in figures.acceptances.values():
+        assert [sum(r) for r in rounds] == [8, 8, 8]
+    assert max(map(max, figures.acceptances["speculative"])) > 1
+    means = figures.mean_acceptances("speculative")
+    assert means == [fmean(r) for r in figures.acceptances["speculative"]]
+    assert figures.least_acceptance("speculative", 3) == min(means)
+    assert figures.least_acceptance("speculative", 1) == pytest.approx(fmean(means))
+    assert figures.least_acceptance("mtad", 1) is None

@@ -1,0 +1,73 @@
+"""Parts that all figures share: the palette, the canvas, lines and bars that read on a light and on a dark ground."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import plotly.graph_objects as go
+
+# Okabe and Ito (2008), with a dash and a symbol each as the second cue.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+GREY = "#808691"  # readable on either ground
+FONT = {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"}
+
+
+class Look(NamedTuple):
+    """What tells one line from the others, with and without colours."""
+
+    colour: str
+    dash: str
+    symbol: str
+
+
+def look(i: int) -> Look:
+    """That of the i-th line; after seven the colours come again with other dashes and symbols."""
+    again = i // len(COLOURS)
+    return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], SYMBOLS[(i + again) % len(SYMBOLS)])
+
+
+def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
+    """An empty figure with named axes; a legend stands above it."""
+    axis = {"gridcolor": "rgba(128,134,145,0.18)", "zeroline": False, "automargin": True, "title_font_size": 12}
+    return go.Figure(
+        layout={
+            "height": height, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
+            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": FONT,
+            "title": {"text": title, "font": {"size": 14}} if title else None,
+            "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
+            "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},
+        }
+    )  # fmt: skip
+
+
+def line(figure: go.Figure, points: Mapping[Any, float | None], name: str, style: Look, hover: str) -> None:
+    """A line with a mark at each of the points (x -> y, None if there is none); `hover` says what is shown of one."""
+    figure.add_scatter(
+        x=list(points), y=list(points.values()), name=name, mode="lines+markers", connectgaps=True,
+        line={"color": style.colour, "dash": style.dash, "width": 2}, marker={"symbol": style.symbol, "size": 8},
+        hovertemplate=f"{hover}<extra>{name}</extra>",
+    )  # fmt: skip
+
+
+def level(figure: go.Figure, y: float, text: str = "") -> None:
+    """A dotted line across."""
+    figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
+
+
+def whiskers(found: Sequence[Any]) -> dict[str, Any]:
+    """Error bars from `Spread`s: one standard deviation, or the range; None for what has no figure."""
+    above, below = ([getattr(s, side) if s else 0 for s in found] for side in ("above", "below"))
+    return {
+        "array": above, "arrayminus": below, "symmetric": False, "visible": any(above) or any(below), "color": GREY, "thickness": 1.2,
+    }  # fmt: skip
+
+
+def or_words(figure: go.Figure, words: str = "nothing measured gives this figure") -> go.Figure:
+    """The figure; one without any point says why."""
+    if all(y is None for trace in figure.data for y in trace.y):
+        figure.add_annotation(
+            text=words, showarrow=False, font={"color": GREY, "size": 13}, xref="paper", yref="paper", x=0.5, y=0.5
+        )
+        figure.update_xaxes(showticklabels=False).update_yaxes(showticklabels=False)
+    return figure

@@ -1,0 +1,114 @@
+"""A run as one HTML file that loads nothing: a frame that all kinds share, with a body for each."""
+
+import html
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import plotly.graph_objects as go
+from plotly.offline import get_plotlyjs
+
+from workbench.runs.estimates import BatchFigures, label, rows
+from workbench.runs.record import Run
+from workbench.show import batch, comparison, strip, tables, web
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+
+# The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
+STYLE = """body { margin: 0; }
+.wb-report { min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }
+.wb-report dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }
+.wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }"""
+DARK = 'document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);'
+
+
+@dataclass(frozen=True)
+class Body:
+    """What differs between kinds: a heading, what stands between it and the facts, and a script that runs last."""
+
+    heading: str
+    content: str
+    script: str = ""
+
+
+def to_html(run: Run) -> str:
+    """One file that shows the run as the page does."""
+    body = _BODIES.get(run.kind, _other)(run)
+    facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in tables.facts(run))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<title>Decoding run {_text(run.id)}</title>
+{web.head()}
+<style>{STYLE}</style>
+<script>{DARK}</script>
+<script>{get_plotlyjs()}</script>
+</head>
+<body><main class="wb-report">
+<h1>{_text(body.heading)}</h1>
+{body.content}
+{"".join(f"<p>{_text(note)}</p>" for note in tables.notes(run))}
+<h2>What it was measured on</h2>
+<dl>{facts}</dl>
+</main>
+<script>{body.script}</script>
+</body>
+</html>
+"""
+
+
+def _comparison(run: Run) -> Body:
+    """Coloured text with its cards and replay, figures and charts."""
+    texts = "".join(
+        f"<h3>{_text(r.decoder)}</h3><pre>{_text(r.alone.text)}</pre>" for r in run.results if r.repeat == 0
+    )
+    view = strip.view(strip.run_panels(run), run.id)
+    content = f"""<div id="panels">{texts}</div>
+<h2>Figures</h2>
+{tables.markup(tables.figures(run))}
+{_drawn(comparison.figures(rows(run.results)))}"""
+    return Body(
+        "Decoders side by side", content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});'
+    )
+
+
+def _batch(run: Run) -> Body:
+    """What was found in sentences, the charts and the paper's tables of each decoder, and the figures of every measurement."""
+    figures = BatchFigures(run)
+    parts = ["".join(f"<p>{_text(words)}</p>" for words in tables.findings(run))]
+    for decoder in figures.decoders:
+        parts.append(f"<h2>{_text(label(decoder))}</h2>")
+        for decoding, words in ((False, "the reading of prompts included"), (True, "without the reading of prompts")):
+            parts.append(f"<p>tokens/s (times greedy at the same batch size), {words}</p>")
+            parts.append(tables.markup(tables.paper_table(figures, decoder, decoding)))
+        parts.append(_cards(batch.OF_ONE, figures, decoder))
+    parts += ["<h2>All decoders</h2>", _cards(batch.OF_ALL, figures, "")]
+    parts += ["<h2>Figures</h2>", tables.markup(tables.figures(run))]
+    return Body(f"Batches: {run.title}", "\n".join(parts))
+
+
+def _other(run: Run) -> Body:
+    """For kinds that this room does not know."""
+    return Body(run.title, f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}")
+
+
+_BODIES: dict[str, Callable[[Run], Body]] = {Comparison.kind: _comparison, Batch.kind: _batch}
+
+
+def _cards(cards: Iterable[batch.Card], figures: BatchFigures, decoder: str) -> str:
+    return "\n".join(
+        f"<h3>{_text(card.title)}</h3><p>{_text(card.says)}</p>{_drawn([card.draw(figures, decoder, False)])}"
+        for card in cards
+    )
+
+
+def _drawn(figures: Iterable[go.Figure]) -> str:
+    config = {"displayModeBar": False}
+    return "".join(f.to_html(full_html=False, include_plotlyjs=False, config=config) for f in figures)
+
+
+def _text(value: object) -> str:
+    return html.escape(str(value))

@@ -1,0 +1,81 @@
+"""What the requests of a batch run gained per round, read as the acceptance lengths of ems-sd.txt appendix B."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from statistics import fmean, stdev
+
+from decoders.theory import Padding
+from workbench.runs.estimates import BatchFigures, label
+from workbench.runs.record import Run
+from workbench.show.quantities import padding_ratio
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredBatch:
+    """The acceptance lengths tau of one decoder, which do not depend on the batch.
+
+    lengths   every tau;   means  of each sample
+    gained    for each batch size that was run, for each round of a batch the tau of its requests
+    ratios    by batch size, the padding ratio that the vanilla scheme had (eq. 10)
+    """
+
+    decoder: str
+    lengths: Sequence[int]
+    means: Sequence[float]
+    gained: Mapping[int, Sequence[Sequence[int]]]
+    ratios: Mapping[int, float]
+
+    @property
+    def mean(self) -> float:
+        return fmean(self.means)
+
+    @property
+    def deviation(self) -> float:
+        """Sample standard deviation of the samples' means."""
+        return stdev(self.means)
+
+    @property
+    def cap(self) -> int:
+        """The longest acceptance seen."""
+        return max(self.lengths)
+
+    @property
+    def p(self) -> float:
+        """Next-token accuracy: the likeliest one if every tau is geometric up to the cap. A tau of k has k - 1 tokens that were right
+        and, below the cap, one that was wrong."""
+        right = sum(tau - 1 for tau in self.lengths)
+        wrong = sum(tau < self.cap for tau in self.lengths)
+        return right / (right + wrong) if right + wrong else 0.0
+
+    def padding(self, size: int) -> Padding | None:
+        """What padding the batches of this size takes per round, by their acceptance lengths; None if no batch has this size."""
+        rounds = [taus for taus in self.gained.get(size, []) if max(taus) > 0]
+        if not rounds:
+            return None
+        longest = [max(taus) for taus in rounds]
+        pads = [most - fmean(taus) for most, taus in zip(longest, rounds, strict=True)]
+        ratios = list(chain.from_iterable([1 - tau / max(taus) for tau in taus] for taus in rounds))
+        return Padding(fmean(longest), fmean(pads), fmean(ratios))
+
+    def longest(self, size: int, cap: int) -> list[float] | None:
+        """The share of rounds whose longest acceptance is k = 1 .. cap, longer ones on the cap (eq. 11); None if no batch has this size."""
+        found = Counter(min(max(taus), cap) for taus in self.gained.get(size, []) if max(taus) > 0)
+        return [found[k] / found.total() for k in range(1, cap + 1)] if found else None
+
+
+def batches(run: Run) -> tuple[MeasuredBatch, ...]:
+    """One for each decoder of a run over several prompts whose acceptance lengths were kept."""
+    figures = BatchFigures(run)
+    return tuple(_batch(figures, d) for d in figures.decoders if len(figures.mean_acceptances(d)) > 1)
+
+
+def _batch(figures: BatchFigures, decoder: str) -> MeasuredBatch:
+    return MeasuredBatch(
+        label(decoder),
+        [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
+        figures.mean_acceptances(decoder),
+        {size: figures.rounds(decoder, size) for size in figures.sizes},
+        {size: ratio for size in figures.sizes if (ratio := padding_ratio(figures, decoder, size)) is not None},
+    )
