@@ -114,6 +114,8 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(
             f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
         )
+    for role in roles(method):
+        pair.packed[role].refuse_changes()
     return method
 
 

@@ -106,7 +106,7 @@ class PaddedEngine(Engine):
 
     def _align(self, feeds: Sequence[Feed]) -> None:
         """Once per round, pad every cache by as many rows as it kept less than the one that kept most. Pads stay until the batch ends."""
-        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length, 0)) for feed in feeds}
+        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
         if any(tree.commits == commits for tree, (_, commits) in before.items()):
             return
         alive = {feed.tree: feed.cache.alive(feed.tree) for feed in feeds}
