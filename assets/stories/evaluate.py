@@ -29,7 +29,24 @@ from transformers import (
 
 HERE = Path(__file__).parent
 STORIES = ("tinystories", "tinystories_recased", "snakes_stories", "storybooks")
-NEW_TOKENS = 60
+NEW_TOKENS = 60  # of the completions: loops are counted and acceptance is promised within them
+# What the pairs are compared at, before and after: fixed before the training that they judge.
+POOLED = (
+    "tinystories",
+    "tinystories_recased",
+    "snakes_stories",
+)  # held-out loss, of `--limit` tokens a set, pooled by token
+SETTINGS = {  # speculative decoding on all openings and instructions, request i with seed i
+    "T=0": {"temperature": 0.0},
+    "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
+    "T=0.8, top-p 0.95": {"temperature": 0.8, "top_p": 0.95},
+}
+GAMMA, SPECULATED = 4, 64  # draft tokens a round, new tokens a prompt
+BLIND = {
+    "temperature": 0.8,
+    "top_p": 0.95,
+}  # stories for the comparison by eye: opening i with seed i, sides drawn with seed 60
+BLIND_TOKENS, BLIND_SEED = 120, 60
 WARP = LogitsProcessorList([TemperatureLogitsWarper(1.0), TopKLogitsWarper(20), TopPLogitsWarper(0.9)])
 
 
