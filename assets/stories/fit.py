@@ -49,13 +49,19 @@ def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:
     return [torch.optim.Muon([muon], lr=run.muon_rate), torch.optim.AdamW(adam, betas=(0.9, 0.95), weight_decay=0.0)]
 
 
-def half_twin(model: PreTrainedModel, device: str) -> PreTrainedModel:
-    """A bfloat16 copy of `model` for the passes of training. Its buffers stay float32: rounded frequencies would turn
-    late positions by whole radians."""
-    twin = deepcopy(model)
-    for parameter in twin.parameters():
+def in_half(model: PreTrainedModel) -> PreTrainedModel:
+    """A copy of `model` with bfloat16 weights. Its buffers stay float32: rounded frequencies would turn late positions by whole
+    radians."""
+    copy = deepcopy(model)
+    for parameter in copy.parameters():
         parameter.data = parameter.data.to(torch.bfloat16)
-    if torch.device(device).type == "cpu":
+    return copy
+
+
+def half_twin(model: PreTrainedModel) -> PreTrainedModel:
+    """The bfloat16 copy that makes the passes of training, where it is: on a CPU with attention of its own."""
+    twin = in_half(model)
+    if twin.device.type == "cpu":
         twin.set_attn_implementation(BLOCK_ATTENTION)
     return twin
 
@@ -109,7 +115,7 @@ def fit(
         model.load_state_dict(checkpoint["model"])
         for opt, state in zip(opts, checkpoint["optimizers"], strict=True):
             opt.load_state_dict(state)
-    twin = half_twin(model, device)
+    twin = half_twin(model)
     weights, halves = list(model.parameters()), list(twin.parameters())
 
     def loss(tokens: Tensor) -> Tensor:

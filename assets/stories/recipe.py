@@ -138,7 +138,7 @@ def sizes() -> Mapping[str, Recipe]:
                 compile=False,
                 checkpoint_every=5,
             ),
-            own_batches=1,
+            own_batches=3,
             own_rows=16,
             own_length=32,
             context=128,
@@ -149,7 +149,7 @@ def sizes() -> Mapping[str, Recipe]:
             draft=draft,
             target_run=Run(steps=3660, tokens_per_step=16384, decay_steps=730, checkpoint_every=20),
             draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1240),
-            own_batches=14,
+            own_batches=150,
         ),
         "full": Recipe(
             corpus=CorpusSettings(STORIES_FIRST),

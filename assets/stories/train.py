@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from corpus import Mixture, prepare
-from fit import distillation_loss, fit, half_twin, next_token_loss
+from fit import distillation_loss, fit, half_twin, in_half, load_checkpoint, next_token_loss
 from own_text import write
 from recipe import Recipe, Run, sizes
 from saving import atomic
@@ -28,12 +28,28 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 HERE = Path(__file__).parent
 
 
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """In bfloat16, with the tokenizer and no file of 10 MB."""
+    in_half(model).save_pretrained(folder, max_shard_size="9MB")
+    tokenizer.save_pretrained(folder)
+
+
 def save_pair(target: PreTrainedModel, draft: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """`out/target` and `out/draft`, bfloat16, each with the tokenizer and no file of 10 MB; both whole or neither."""
+    """`out/target` and `out/draft`; both whole or neither."""
     with atomic(out / "draft") as draft_folder, atomic(out / "target") as target_folder:
-        for model, folder in ((draft, draft_folder), (target, target_folder)):
-            model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="9MB")
-            tokenizer.save_pretrained(folder)
+        save_model(draft, tokenizer, draft_folder)
+        save_model(target, tokenizer, target_folder)
+
+
+def export(recipe: Recipe, work: Path, folder: Path) -> None:
+    """Saves the target of the last checkpoint under `work`, as `--start-from` takes it; ValueError if there is none."""
+    if not (work / "target.pt").is_file():
+        raise ValueError(f"{work} holds no target.pt to export; give the folder of a training with --work.")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(work / "tokenizer")
+    target = recipe.target.build(len(tokenizer), recipe.context)
+    target.load_state_dict(load_checkpoint(work / "target.pt", recipe.target, recipe.target_run)["model"])
+    with atomic(folder) as part:
+        save_model(target, tokenizer, part)
 
 
 def take_tokenizer(folder: Path, work: Path) -> None:
@@ -79,7 +95,7 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_
     fit(
         target, next_token_loss, story_batch, probe, name="target", shape=recipe.target, run=recipe.target_run, **common
     )
-    teacher = half_twin(target, device).requires_grad_(False)
+    teacher = half_twin(target).requires_grad_(False)
     own = write(target, mixture, work, recipe, device)
 
     def draft_batch(rng: np.random.Generator, step: int, rows: int, length: int) -> np.ndarray:
@@ -112,6 +128,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--start-from", type=Path, help="a saved target whose weights and tokenizer are taken")
     parser.add_argument("--seed", type=int, help="another one draws other text, as a run from saved weights should")
+    parser.add_argument(
+        "--export", type=Path, help="only save the target of the last checkpoint there, for --start-from"
+    )
     parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says")
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--draft-steps", type=int)
@@ -126,6 +145,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     work = args.work or Path.home() / ".cache" / "llama-stories" / args.size
     try:
+        if args.export:
+            export(recipe, work, args.export)
+            return
         train(recipe, args.data, work, args.out, args.device, args.start_from)
     except (ValueError, OSError) as error:
         sys.exit(str(error))

@@ -76,7 +76,7 @@ def test_weights_learn_in_float32_and_pass_in_bfloat16():
     """An update below half of bfloat16's spacing is not lost, and the positions keep their float32 frequencies."""
     torch.manual_seed(0)
     model = TINY.target.build(300, 2048)
-    twin = half_twin(model, "cpu")
+    twin = half_twin(model)
     assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert all(buffer.dtype == torch.float32 for buffer in twin.buffers())
@@ -97,6 +97,16 @@ def test_training_starts_from_saved_weights_and_their_tokenizer(data, tmp_path):
     script.train(still, data, tmp_path / "second", tmp_path / "again", "cpu", start_from=saved)
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "again" / "target" / name).read_bytes() == (saved / name).read_bytes()
+
+
+def test_the_weights_of_a_checkpoint_are_exported_for_a_later_start(data, tmp_path):
+    arguments = ["--size=tiny", f"--work={tmp_path / 'work'}", f"--export={tmp_path / 'weights'}"]
+    with pytest.raises(SystemExit, match=r"no target\.pt"):
+        script.main(arguments)
+    script.train(TINY, data, tmp_path / "work", tmp_path / "out", "cpu")
+    script.main(arguments)
+    kept = (tmp_path / "weights" / "model.safetensors").read_bytes()
+    assert kept == (tmp_path / "out" / "target" / "model.safetensors").read_bytes()
 
 
 def test_weights_of_another_size_are_named(tmp_path):
