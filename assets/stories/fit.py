@@ -13,12 +13,12 @@ from attention import NAME as BLOCK_ATTENTION
 from recipe import Run, Shape
 from saving import atomic
 from torch import Tensor
-from torch.nn import Parameter
 from torch.nn import functional as F
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
 MICRO_BATCH = {"cpu": 4096, "cuda": 16384}  # tokens of one forward and backward pass: what the caches, the memory like
+CHECKPOINT_SECONDS = 240  # between two checkpoints at most, however slow the steps are
 Batches = Callable[
     [np.random.Generator, int, int, int], np.ndarray
 ]  # (rng, step, rows, length) -> (rows, length + 1) ids
@@ -66,11 +66,32 @@ def half_twin(model: PreTrainedModel) -> PreTrainedModel:
     return twin
 
 
-def add_gradients(halves: list[Parameter], weights: list[Parameter]) -> None:
-    """Moves the gradients of the bfloat16 weights to the float32 ones they are copies of, where those of a step add up."""
-    for half, weight in zip(halves, weights, strict=True):
-        weight.grad = half.grad.float() if weight.grad is None else weight.grad.add_(half.grad)
-        half.grad = None
+def learn(
+    loss: Callable[[Tensor], Tensor],
+    tokens: Tensor,
+    model: PreTrainedModel,
+    twin: PreTrainedModel,
+    opts: list[torch.optim.Optimizer],
+    rate: float,
+) -> float:
+    """One step on tokens (B, T + 1) at `rate` times the peak rates; returns its `loss`, which passes through the `twin`. The
+    gradients of its bfloat16 weights add up in the float32 weights of `model`, and these are copied back."""
+    weights, halves, value = list(model.parameters()), list(twin.parameters()), 0.0
+    for part in tokens.split(max(MICRO_BATCH[tokens.device.type] // (tokens.shape[1] - 1), 1)):
+        share = loss(part) * (len(part) / len(tokens))
+        share.backward()
+        value += share.item()
+        for half, weight in zip(halves, weights, strict=True):
+            weight.grad = half.grad.float() if weight.grad is None else weight.grad.add_(half.grad)
+            half.grad = None
+    for opt in opts:
+        for group in opt.param_groups:
+            group["lr"] = group["peak"] * rate
+        opt.step()
+        opt.zero_grad()
+    with torch.no_grad():
+        torch._foreach_copy_(halves, weights)
+    return value
 
 
 def load_checkpoint(path: Path, shape: Shape, run: Run) -> dict:
@@ -116,42 +137,30 @@ def fit(
         for opt, state in zip(opts, checkpoint["optimizers"], strict=True):
             opt.load_state_dict(state)
     twin = half_twin(model)
-    weights, halves = list(model.parameters()), list(twin.parameters())
 
     def loss(tokens: Tensor) -> Tensor:
         return loss_of(twin, tokens)
 
     compiled = torch.compile(loss, dynamic=False) if run.compile else loss
-    start = time.monotonic()
+    start = saved = time.monotonic()
     with open(work / "losses.jsonl", "a") as log, tqdm(total=run.steps, initial=step, desc=name) as bar:
         while step < run.steps:
             length = run.short if step < run.plateau_end else model.config.max_position_embeddings
             rng = np.random.default_rng([seed, step])
-            rows = max(run.tokens_per_step // length, 1)
-            tokens = torch.from_numpy(batches(rng, step, rows, length)).to(device)
-            value = 0.0
-            for part in tokens.split(max(MICRO_BATCH[torch.device(device).type] // length, 1)):
-                share = compiled(part) * (len(part) / rows)
-                share.backward()
-                value += share.item()
-                add_gradients(halves, weights)
-            for opt in opts:
-                for group in opt.param_groups:
-                    group["lr"] = group["peak"] * run.rate(step)
-                opt.step()
-                opt.zero_grad()
-            with torch.no_grad():
-                torch._foreach_copy_(halves, weights)
+            tokens = torch.from_numpy(batches(rng, step, max(run.tokens_per_step // length, 1), length)).to(device)
+            value = learn(compiled, tokens, model, twin, opts, run.rate(step))
             step += 1
             record = {"stage": name, "step": step, "tokens": step * run.tokens_per_step, "loss": round(value, 4)}
             record |= {"rate": round(run.rate(step - 1), 4), "seconds": round(time.monotonic() - start, 1)}
-            if step % run.checkpoint_every == 0 or step == run.steps:
+            late = time.monotonic() - saved > CHECKPOINT_SECONDS
+            if late or step % run.checkpoint_every == 0 or step == run.steps:
                 with torch.no_grad():
                     record["held_out"] = round(loss(torch.from_numpy(held_out).to(device)).item(), 4)
                 state = {"shape": asdict(shape), "steps": run.steps, "decay_steps": run.decay_steps, "step": step}
                 state |= {"model": model.state_dict(), "optimizers": [opt.state_dict() for opt in opts]}
                 with atomic(path) as temporary:
                     torch.save(state, temporary)
+                saved = time.monotonic()
             print(json.dumps(record), file=log, flush=True)
             bar.update()
             bar.set_postfix(loss=record["loss"])

@@ -8,6 +8,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import fit as fit_script
 import numpy as np
 import pytest
 import torch
@@ -47,6 +48,14 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path):
         torch.testing.assert_close(a, b, msg=name)
     steps = [json.loads(line)["step"] for line in (tmp_path / "killed" / "losses.jsonl").read_text().splitlines()]
     assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
+
+
+def test_slow_steps_are_saved_by_the_clock(tmp_path, monkeypatch):
+    """Beside other work 20 steps took a quarter of an hour, and a kill lost them."""
+    monkeypatch.setattr(fit_script, "CHECKPOINT_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(tmp_path, replace(RUN, checkpoint_every=100), stop_at=5)
+    assert torch.load(tmp_path / "target.pt", weights_only=True)["step"] == 5
 
 
 def test_steps_may_change_on_the_plateau_only(tmp_path):
