@@ -21,11 +21,20 @@ FEW = PromptSet("few", tuple(Prompt(text, f"few, line {i}") for i, text in enume
 
 
 def comparison(*names: str, prompt="abc", **shared) -> Comparison:
-    return Comparison(prompt, Settings.from_json({"decoders": list(names), "max_new_tokens": 16, **shared}))
+    return Comparison(
+        prompt, Settings.from_json({"decoders": list(names), "max_new_tokens": 16, "timings": 1, **shared})
+    )
 
 
 def batch(*names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, own=None, **changes) -> Batch:
-    shared = {"decoders": list(names), "max_new_tokens": tokens, "temperature": temperature, "seed": 5, **(own or {})}
+    shared = {
+        "decoders": list(names),
+        "timings": 1,
+        "max_new_tokens": tokens,
+        "temperature": temperature,
+        "seed": 5,
+        **(own or {}),
+    }
     return Batch(prompts, Settings.from_json(shared), sizes, **changes)
 
 

@@ -11,6 +11,7 @@ from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.admit import admit
+from workbench.measuring.disturbance import Watch
 from workbench.measuring.job import Update, Work, measure
 from workbench.runs.record import Result
 from workbench.studies.schemes import SCHEMES
@@ -18,7 +19,7 @@ from workbench.studies.study import Job, Study
 
 
 def work(pair, study: Study, meter) -> Work:
-    return Work(pair, admit(pair, study), study.settings, meter, lambda: False)
+    return Work(pair, admit(pair, study), study.settings, meter, Watch(), lambda: False)
 
 
 def run(measuring) -> tuple[list[Update], Result, dict]:
