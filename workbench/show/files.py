@@ -39,7 +39,7 @@ WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "htm
 
 def _asked(run: Run) -> dict[str, Any]:
     """What all rows share: the run, its models and device, and the settings that all decoders share."""
-    where, settings = run.environment, run.study.get("settings", {})
+    where, settings = run.environment, run.settings
     models = {role: where[role].get("name") for role in ("target", "draft") if isinstance(where.get(role), dict)}
     plain = {n: v for n, v in settings.items() if not isinstance(v, (dict, list)) and n not in ASKED_ELSEWHERE}
     device = {name: where.get(name) for name in ("device", "device_name", "dtype", "threads")}
@@ -76,7 +76,7 @@ def _each(run: Run) -> Iterator[tuple[Row, Result, Result | None]]:
 
 def _own(run: Run, result: Result) -> Line:
     """The decoder's own settings, as JSON."""
-    own = run.study.get("settings", {}).get(result.decoder, {})
+    own = run.settings.get(result.decoder, {})
     return {"settings": json.dumps(own, ensure_ascii=False)}
 
 
