@@ -15,11 +15,11 @@ from workbench.studies.comparison import Comparison
 
 # The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-STYLE = """body { margin: 0; }
+STYLE = """html { scrollbar-gutter: stable; } body { margin: 0; }
 .wb-report { min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }
 .wb-report dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }
 .wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
-.wb-charts { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 360px), 1fr)); gap: 8px 24px; }
+.wb-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr)); gap: 8px 24px; }
 .wb-charts > * { min-width: 0; }"""
 DARK = 'document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);'
 
@@ -71,7 +71,7 @@ def _comparison(run: Run) -> Body:
     content = f"""<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-<div class="wb-charts">{"".join(map(_drawn, comparison.figures(rows(run.results))))}</div>"""
+{"".join(map(_drawn, comparison.figures(rows(run.results))))}"""
     return Body(
         "Decoders side by side", content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});'
     )
