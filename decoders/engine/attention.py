@@ -8,7 +8,6 @@ import inspect
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -51,15 +50,6 @@ class Packing(NamedTuple):
     biases: Tensor
     keys: list[Tensor]
     values: list[Tensor]
-
-
-@dataclass
-class LayoutProbe:
-    """Takes the place of a packing in a first pass and notes, for each layer, (K, D of keys, D of values); and in `groups` the most query
-    heads that share a key head."""
-
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    groups: int = 1
 
 
 def attend(
@@ -178,20 +168,17 @@ _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cach
                       "output_router_logits", "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
 
 
-def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
-    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
-    if others.get("sliding_window"):
-        raise InputError("its attention has a sliding window, which the packed cache does not model.")
+def only_known(others: dict[str, object]) -> None:
+    """Raise InputError if a model gives its attention something that packed attention does not model."""
     strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
     if strange:
         raise InputError(f"its attention takes {', '.join(strange)}, which the packed attention does not model.")
-    if packing is None:
-        raise InputError("it does not pass its keyword arguments to its attention.")
+
+
+def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
+    only_known({**others, "a mask": attention_mask})
     layer = module.layer_idx
-    if isinstance(packing, LayoutProbe):
-        packing.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
-        packing.groups = max(packing.groups, query.shape[1] // key.shape[1])
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = run(
