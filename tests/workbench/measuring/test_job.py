@@ -29,7 +29,7 @@ def run(measuring) -> tuple[list[Update], Result, dict]:
         try:
             updates.append(next(measuring))
         except StopIteration as done:
-            return updates, *done.value
+            return updates, done.value.result, done.value.outputs
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_
                 draws += 1
                 time.sleep(0.02)
         except StopIteration as done:
-            result = done.value[0]
+            result = done.value.result
             spent += result.metrics["seconds"]
             work_of_models = sum(r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds)
             assert work_of_models <= result.metrics["seconds"] + 1e-6
