@@ -1,4 +1,4 @@
-"""Language-model decoding, exact and side by side: one engine, every decoder of the papers.
+"""Exact language-model decoding: one engine, and every decoder of the papers on it.
 
 import decoders
 pair = decoders.load_pair()

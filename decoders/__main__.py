@@ -1,4 +1,4 @@
-"""`python -m decoders` prints the table of decoders that the README shows; `python -m decoders NAME` one decoder's settings."""
+"""`python -m decoders` prints the README's table of decoders; `python -m decoders NAME` prints the settings of one."""
 
 import dataclasses
 import sys
@@ -19,7 +19,7 @@ def table() -> str:
 
 
 def settings(name: str) -> str:
-    """The settings of one decoder, a line each: name, default, help."""
+    """The settings of one decoder, one per line: name, default, help."""
     lines = [f"{f.name} = {f.default!r}: {f.metadata['help']}" for f in dataclasses.fields(catalog[name])]
     return "\n".join(lines) or "no settings of its own"
 

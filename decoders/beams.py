@@ -1,9 +1,10 @@
 """Beams: a multiset of tree nodes with raw joint log-likelihoods, and the steps of beam sampling and beam search on them.
 
-Draft and target beams are the same thing; which model scores them is the caller's affair.
+Draft and target beams are the same thing; the caller decides which model scores them.
 """
 
-from collections.abc import Generator, Sequence
+import math
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +17,7 @@ from decoders.warp import top
 
 @dataclass(frozen=True, slots=True)
 class Beam:
-    """A node, and the raw joint log-likelihood (nats) of the way there since the beams began."""
+    """A node, and the raw joint log-likelihood (nats) of the tokens from where the beams began to it."""
 
     node: NodeId
     score: float
@@ -24,16 +25,24 @@ class Beam:
 
 @dataclass(frozen=True, slots=True)
 class BeamDraw:
-    """A continuation of one beam: `parent` is the index of that beam, for liveness belongs to the draw, not to the node."""
+    """A continuation of one beam. `parent` is the index of that beam: equal beams share a node, and one of them may live without the other."""
 
     parent: int
     token: TokenId
     beam: Beam
 
 
-def joint(beams: Sequence[Beam], logits: Logits) -> torch.Tensor:
-    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising)."""
-    scores = torch.tensor([b.score for b in beams], dtype=logits.dtype, device=logits.device)
+def highest(beams: Iterable[Beam]) -> float:
+    """Their highest score; 0 if they are all impossible."""
+    score = max(b.score for b in beams)
+    return score if score > -math.inf else 0.0
+
+
+def joint(beams: Sequence[Beam], logits: Logits, origin: float | None = None) -> torch.Tensor:
+    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising), less `origin`,
+    by default the beams' highest score: that of a long text would leave float32 no digits for what sets its continuations apart."""
+    origin = highest(beams) if origin is None else origin
+    scores = torch.tensor([b.score - origin for b in beams], dtype=logits.dtype, device=logits.device)
     return logits.log_softmax(-1) + scores[:, None]
 
 
@@ -45,24 +54,27 @@ def beam_probs(request: Request, log_joint: torch.Tensor) -> Probs:
 def draw_beams(
     request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, probs: Probs, count: int
 ) -> list[BeamDraw]:
-    """`count` continuations drawn i.i.d. with replacement from probs (W, V)."""
+    """`count` continuations, drawn i.i.d. with replacement from probs (W, V)."""
     return [extend(request, beams, log_joint, index) for index in request.source.draw(probs.flatten(), count)]
 
 
-def extend(request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int) -> BeamDraw:
-    """The continuation with this index into the flattened (W, V) joint."""
+def extend(
+    request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int, origin: float | None = None
+) -> BeamDraw:
+    """The continuation at this index of the flattened (W, V) joint, which was made with the same origin."""
     parent, token = divmod(index, log_joint.shape[-1])
     node = request.tree.add(beams[parent].node, token)
-    return BeamDraw(parent, token, Beam(node, log_joint[parent, token].item()))
+    origin = highest(beams) if origin is None else origin
+    return BeamDraw(parent, token, Beam(node, origin + log_joint[parent, token].item()))
 
 
 def best(request: Request, beams: Sequence[Beam]) -> Beam:
-    """The beam of lowest perplexity, exp(-score / length), ties to the earliest."""
+    """The beam with the lowest perplexity, exp(-score / length); the earliest of equals."""
     return max(beams, key=lambda b: b.score / request.tree.new_length(b.node))
 
 
 def drawn_trials(beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]) -> list[Trial]:
-    """The trace of continuations drawn from the target's own p_beam (W, V)."""
+    """The trials of continuations drawn from the target's own p_beam (W, V)."""
     return [
         Trial(d.beam.node, d.token, beams[d.parent].node, fate, p=p_beam[d.parent, d.token].item())
         for d, fate in zip(draws, fates, strict=True)
@@ -77,8 +89,11 @@ def commit_beams(
     ended: list[Beam],
     keep_one: bool = False,
 ) -> Round:
-    """Commit a layer of beams: those that end are added to `ended`, the others become `live` (both lists change in place), of
-    which `keep_one` leaves the best alone. The answer is the best of all, provisional until no beam lives or the budget is out."""
+    """Commit a layer of beams. Those that end are added to `ended`, the others become `live`; both lists change in place.
+
+    keep_one   keep only the best live beam
+    The answer is the best of all beams, provisional until none is live or the budget is spent. Yield the result.
+    """
     live[:] = []
     for beam in drawn:
         (ended if request.ends(beam.node) else live).append(beam)
@@ -93,11 +108,12 @@ def commit_beams(
 def likeliest_path(
     request: Request, model: str, width: int | None, steps: int, sampled: bool
 ) -> Generator[Ask, Logits, list[NodeId]]:
-    """Beams of a model from the current context: the path (after the tip) of highest raw joint likelihood; the draft of MTAD,
-    and of the target itself a block of MTJD.
+    """The path after the tip with the highest raw joint likelihood that beams of a model find: MTAD's draft, or, with the target as
+    the model, a block of MTJD.
 
-    sampled: beam sampling of `width` draws a step, else beam search of that width, which None leaves unbounded. Beams that end
-    compete with their score.
+    width     draws per step of beam sampling, or beams kept by beam search; None keeps them all
+    sampled   beam sampling rather than beam search
+    A beam that ends keeps its score and competes with the others.
     """
     live, ended = [Beam(request.tip, 0.0)], []
     for _ in range(steps):

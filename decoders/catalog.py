@@ -1,4 +1,4 @@
-"""Every decoder by name: `catalog["mtad"](beams=8)` is one with these settings."""
+"""Every decoder by name: `catalog["mtad"](beams=8)` makes one with these settings."""
 
 from collections.abc import Iterator, Mapping
 
@@ -20,7 +20,7 @@ from decoders.settings import Method, nearest
 
 
 class Catalog(Mapping[str, type[Method]]):
-    """The decoders in the order they are shown. An unknown name raises InputError with the nearest one."""
+    """The decoders in the order they are shown. An unknown name raises InputError, which suggests the nearest one."""
 
     def __init__(self, *methods: type[Method]):
         self._methods = {method.name: method for method in methods}

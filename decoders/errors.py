@@ -1,9 +1,14 @@
-"""The two ways things go wrong."""
+"""The errors that callers see."""
 
 
 class InputError(ValueError):
-    """Something the caller gave cannot be used; the message is one sentence that names the fix."""
+    """Input that cannot be used; the message is one sentence that names the fix."""
 
 
 class ModelError(RuntimeError):
-    """A model answered with something that is no distribution; the message names the model and the step."""
+    """A model's output is not a distribution; the message names the model and the step."""
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a foreign error's message, or its type if it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

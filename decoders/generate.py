@@ -1,4 +1,4 @@
-"""The public calls: `check` what is asked for, `stream` it or `generate` it whole."""
+"""The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,7 +9,7 @@ from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
-from decoders.inputs import as_prompts, encode_references, stop_finder
+from decoders.inputs import as_prompts, decoded, encode_references, stop_finder
 from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
@@ -22,13 +22,13 @@ from decoders.trace import Round, Trial
 
 @dataclass(frozen=True)
 class Result:
-    """What came of one prompt.
+    """The output of one prompt.
 
-    text, tokens   the output without the prompt; an end-of-sequence token is in `tokens` and not in `text`, a stop string is not in
-                   `text` though the tokens that completed it are in `tokens`
+    text, tokens   the output without the prompt; `tokens` includes the end-of-sequence token and the tokens that complete a stop
+                   string, `text` neither
     trials         for each token the trial that produced it: fate, round, p, q, u, log_p, alternatives
     rounds         everything the decoder tried, round by round;  finished  why it ended
-    error          why this request of a list failed; the other fields then hold what there was until then
+    error          why this request of a list failed; the other fields then hold what it had decoded so far
     """
 
     text: str
@@ -43,9 +43,9 @@ class Result:
 
 @dataclass(frozen=True)
 class Event:
-    """One round of one request as it happens: of its output so far the first `keep` tokens stand and `append` follows.
+    """One round of one request: its output is now the first `keep` tokens of its earlier output, followed by `append`.
 
-    provisional    a later round may take it back (beams);   result  set in the last event of the request, whose round is None
+    provisional    a later round may take this back (beams);   result  set in the last event of a request, whose round is None
     """
 
     request: int
@@ -61,8 +61,8 @@ def generate(
 ) -> Result | list[Result]:
     """Decode a prompt, or a list of prompts as one batch; takes the options of `stream`.
 
-    Raises InputError before any work for input that cannot be used, ModelError where a lone request's model fails; in a list the
-    failed request carries its `error` and the others are whole.
+    Raises InputError, before any work, for input that cannot be used, and ModelError if the model fails on a single prompt. In a
+    list the failed request carries its `error` and the others are complete.
     """
     results = {
         event.request: event.result for event in stream(pair, prompt, method, **options) if event.result is not None
@@ -75,7 +75,7 @@ def generate(
 
 
 def check(pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any) -> None:
-    """Raise the InputError that `stream` would raise for the same arguments, and do nothing else: no model runs."""
+    """Raise the InputError that `stream` would raise for the same arguments. Nothing is started: no decoder, no engine, no model."""
     names = {field.name for field in fields(Sampling)}
     sampling = Sampling(**{name: value for name, value in options.items() if name in names})
     cancel, _ = options.pop("cancel", None), options.pop("clock", None)
@@ -102,18 +102,19 @@ def stream(
     cancel: Any = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Iterator[Event]:
-    """The same as `generate`, as it happens: an Event for each round, and a last one with the Result for each request.
+    """Decode a prompt, or a list of prompts as one batch: yields an Event per round, and a last one with the Result per request.
 
     prompt         text, a list of token ids, or a list of either
-    seed           an int (request i of a list gets seed + i) or one int for each request
+    seed           an int (request i of a list gets seed + i), or a list of one int per request
+    temperature, top_k, top_p   see `Warping`;   max_new_tokens  per request
     stop           strings that end the text;   ignore_eos  continue after the end-of-sequence token
-    max_batch      requests in flight at most;   prefill_chunk  prompt tokens of a request in one pass at most
-    padding        "none"; "inputs", "kv" or "both" pad as batches without packing must, in static batches, for comparison
-                   (ems-sd.txt): the same tokens, more work
-    max_cache_bytes   memory of all caches at most: a request waits until what it can need at most fits in
+    max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
+    padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
+                   static batches. The tokens are the same, the work is more
+    max_cache_bytes   most memory of all caches together: a request waits until the most it can need is free
     cancel         a threading.Event, or a function that returns True: ends every request within a round
-    clock          returns seconds; one that stops while the caller holds an event leaves the caller's own work out of the times
-    Input is checked at the call, before anything runs (`check` does only that); closing the iterator early frees the cache. A
+    clock          returns seconds; if it stops while the caller holds an event, the caller's own work is not timed
+    Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
     request that fails ends with a Result that carries the error.
     """
     sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos)
@@ -123,13 +124,13 @@ def stream(
 
 
 def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[str, Engine]]:
-    """What the loop drives: a turn for each prompt, and an engine for each model with the cache rows that they need together."""
+    """What the loop drives: a turn per prompt, and an engine per model with as many cache rows as the turns need together."""
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
     finds_stop = stop_finder(pair.tokenizer, task.stops) if task.stops else None
     end_tokens = frozenset() if task.sampling.ignore_eos else pair.end_tokens
     if task.batching.max_cache_bytes is None:
-        # A chain and its draft fit in this; a long text or many beams move to a larger stretch now and then.
+        # Enough for a chain and its draft; a long text or many beams move to a larger stretch from time to time.
         most_rows, reserved = None, [len(ids) + min(budget, 512) + 16 for ids in task.prompts]
     else:
         reserved = task.most_rows
@@ -169,7 +170,7 @@ def _result(task: Task, turn: Turn) -> Result:
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     tokens = [request.tree.tokens[n] for n in path]
     shown = tokens[:-1] if tokens and tokens[-1] in request.end_tokens else tokens
-    text = tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False) if tokenizer else ""
+    text = decoded(tokenizer, shown) if tokenizer else ""
     for s in task.stops:
         text = text.split(s, 1)[0]
     trials = [request.kept[n] for n in path]

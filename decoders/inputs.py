@@ -1,6 +1,7 @@
-"""What callers give, checked: prompts, seeds, numbers, stop strings, cancellation. Each refusal is one sentence that names the fix."""
+"""Checks of what callers give: prompts, seeds, numbers, stop strings, cancellation. Each InputError is one sentence that names the fix."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ SEEDS = range(-(2**63), 2**64)  # what torch.Generator takes
 
 
 def is_whole(value: Any) -> bool:
-    """Whether this is a whole number, NumPy's included; True and False are none."""
+    """Whether this is a whole number, NumPy's included; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 
 
@@ -25,14 +26,14 @@ def whole(name: str, value: Any, most: int) -> int:
 
 
 def as_list(value: Any) -> Any:
-    """Tensors, arrays, tuples and ranges as lists; anything else as it is."""
+    """Tensors, arrays, tuples and ranges as lists; anything else unchanged."""
     if hasattr(value, "tolist"):
         return value.tolist()
     return list(value) if isinstance(value, (tuple, range)) else value
 
 
 def as_prompts(prompt: Any) -> tuple[list[Any], bool]:
-    """The prompts in what the caller gave, and whether that was a list of prompts rather than one."""
+    """The prompts, and whether the caller gave a list of prompts rather than one."""
     prompt = as_list(prompt)
     batch = isinstance(prompt, list) and any(isinstance(as_list(p), (str, list)) for p in prompt)
     return (prompt if batch else [prompt]), batch
@@ -51,14 +52,14 @@ def encode(prompt: Any, tokenizer: Any, vocabulary: int) -> list[TokenId]:
         raise InputError("The prompt is empty; give at least one character or token.")
     for i in ids:
         if not is_whole(i):
-            raise InputError(f"A prompt is text or a list of token ids, and {i!r} is no token id.")
+            raise InputError(f"A prompt is text or a list of token ids, and {i!r} is not a token id.")
         if not 0 <= i < vocabulary:
             raise InputError(f"Token id {i} is out of range; the vocabulary has ids 0 to {vocabulary - 1}.")
     return [int(i) for i in ids]
 
 
 def as_seeds(seed: Any, count: int) -> list[int]:
-    """One seed for each of `count` requests: request i of an int s gets s + i."""
+    """One seed for each of `count` requests; of an int s, request i gets s + i."""
     seed = as_list(seed)
     seeds = [seed + i for i in range(count)] if is_whole(seed) else seed
     if not isinstance(seeds, list) or not all(is_whole(s) and s in SEEDS for s in seeds):
@@ -80,25 +81,33 @@ def as_stops(stop: Any, tokenizer: Any) -> list[str]:
     return stops
 
 
+def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
+    """The text of new tokens, as results have it and stop strings are looked for in it: without special tokens."""
+    return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
 def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]], bool]:
-    """Whether new tokens hold one of the stop strings, looking only at those that the last token can have completed."""
+    """A function that says whether the text of new tokens contains a stop string. It reads only the last tokens: earlier ones it has
+    seen before."""
     # A character is at most four byte-level tokens; the slack is for a tokenizer that drops a leading space.
     window = 4 * max(map(len, stops)) + 8
+    silent = {*tokenizer.all_special_ids, *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)}
 
     def finds(tokens: list[TokenId]) -> bool:
-        text = tokenizer.decode(tokens[-window:], clean_up_tokenization_spaces=False)
+        last = list(islice((t for t in reversed(tokens) if t not in silent), window))
+        text = decoded(tokenizer, last[::-1])
         return any(s in text for s in stops)
 
     return finds
 
 
 def cancel_check(cancel: Any) -> Callable[[], bool]:
-    """A function that says whether to end, of a threading.Event, a function or None."""
+    """A function that says whether to end, from a threading.Event, a function or None."""
     if cancel is None:
         return lambda: False
     check = getattr(cancel, "is_set", cancel)
     if not callable(check):
-        raise InputError(f"cancel must be a threading.Event or a function that says True, not {cancel!r}.")
+        raise InputError(f"cancel must be a threading.Event or a function that returns True, not {cancel!r}.")
     return check
 
 
@@ -116,7 +125,7 @@ def as_references(owner: str, references: Any) -> tuple[str, ...]:
 
 
 def encode_references(references: Sequence[str], tokenizer: Any) -> list[list[TokenId]]:
-    """The token ids of reference documents, without the special tokens that begin a prompt."""
+    """The token ids of reference documents, without a prompt's special tokens."""
     return [list(tokenizer(text, add_special_tokens=False).input_ids) for text in references]
 
 

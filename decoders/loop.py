@@ -16,8 +16,12 @@ from decoders.trace import Round
 
 @dataclass(eq=False)
 class Turn:
-    """A request while it is being decoded: its generator, the cache rows to reserve for it and the ask it waits for; `error` is set where it
-    failed and the others went on."""
+    """A request while it is being decoded.
+
+    decoding   its generator;   rows  cache rows to reserve for it
+    waiting    the ask that it waits for;   rounds  committed, not yet yielded
+    error      why it failed, while the others continue
+    """
 
     index: int
     request: Request
@@ -32,7 +36,7 @@ class Turn:
         return self.request.finished is not None or self.error is not None
 
     def resume(self, answer: Logits | None) -> None:
-        """Let the decoder go on until it needs a forward pass or has finished; rounds it commits on the way are queued."""
+        """Continue the decoder until it needs a forward pass or has finished; the rounds that it commits meanwhile are queued."""
         with torch.inference_mode():
             while not self.over:
                 item = self.decoding.send(answer)
@@ -57,11 +61,11 @@ def drive(
     static: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Turn, Round | None]]:
-    """Decode all turns; yields each round as it is committed, and (turn, None) once when a turn is over.
+    """Decode all turns. Yields (turn, round) for each round as it is committed, and (turn, None) when a turn is over.
 
-    At most `max_batch` requests are in flight, and as many as the engines have room for; the place of one that ends goes to the next
-    at once, in `static` batches when all have ended. `cancelled` is looked at before every pass. However it ends, also by closing
-    this generator, all cache rows are given back.
+    At most `max_batch` turns are active, as far as the engines have room for them. When one ends the next takes its place at once; in
+    `static` batches, when all have ended. `cancelled` is called before every pass. However this ends, also if the generator is
+    closed, all cache rows are given back.
     """
     queue, active = deque(turns), list[Turn]()
     try:
@@ -79,7 +83,7 @@ def drive(
                 places -= 1
                 turn.request.note_time(None)
                 turn.resume(None)
-            # Drafts first: then everything that is alive shares the target's pass.
+            # Drafts first, so that all active turns share the target's pass.
             model = "draft" if any(t.waiting.model == "draft" for t in active) else "target"
             asking = [t for t in active if t.waiting.model == model]
             _forward(asking, engines[model], model, prefill_chunk)
@@ -109,7 +113,7 @@ def _release(request: Request, engines: Mapping[str, Engine]) -> None:
 
 
 def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | None) -> None:
-    """One pass for these turns; each that got its logits goes on to its next ask."""
+    """One pass for these turns; each that gets its logits continues to its next ask."""
     wants = [(t.request.tree, t.request.missing(t.waiting)) for t in asking]
     answers = engine.run(wants, chunk)
     for turn, (_, nodes), answer in zip(asking, wants, answers, strict=True):

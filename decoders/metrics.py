@@ -1,4 +1,4 @@
-"""What a decoded text is worth and what it took."""
+"""The figures of a decoded text: its quality, and what it took."""
 
 import math
 from collections.abc import Iterable
@@ -9,9 +9,15 @@ from decoders.trace import Round
 
 
 def perplexity(log_ps: Iterable[float]) -> float | None:
-    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens."""
+    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens, and infinity for
+    more than a float holds."""
     log_ps = list(log_ps)
-    return math.exp(-sum(log_ps) / len(log_ps)) if log_ps else None
+    if not log_ps:
+        return None
+    try:
+        return math.exp(-sum(log_ps) / len(log_ps))
+    except OverflowError:
+        return math.inf
 
 
 def ratio(part: float, whole: float) -> float | None:
@@ -20,19 +26,19 @@ def ratio(part: float, whole: float) -> float | None:
 
 @dataclass(frozen=True)
 class Metrics:
-    """One request's figures; a figure without a denominator is None.
+    """One request's figures; a ratio whose denominator is zero is None.
 
     new_tokens         tokens of the output, the end-of-sequence token included
     seconds            wall time from admission to the end
     perplexity         of the new tokens under the raw target
-    target_calls, draft_calls   forward passes that returned logits;  prefill_calls  those that only filled the cache
-    drafted, tested, accepted   draft tokens sent to the target, looked at by the rule, kept (for beams: draws)
+    target_calls, draft_calls   forward passes that returned logits;  prefill_calls  passes that only filled the cache
+    drafted, tested, accepted   draft tokens sent to the target, tested by the rule, kept (for beams: draws)
     acceptance_rate    accepted / drafted;   alpha  accepted / tested;   block_efficiency  new_tokens / target_calls
-    bytes_read         weights and cache read by all passes; a pass shared by n requests charges each 1/n of the weights
+    bytes_read         weights and cache read by all passes; in a pass of n requests each is charged 1/n of the weights
     peak_cache_rows    most rows of one model's cache in use;   peak_cache_bytes  most bytes of one model's cache in use
-    padded_tokens, padded_rows   what `padding` made this request compute and keep in vain, over both models
-    padding_ratio      mean over rounds of its padded rows / the longest acceptance (ems-sd.txt eq. 10), None where not padded
-    joules, energy_source   measured energy and its source, None until metered
+    padded_tokens, padded_rows   tokens computed and cache rows kept only for `padding`, over both models
+    padding_ratio      mean over rounds of padded rows / longest acceptance (ems-sd.txt eq. 10); None without padding
+    joules, energy_source   measured energy and its source; None if it was not measured
     """
 
     new_tokens: int
@@ -59,6 +65,7 @@ class Metrics:
 
 
 def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metrics:
+    """The figures of a request from its rounds and the wall time it took."""
     rounds = list(rounds)
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     drafted, tested, accepted = (sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted"))

@@ -1,4 +1,4 @@
-"""A request: its tree, its random source, its limits; `ask` and the commits are all that a decoder does to it."""
+"""A request: its tree, its random source and its limits. A decoder only asks it for logits and commits rounds to it."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -17,9 +17,9 @@ ALTERNATIVES = 5
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a decoder yields to learn next-token logits: a model ("target" or "draft") and nodes of its tree.
+    """What a decoder yields to get next-token logits: a model ("target" or "draft") and nodes of its tree.
 
-    It is sent back logits (nodes, V), a row for each node in the order asked.
+    It is sent logits (nodes, V), one row per node in the order asked.
     """
 
     model: str
@@ -30,9 +30,9 @@ class Ask:
 class Counts:
     """Forward passes of one request, and the bytes of weights and cache that they read.
 
-    A pass that several requests shared counts once for each; its weights are read once, so each bears its part.
-    `padding_ratios` has pads / tau_max of this request for each alignment of the target's caches: their mean over rounds and
-    requests is the paper's r (ems-sd.txt eq. 9-10).
+    A pass that several requests share counts once for each; its weights are read once, so each is charged its share.
+    `padding_ratios` has this request's pads / tau_max for each alignment of the target's caches: the mean over rounds and requests
+    is the paper's r (ems-sd.txt eq. 9-10).
     """
 
     target_calls: int = 0
@@ -52,10 +52,10 @@ class Request:
     tree          the token tree
     source        all its randomness
     warping       how logits become the distribution that is sampled
-    budget        new tokens at most
+    budget        most new tokens
     end_tokens    ids that end the output
-    stops         whether the new tokens hold a stop string, given them as a list
-    vocabulary    V, for drafts that no model writes;  references  texts, as tokens, that such drafts may copy from
+    stops         a function that says whether a list of new tokens contains a stop string
+    vocabulary    V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
     finished      None while running, else "end of sequence", "stop string", "budget" or "cancelled"
     answer        the tip of the output so far
     """
@@ -96,19 +96,19 @@ class Request:
 
     @property
     def tip(self) -> NodeId:
-        """The last node that every live branch shares: where a decoder of single paths stands."""
+        """The last node that all live branches share: the end of the text, for decoders that follow one path."""
         return self.tree.trunk[-1]
 
     @property
     def left(self) -> int:
-        """How many tokens may still follow the answer."""
+        """How many more tokens the answer may have."""
         return self.budget - self.tree.new_length(self.answer)
 
     def warp(self, logits: Logits) -> Probs:
         return warp(logits, self.warping)
 
     def ends(self, node: NodeId) -> str | None:
-        """Why the text ends with this node: "end of sequence", "stop string", or None where it does not."""
+        """Why the text ends with this node: "end of sequence", "stop string", or None if it does not."""
         if self.tree.tokens[node] in self.end_tokens:
             return "end of sequence"
         if self.stops and self.stops(self.tree.new_tokens(node)):
@@ -117,7 +117,7 @@ class Request:
 
     @property
     def seconds(self) -> float:
-        """Wall time from admission to the last note."""
+        """Wall time from admission to the last `note_time`."""
         return self._mark - self._began if self._began is not None else 0.0
 
     # ---- what a decoder may do
@@ -126,8 +126,8 @@ class Request:
         return Ask(model, tuple(nodes))
 
     def advance(self, trials: list[Trial], tip: NodeId) -> Round:
-        """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node on the way
-        there that ends the text. Trials behind that node are dropped, for nothing behind it was emitted. Yield the result."""
+        """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node before it that ends
+        the text. Trials after that node are dropped, since nothing after it is output. Yield the result."""
         path = self.tree.lineage(tip, self.tree.depths[self.answer] + 1)
         finished = None
         for node in path:
@@ -148,8 +148,8 @@ class Request:
         finished: str | None = None,
         provisional: bool = False,
     ) -> Round:
-        """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last word.
-        A provisional answer may be taken back by a later round. Yield the result."""
+        """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last one. A
+        later round may take back a provisional answer. Yield the result."""
         self._annotate([t for t in trials if t.fate in KEPT])
         entry = Round(len(self.rounds), trials, provisional=provisional and not finished)
         fork = self.tree.fork(self.answer, answer)
@@ -164,7 +164,7 @@ class Request:
         self.tree.keep(tips)
         for model, rows in self.known.items():
             self.known[model] = {n: rows[n] for n in tips if n in rows}
-        self.note_time("target")  # what the rule took belongs to verifying
+        self.note_time("target")  # the rule's time belongs to verifying
         entry.draft_seconds, entry.verify_seconds = self._spent["draft"], self._spent["target"]
         self._spent = dict.fromkeys(self._spent, 0.0)
         self.rounds.append(entry)
@@ -173,7 +173,7 @@ class Request:
     # ---- what the loop does
 
     def note_time(self, model: str | None) -> None:
-        """Charge the time since the last note to drafting or verifying; None starts the clock."""
+        """Charge the time since the last call to drafting or verifying; None starts the clock."""
         now = self.clock()
         if model is None:
             self._began = now
@@ -182,7 +182,7 @@ class Request:
         self._mark = now
 
     def missing(self, ask: Ask) -> list[NodeId]:
-        """The nodes of an ask whose logits are not known yet, each once."""
+        """The nodes of an ask whose logits are not known yet, without repeats."""
         known = self.known[ask.model]
         return list(dict.fromkeys(n for n in ask.nodes if n not in known))
 
@@ -191,7 +191,7 @@ class Request:
         return torch.stack([known[n] for n in ask.nodes])
 
     def _annotate(self, trials: list[Trial]) -> None:
-        """Give every kept token its raw target log-probability and the likeliest tokens at its place."""
+        """Give every kept token its raw target log-probability and the likeliest tokens in its place."""
         known = self.known["target"]
         trials = [t for t in trials if t.parent in known]
         if not trials:

@@ -1,4 +1,4 @@
-"""Settings of a decoder: frozen dataclass fields that carry their range and their help, checked when built."""
+"""Settings of a decoder: frozen dataclass fields that carry their range and their help, and are checked when the decoder is built."""
 
 import dataclasses
 import difflib
@@ -11,9 +11,7 @@ from decoders.shapes import Logits
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Decoding = Generator[
-    Ask | Round, Logits | None, None
-]  # what `decode` is: asks are answered with logits, rounds with None
+Decoding = Generator[Ask | Round, Logits | None, None]  # what `decode` returns: asks are sent logits, rounds None
 
 
 def setting(
@@ -25,15 +23,17 @@ def setting(
     choices: Iterable[Any] = (),
     read: Callable[[str, Any], Any] | None = None,
 ) -> Any:
-    """A dataclass field with one line of help and the values it may take: from `low` to `high`, or one of `choices`, or both; or
-    whatever `read(name of the decoder, value)` returns, which raises InputError for what it cannot read."""
+    """A dataclass field with one line of help and the values it may take: from `low` to `high`, one of `choices`, or either.
+
+    read   instead of these, a function of (name of the decoder, value given) that returns the value kept or raises InputError
+    """
     return dataclasses.field(
         default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read}
     )
 
 
 class claim(property):
-    """A property of the settings; asked of a class, the answer for its default settings."""
+    """A property that depends on the settings; on the class itself it has the value for the default settings."""
 
     def __get__(self, method, owner=None):
         return super().__get__(owner() if method is None else method, owner)
@@ -43,9 +43,10 @@ class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
     law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
-    paper, section   where it is defined;  summary  one line for a reader who knows none of them
+    paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
-    references   texts that its drafts may copy from, a setting of those that look things up
+    references   texts that its drafts may copy from, if it has such a setting
+    Raises InputError for settings that it does not have, or out of range.
     """
 
     name: ClassVar[str]
@@ -72,31 +73,32 @@ class Method:
         return self.law is not None
 
     def warping(self, warping: Warping) -> Warping:
-        """The warping this method really uses, given the caller's."""
+        """The warping that this decoder really uses, given the caller's."""
         return warping
 
     @property
     def branches(self) -> tuple[int, int]:
-        """How many tips live between rounds at most, and how many nodes a round adds at most; (1, 0) stands for chains."""
+        """The most tips that live between rounds, and the most nodes that a round adds; (1, 0) for chains."""
         return 1, 0
 
     def most_rows(self, prompt: int, budget: int) -> int:
-        """Cache rows of either model that a request of so many tokens can take at most: what a memory budget reserves for it.
+        """The most cache rows of either model that a request of so many tokens can take: what a memory budget reserves for it.
 
-        A chain has a row a token. With branches the rows between rounds are at most twice the live ones (`CacheRows.sync`).
+        A chain needs one row per token. With branches there are, between rounds, at most twice as many rows as live nodes
+        (`CacheRows.sync`).
         """
         tips, nodes = self.branches
         return 2 * (prompt + tips * budget) + nodes if nodes else prompt + budget
 
     def refuse(self, vocabulary: int, budget: int) -> None:
-        """Raise InputError if these settings cannot write `budget` tokens of such a vocabulary."""
+        """Raise InputError if these settings cannot decode `budget` tokens with a vocabulary of this size."""
 
     def decode(self, request: Request) -> Decoding:
         raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
 
 
 def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
-    """The value that a `setting` of `owner` keeps if it is given this one. Raises InputError if it may not take it."""
+    """The value that a `setting` of `owner` keeps when given this one. Raises InputError if it may not have it."""
     low, high, choices, read = (field.metadata[key] for key in ("low", "high", "choices", "read"))
     if read is not None:
         return read(owner, value)
@@ -114,7 +116,7 @@ def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint for a message about an unknown name: the nearest one, or all of them."""
+    """A hint for a message about an unknown name: the nearest known one, or else all of them."""
     words = list(words)
     close = difflib.get_close_matches(word, words, 1)
     return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(words) or 'none'}."

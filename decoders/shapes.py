@@ -1,16 +1,16 @@
 """The dimension glossary and the tensor aliases of the package.
 
-nodes   tree nodes of one request that a model was asked about, in the order they were asked
-tokens  the packed tokens of one forward pass, those of all its requests one after the other
+nodes   tree nodes of one request that a model was asked about, in the order of the ask
+tokens  the packed tokens of one forward pass: those of all its requests, one request after another
 rows    cache rows; a row holds the keys and values of one node in one layer
-W       beams (a multiset: equal beams are several entries)
+W       beams (a multiset: equal beams are separate entries)
 V       vocabulary size
 H, K    query heads, key-value heads;  D  head dimension
 """
 
 from torch import Tensor
 
-Logits = Tensor  # (nodes, V), float32 or float64, raw: no temperature, no truncation
+Logits = Tensor  # (nodes, V), float32 or float64, raw: before temperature and truncation
 Probs = Tensor  # (..., V), each row sums to one
 LogProbs = Tensor  # (..., V)
 

@@ -1,4 +1,4 @@
-"""A task: everything that one call asks for, checked before anything starts. Each refusal is one sentence that names the fix."""
+"""A task: everything that one call asks for, checked before anything starts."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -33,10 +33,6 @@ class Sampling:
     def __post_init__(self):
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
 
-    @property
-    def warping(self) -> Warping:
-        return Warping(self.temperature, self.top_k, self.top_p)
-
 
 @dataclass(frozen=True)
 class Batching:
@@ -58,14 +54,14 @@ class Batching:
         if self.padding not in PADDINGS:
             raise InputError(f"padding must be one of {', '.join(PADDINGS)}, not {self.padding!r}.")
         if self.padding != "none" and self.max_cache_bytes is not None:
-            raise InputError("max_cache_bytes goes with padding='none'; padded caches have no bound of their own.")
+            raise InputError("max_cache_bytes needs padding='none': the size of padded caches is not known beforehand.")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a call asks for; build it with `Task.read`, which checks it.
+    """What a call asks for, as `Task.read` checked it.
 
-    warping   what the decoder really uses, given the caller's;   most_rows  for each prompt the cache rows it can need at most
+    warping   what the decoder really uses, given the caller's;   most_rows  the most cache rows that each prompt can need
     """
 
     pair: ModelPair
@@ -89,9 +85,10 @@ class Task:
         batching: Batching,
         cancel: Any = None,
     ) -> "Task":
-        """Check all that can be known without running a model. Raises InputError."""
+        """Check everything that can be checked without running a model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
-        warping, budget = method.warping(sampling.warping), int(sampling.max_new_tokens)
+        warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
+        budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
         for ids in prompts:
             _fits(pair, method, len(ids), budget)
@@ -106,7 +103,7 @@ class Task:
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:
-    """The decoder, by name with its defaults, if this pair can run it; otherwise InputError."""
+    """The decoder, with its defaults if given by name. Raises InputError if this pair cannot run it."""
     if not isinstance(pair, ModelPair):
         raise InputError(f"The first argument is a ModelPair, as load_pair() returns, not {type(pair).__name__}.")
     if isinstance(method, str):
@@ -115,8 +112,10 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
     if method.uses_draft and pair.draft is None:
         raise InputError(
-            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without."
+            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
         )
+    for role in roles(method):
+        pair.packed[role].refuse_changes()
     return method
 
 
@@ -131,7 +130,7 @@ def row_bytes(pair: ModelPair, method: Method) -> int:
 
 
 def cache_need(pair: ModelPair, method: Method, prompt_tokens: int, max_new_tokens: int) -> int:
-    """Bytes of cache that a request can need at most, in all models it uses: the least `max_cache_bytes` that admits it."""
+    """The most bytes of cache that a request can need, in all models it uses: the least `max_cache_bytes` that admits it."""
     return method.most_rows(prompt_tokens, max_new_tokens) * row_bytes(pair, method)
 
 

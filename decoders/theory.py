@@ -19,22 +19,22 @@ def acceptance(p: Probs, q: Probs) -> float:
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
-    """Tokens a round, (1 - alpha^(gamma+1)) / (1 - alpha) (eq. 1)."""
+    """Expected tokens per round, (1 - alpha^(gamma+1)) / (1 - alpha) (eq. 1)."""
     return float(gamma + 1) if alpha == 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
 def walltime_factor(alpha: float, gamma: int, c: float) -> float:
-    """Expected speed-up over plain decoding (theorem 3.8); c is the time of a draft pass over that of a target pass."""
+    """Expected speed-up over plain decoding (theorem 3.8); c is the time of a draft pass divided by that of a target pass."""
     return expected_tokens(alpha, gamma) / (gamma * c + 1)
 
 
 def operations_factor(alpha: float, gamma: int, c_hat: float) -> float:
-    """Expected growth of arithmetic operations (theorem 3.11); c_hat is the draft's operations per token over the target's."""
+    """Expected growth of arithmetic operations (theorem 3.11); c_hat is the draft's operations per token divided by the target's."""
     return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
 
 
 def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
-    """The draft length from 1 to `longest` of the largest wall-time factor (§3.5), the shortest where several are."""
+    """The draft length from 1 to `longest` with the largest wall-time factor (§3.5); the shortest of equals."""
     return max(range(1, longest + 1), key=lambda gamma: walltime_factor(alpha, gamma, c))
 
 
@@ -47,10 +47,7 @@ def kseq_division(p: Probs, q: Probs, k: int) -> float:
     Any rho from rho* to k gives the target's law; below it the residual would be negative.
     """
     shared = (p > 0) & (q > 0)
-    p, q = (
-        p[shared].double().cpu().numpy(),
-        q[shared].double().cpu().numpy(),
-    )  # numpy is the quicker one on so few numbers
+    p, q = (x[shared].double().cpu().numpy() for x in (p, q))  # numpy is faster on so few numbers
     low, high = 1.0, float(k)
     for _ in range(40 if k > 1 else 0):
         rho = (low + high) / 2
@@ -66,10 +63,14 @@ def kseq_division(p: Probs, q: Probs, k: int) -> float:
 
 
 def beam_acceptances(p: Probs, q: Probs, draws: int) -> list[float]:
-    """alpha_1 .. alpha_draws (eq. 4): the chance that draw j is accepted when all before it since the last acceptance were not."""
-    alphas = []
+    """alpha_1 .. alpha_draws (eq. 4): alpha_j is the chance that the j-th draw since the last acceptance is accepted.
+
+    A chance that misses 1 only by the rounding of sums in p's type is 1: a threshold of 1 asks for exactly that.
+    """
+    alphas, sure = [], 1 - 32 * torch.finfo(p.dtype).eps
     for _ in range(draws):
-        alphas.append(min(1.0, acceptance(p, q)))
+        alpha = acceptance(p, q)
+        alphas.append(alpha if alpha < sure else 1.0)
         p = residual(p, q)
     return alphas
 
@@ -77,7 +78,7 @@ def beam_acceptances(p: Probs, q: Probs, draws: int) -> list[float]:
 def accepted_distribution(alphas: list[float]) -> list[float]:
     """P(m, k) for m = len(alphas) and k = 0 .. m (eq. 2-3): the chance that k of m draws are accepted.
 
-    After an acceptance the index of alpha restarts at 1.
+    The index of alpha restarts at 1 after each acceptance.
     """
     m = len(alphas)
     refused = [math.prod(1 - a for a in alphas[:i]) for i in range(m + 1)]
@@ -95,7 +96,7 @@ def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
     """max(W_min, the largest K with P(at least K accepted) >= t) (eq. 5-7, whose sum must start at k = 0)."""
     at_least, width = 1.0, 0
     for k, probability in enumerate(accepted_distribution(alphas)):
-        # at_least = P(at least k); the slack keeps a sum of probabilities that is 1 up to rounding from failing t = 1.
+        # at_least = P(at least k); the slack lets a sum that is 1 but for rounding pass t = 1.
         if at_least >= threshold - 1e-12:
             width = k
         at_least -= probability
@@ -103,8 +104,8 @@ def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
 
 
 def dsbd_steps(beta: float, gamma: int, threshold: float = 1.0) -> float:
-    """Theorem 3.2: steps a round from min(t, beta). A lower bound, for constant beta or beta's minimum over reachable layers;
-    not for its mean (see ALGORITHMS.md)."""
+    """Theorem 3.2: steps per round from min(t, beta). A lower bound if beta is constant or the minimum over reachable layers, but
+    not if it is the mean (see ALGORITHMS.md)."""
     return expected_tokens(min(threshold, beta), gamma)
 
 
@@ -112,9 +113,9 @@ def dsbd_steps(beta: float, gamma: int, threshold: float = 1.0) -> float:
 
 
 def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
-    """A lower bound on the kept draft tokens of a round where |log p - log q| <= U nats: min(gamma, ceil(ln(1/tau)/U) - 1).
+    """A lower bound on the draft tokens that a round keeps if |log p - log q| <= U nats: min(gamma, ceil(ln(1/tau)/U) - 1).
 
-    Theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything for tau < 1; tau = 0 keeps everything too.
+    Theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything if tau < 1, and tau = 0 always does.
     """
     if threshold >= 1:
         return 0
@@ -126,13 +127,14 @@ def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
 
 
 def mtad_perplexity_bound(gamma_bar: float, H_pq: float, L_q: float, epsilon: float = 0.0) -> float:
-    """Lemma 3.4 (eq. 6): the limit of the output's perplexity under the draft model, from the mean tokens a round gamma_bar, the
-    cross entropy H(p, q) in nats, the mean largest log-likelihood L_q of gamma - 1 tokens, and the beams' error epsilon <= 0."""
+    """Lemma 3.4 (eq. 6): an upper bound on the output's perplexity under the draft model. gamma_bar is the mean number of tokens
+    per round, H_pq the cross entropy H(p, q) in nats, L_q the mean largest log-likelihood of gamma - 1 tokens, and epsilon <= 0
+    the beams' error."""
     return math.exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
 
 
 def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, epsilon: float = 0.0) -> float:
-    """Theorem 3.5 (eq. 8): the limit of MTAD's perplexity over exact joint decoding's; H_p is the target's entropy in nats."""
+    """Theorem 3.5 (eq. 8): an upper bound on MTAD's perplexity divided by exact joint decoding's; H_p is the target's entropy in nats."""
     if threshold == 0 or math.isinf(U):
         return math.inf
     return threshold ** (-1 / gamma_bar) * math.exp(
@@ -145,7 +147,7 @@ def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, e
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A round of a padded batch, in tokens: mean longest acceptance tau_max, mean pads of a request, and mean of their ratio r."""
+    """A round of a padded batch: mean longest acceptance tau_max and mean pads per request, in tokens, and the mean of their ratio r."""
 
     longest: float
     pads: float
@@ -155,14 +157,14 @@ class Padding:
 def longest_acceptance(p: float, batch: int, cap: int) -> list[float]:
     """P(tau_max = k) for k = 1 .. cap (eq. 11): the longest of `batch` acceptances, each geometric with next-token accuracy p.
 
-    The rest of the mass, P(tau_max > cap), sits on `cap`.
+    The rest of the mass, P(tau_max > cap), is added to `cap`.
     """
     below = [(1 - p**k) ** batch for k in range(cap)] + [1.0]  # P(tau_max <= k)
     return [below[k] - below[k - 1] for k in range(1, cap + 1)]
 
 
 def expected_padding(p: float, batch: int, cap: int) -> Padding:
-    """The expectations that figure 6 simulates (eq. 8-10), exactly; by symmetry those of one request stand for the batch's mean.
+    """The exact expectations that figure 6 simulates (eq. 8-10). By symmetry the expectations of one request are the batch's means.
 
     E[tau / tau_max] sums, over k, 1/k of E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
     """
@@ -175,9 +177,9 @@ def expected_padding(p: float, batch: int, cap: int) -> Padding:
 
 
 def simulated_padding(p: float, batch: int, cap: int, rounds: int, draw: np.random.Generator) -> Padding:
-    """The same by the paper's own way, means over `rounds` drawn batches (figure 6); 0 < p < 1.
+    """The same by simulation, as in the paper: means over `rounds` drawn batches (figure 6); 0 < p < 1.
 
-    By numpy, for torch would take the maximum with a pool of OpenMP workers, and a second pool slows down the thread that decodes.
+    With numpy, because torch would start a second pool of OpenMP workers, which slows down the thread that decodes.
     """
     accepted = draw.geometric(1 - p, (rounds, batch)).clip(max=cap)
     longest = accepted.max(-1)

@@ -8,11 +8,11 @@ from decoders.shapes import NodeId, TokenId
 
 class Fate(StrEnum):
     ACCEPTED = "accepted"  # a draft token that was kept
-    REJECTED = "rejected"  # a draft token that the rule looked at and refused
-    DISCARDED = "discarded"  # a draft token that the rule never reached
-    CORRECTED = "corrected"  # the target's token in place of a refused draft
-    BONUS = "bonus"  # the target's token after a draft kept whole
-    SAMPLED = "sampled"  # the target's token with no draft involved
+    REJECTED = "rejected"  # a draft token that the rule tested and refused
+    DISCARDED = "discarded"  # a draft token that the rule never tested
+    CORRECTED = "corrected"  # the target's token in place of a refused draft token
+    BONUS = "bonus"  # the target's token after a draft that was kept whole
+    SAMPLED = "sampled"  # the target's token, with no draft involved
     SEARCHED = "searched"  # a token of a deterministic beam
 
 
@@ -22,12 +22,12 @@ DRAFTED = frozenset({Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED})
 
 @dataclass(slots=True)
 class Trial:
-    """One token that was tried at one place of the tree. Several draws of one node are several trials.
+    """One token that was tried at one place of the tree. Several draws of the same node are several trials.
 
-    p and q are the probabilities that the rule compared (warped; over (beam, token) pairs for beam decoders), None where there
-    was none to compare; `accept_probability` and the uniform `u` that decided it are None where nothing was tossed.
-    `log_p` (nats, raw target) and `alternatives` (the five likeliest tokens and their raw target probabilities) are filled in
-    for every kept token when the round is committed, and so is the index of that `round`.
+    p, q                    the probabilities that the rule compared (warped; over (beam, token) pairs for beam decoders), or None
+    accept_probability, u   the chance of being accepted and the uniform number that decided, None if the rule uses no randomness
+    log_p, alternatives, round   filled in for every kept token when its round is committed: the raw target log-probability (nats),
+                            the five likeliest tokens with their raw target probabilities, the index of the round
     """
 
     node: NodeId
@@ -45,10 +45,12 @@ class Trial:
 
 @dataclass(slots=True)
 class Round:
-    """One turn of a decoder's loop: what it tried, what now stands, and what that took.
+    """One cycle of a decoder: what it tried, what the answer is now, and what that took.
 
-    `nodes` are the tokens that the current answer gained (for a beam decoder the part of its best beam that differs from the
-    last round's), of which the first `keep` of the earlier answer still stand. Seconds are wall time as this request saw it.
+    keep            how many tokens of the earlier answer still stand
+    nodes, tokens   what follows them in the new answer: for a beam decoder the part of its best beam that differs from the last round's
+    provisional     a later round may take this back
+    draft_seconds, verify_seconds   wall time of this request, waiting for others in its passes included
     """
 
     index: int

@@ -1,4 +1,4 @@
-"""One request is one token tree: its prompt the trunk, its drafts and beams the branches."""
+"""A request is one token tree: the prompt is its trunk, drafts and beams are its branches."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,10 +6,10 @@ from decoders.shapes import NodeId, TokenId
 
 
 class TokenTree:
-    """A growing tree of (token, parent, depth); node ids are never reused, so a trace may refer to them.
+    """A growing tree of (token, parent, depth). Node ids are never reused, so that a trace can refer to them.
 
     `trunk[d]` is the node of depth d that every live tip descends from (or is); `tail` lists the other live nodes, parents first.
-    Nodes that were let go keep their id, token and parent, but `add` no longer finds them.
+    A node that was dropped keeps its id, token and parent, but `add` no longer finds it.
     """
 
     def __init__(self, prompt: Sequence[TokenId]):
@@ -23,8 +23,8 @@ class TokenTree:
         self._children: dict[tuple[NodeId, TokenId], NodeId] = {}
 
     def add(self, parent: NodeId, token: TokenId) -> NodeId:
-        """The child of `parent` with this token, made if it is not there: equal beams share one node. `parent` is live, and in the
-        trunk only its last node has children."""
+        """The child of `parent` with this token, made if there is none yet: equal beams share one node. `parent` must be the last
+        node of the trunk or in the tail."""
         node = self._children.get((parent, token))
         if node is None:
             node = len(self.tokens)
@@ -53,11 +53,11 @@ class TokenTree:
         return a
 
     def new_tokens(self, node: NodeId) -> list[TokenId]:
-        """The tokens after the prompt on the way to `node`."""
+        """The tokens after the prompt up to and including `node`."""
         return [self.tokens[n] for n in self.lineage(node, self.prompt_length)]
 
     def new_length(self, node: NodeId) -> int:
-        """How many tokens after the prompt the way to `node` has."""
+        """How many tokens follow the prompt up to and including `node`."""
         return self.depths[node] + 1 - self.prompt_length
 
     def in_trunk(self, node: NodeId) -> bool:
@@ -65,7 +65,7 @@ class TokenTree:
         return depth < len(self.trunk) and self.trunk[depth] == node
 
     def keep(self, tips: Iterable[NodeId]) -> None:
-        """Keep the given tips and their ancestors, let every other branch go, and lengthen the trunk as far as they agree."""
+        """Keep the given tips and their ancestors, drop every other branch, and extend the trunk as far as the tips agree."""
         self.commits += 1
         tips = set(tips)
         live: set[NodeId] = set()
@@ -74,7 +74,7 @@ class TokenTree:
                 live.add(node)
                 node = self.parents[node]
         tail = sorted(live)
-        # The trunk grows as long as all tips lie below one child.
+        # The trunk grows as long as all tips descend from one child.
         children: dict[NodeId, list[NodeId]] = {}
         for node in tail:
             children.setdefault(self.parents[node], []).append(node)

@@ -217,6 +217,7 @@ const Workbench = (() => {
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
+    for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
     if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
     const over = panel.status === "done" && panel.rounds.length;
     const beams = over && beamsFold(panel);

@@ -9,5 +9,5 @@ from decoders.shapes import Logits
 
 
 def chain(request: Request, length: int, predict: Predict = draft_model) -> Generator[Ask, Logits, Draft]:
-    """Up to `length` tokens drawn one after the other: a tree without branches."""
+    """Up to `length` tokens, each drawn after the one before: a tree without branches."""
     return tree(request, (1,) * length, predict)

@@ -1,4 +1,4 @@
-"""What every draft source hands over: draws in the tree, and the distributions they were really drawn from."""
+"""What every draft source returns: draws in the tree, and the distributions that they were really drawn from."""
 
 from dataclasses import dataclass, field
 
@@ -7,7 +7,7 @@ from decoders.shapes import NodeId, Probs, TokenId
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """One drawn token. Equal draws share a node and stay several draws."""
+    """One drawn token. Equal draws share a node but remain separate draws."""
 
     node: NodeId
     parent: NodeId
@@ -18,7 +18,7 @@ class Draw:
 class Draft:
     """Draws below `root`, in the order drawn; `q` maps a parent to the (V,) distribution its children were drawn from.
 
-    A parent without an entry had a certain child: a point mass, as a look-up proposes.
+    A parent without an entry has one certain child (a point mass), as copied text has.
     """
 
     root: NodeId
@@ -27,5 +27,5 @@ class Draft:
 
     @property
     def nodes(self) -> list[NodeId]:
-        """The nodes whose target logits a rule needs: the root and every draw, each once."""
+        """The nodes whose target logits a rule needs: the root and every draw, without repeats."""
         return list(dict.fromkeys([self.root, *(d.node for d in self.draws)]))

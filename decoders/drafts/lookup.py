@@ -1,4 +1,4 @@
-"""Drafts copied from text that is already there: prompt lookup and LLMA."""
+"""Drafts copied from text that exists already: prompt lookup and LLMA."""
 
 from collections.abc import Generator, Iterable
 
@@ -8,23 +8,25 @@ from decoders.shapes import Logits, TokenId
 
 
 class Lookup:
-    """Proposes what followed the last occurrence (or the first) of the tokens the output ends with.
+    """Proposes what followed an earlier occurrence of the tokens that the output ends with.
 
     Reads the reference documents, then the prompt, then the output as it grows, each token once.
 
-    match  longest run of tokens that must agree; shorter runs are tried down to 1
-    copy   tokens proposed at most;   first  take the first occurrence in that order, as LLMA's own code does, not the last
+    match  longest run of tokens to look up; shorter runs are tried down to 1
+    copy   most tokens proposed;   first  take the first occurrence in reading order, as LLMA's code does, rather than the last
     """
 
     def __init__(self, request: Request, match: int, copy: int, first: bool = False):
         self.match, self.copy, self.first = match, copy, first
-        self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}  # a run -> a text, and where it goes on
+        self._seen: dict[
+            tuple[TokenId, ...], tuple[list[TokenId], int]
+        ] = {}  # a run -> a text, and the index after the run
         for reference in request.references:
             self._read([], reference)
         self._text: list[TokenId] = []
 
     def propose(self, request: Request) -> Generator[Ask, Logits, Draft]:
-        """A chain of certain tokens; empty where nothing matches."""
+        """A chain of certain tokens; empty if nothing matches."""
         yield from ()  # asks no model
         tree, draft = request.tree, Draft(request.tip)
         self._read(self._text, [tree.tokens[n] for n in tree.lineage(draft.root, len(self._text))])
@@ -38,7 +40,7 @@ class Lookup:
         return draft
 
     def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
-        """Append tokens to a text, and note for each run that ends before one of them that it goes on there."""
+        """Append tokens to a text, and note for each of them the runs that it follows."""
         for token in tokens:
             for n in range(1, min(self.match, len(text)) + 1):
                 run = tuple(text[-n:])
@@ -52,7 +54,7 @@ class Lookup:
             if found:
                 text, start = found
                 copied = text[start : start + self.copy]
-                # A match that runs into the end of the text goes on with its own copy: a loop is drafted whole.
+                # A match that reaches the end of the text continues with its own copy: a loop is drafted whole.
                 while text is self._text and len(copied) < self.copy:
                     copied += copied[: self.copy - len(copied)]
                 return copied

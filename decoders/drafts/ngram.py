@@ -1,4 +1,4 @@
-"""Drafts from counts: unigram and bigram tables (speculative-decoding.txt §3.6), whose cost is negligible."""
+"""Drafts from counts: unigram and bigram tables (speculative-decoding.txt §3.6), which cost next to nothing."""
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
@@ -13,9 +13,9 @@ class NGram:
     """Smoothed counts of single tokens and pairs over the reference documents, the prompt and the output so far.
 
     Unigram: q1(x) = (count(x) + s / V) / (tokens + s).  Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
-    What is drawn from is the warping of these, like that of every other model.
+    Tokens are drawn from the warped tables, as with every other model.
 
-    smoothing  s > 0, in counts;   pairs  whether to use the bigrams
+    smoothing  s > 0, in counts;   pairs  whether to use the bigram table
     """
 
     def __init__(self, request: Request, smoothing: float, pairs: bool):
@@ -27,7 +27,7 @@ class NGram:
         self._depth, self._last = 0, None
 
     def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
-        """The warped distributions (nodes, V) behind these nodes, in float64 on the CPU."""
+        """The warped distributions (nodes, V) of the token after each node, in float64 on the CPU."""
         yield from ()  # asks no model
         tree = request.tree
         new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
@@ -43,7 +43,7 @@ class NGram:
         return row / (followers.total() + self.smoothing)
 
     def _count(self, tokens: Iterable[TokenId], last: TokenId | None) -> TokenId | None:
-        """Count tokens that follow `last`; returns the last of them."""
+        """Count tokens that follow `last`; returns the last token counted."""
         for token in tokens:
             self._tokens[token] += 1
             if last is not None:

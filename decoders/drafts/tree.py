@@ -1,4 +1,4 @@
-"""A tree of draws: the one way in which draft tokens are sampled, be it a chain, several chains or an expansion."""
+"""A tree of draws: all draft tokens are sampled here, for a chain, several chains or an expansion."""
 
 from collections.abc import Callable, Generator, Sequence
 
@@ -19,21 +19,21 @@ def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits,
 
 
 def confident(request: Request, nodes: list[NodeId], least: float) -> Generator[Ask, Logits, Probs | None]:
-    """The same, or None where at each node the draft model's largest raw probability is below `least`: it hesitates.
+    """The same, or None if the draft model hesitates: its largest raw probability is below `least` at every node.
 
-    That is known before a token is drawn, and of the path alone, so that a draft cut short here is as exact as any.
+    This depends on the path so far and not on the token that would be drawn, so a draft that ends here is as exact as any.
     """
     logits = yield request.ask("draft", nodes)
     return request.warp(logits) if logits.softmax(-1).max().item() >= least else None
 
 
 def with_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
-    """`count` children drawn i.i.d. from q (V,), as SpecTr and SpecInfer need them."""
+    """`count` children, drawn i.i.d. from q (V,): for SpecTr and SpecInfer."""
     return source.draw(q, count)
 
 
 def without_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
-    """`count` different children, as MCSS needs them: each from q without those before it; fewer where q has no more."""
+    """`count` different children, each drawn from q without those before it, or as many as q has: for MCSS."""
     tokens: list[TokenId] = []
     while len(tokens) < count and q.any():
         tokens += source.draw(q)
@@ -47,10 +47,10 @@ def tree(
     predict: Predict = draft_model,
     sample: Sampler = with_replacement,
 ) -> Generator[Ask, Logits, Draft]:
-    """Grow a draft below the tip: every draw of layer i gets expansion[i] children; one draft pass a layer.
+    """Grow a draft below the tip: every draw of layer i gets expansion[i] children, with one draft pass per layer.
 
-    (1, 1, 1) is a chain, (k, 1, 1) are k chains; equal draws share a node and stay several, each with children of its own.
-    The tree ends earlier where the budget does, where every branch has ended, or where `predict` returns None for a layer.
+    (1, 1, 1) is a chain, (k, 1, 1) are k chains. Equal draws share a node, but each has children of its own.
+    The tree ends early when the budget is reached, when every branch has ended, or when `predict` returns None for a layer.
     """
     draft = Draft(request.tip)
     layer = [draft.root]
@@ -71,13 +71,13 @@ def tree(
 
 
 def tree_size(name: str, expansion: tuple[int, ...]) -> int:
-    """The draft tokens of a round; InputError where they are more than LARGEST_TREE."""
+    """The number of draft tokens per round. Raises InputError for more than LARGEST_TREE."""
     size, layer = 0, 1
     for children in expansion:
         layer *= children
         size += layer
         if size > LARGEST_TREE:
             raise InputError(
-                f"{name}: more than {LARGEST_TREE} draft tokens a round are too many; take fewer children or layers."
+                f"{name}: more than {LARGEST_TREE} draft tokens per round are too many; take fewer children or layers."
             )
     return size

@@ -1,14 +1,13 @@
 """Attention of packed tokens over unpadded caches, and its entry in the `transformers` attention registry.
 
-One operator over plain tensors, so that a compiled pass has no break in it. A model calls it through `AttentionInterface` under the
-name `NAME`; the packing travels as the keyword argument `packing` of the model's forward.
+One operator over plain tensors, so that a compiled pass has no graph break. A model calls it through `AttentionInterface` by the name
+`NAME`; the packing is passed as the keyword argument `packing` of the model's forward.
 """
 
 import inspect
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -33,14 +32,14 @@ TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.g
 class Packing(NamedTuple):
     """How the tokens of one pass belong to requests.
 
-    rows      (tokens,) where in the arena each token's key and value go
-    segments  (requests, 6) on the CPU: first token, token after the last, first arena row, rows already there, and where in
-              `masks` and in `biases` those of the request begin, or -1 where it has none
-    table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and their end; first arena rows; rows with
-              those of this pass; where masks begin
+    rows      (tokens,) the arena row for each token's key and value
+    segments  (requests, 6) on the CPU: first token, token after the last, first arena row, rows in use before the pass, and the start
+              of the request's part in `masks` and in `biases`, or -1 if it has none
+    table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and the end of the last; first arena rows; rows
+              in use after the pass; starts in `masks`
     masks     the (tokens, rows) masks flattened, bool; a token sees the rows that are True. A chain that sees all before it has none
-    biases    for attention request by request, so that not every layer has to make them: what is added to the scores, 0 or -inf,
-              (groups * tokens, rows) flattened, `groups` times the mask. Single tokens and whole prompts have none
+    biases    the same for attention request by request, made once for all layers: what is added to the scores, 0 or -inf,
+              (groups * tokens, rows) flattened, with the mask repeated `groups` times. Single tokens and whole prompts have none
     keys, values   the arena's tensors by layer, (rows, K, D)
     """
 
@@ -51,15 +50,6 @@ class Packing(NamedTuple):
     biases: Tensor
     keys: list[Tensor]
     values: list[Tensor]
-
-
-@dataclass
-class LayoutProbe:
-    """Stands in for a packing on a first pass and notes each layer's heads and dimensions, (K, D of keys, D of values), and the
-    most query heads, `groups`, that share a key head."""
-
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    groups: int = 1
 
 
 def attend(
@@ -89,7 +79,7 @@ def attend(
 def choose_way(
     q: Tensor, values: Tensor, segments: Tensor, softcap: float, flash: bool = FLASH, triton: bool = TRITON
 ) -> Callable[..., Tensor]:
-    """FlashAttention for chains, and Triton for all else, on CUDA devices that have what these need; otherwise request by request."""
+    """FlashAttention for chains and Triton for everything else, on CUDA devices that support them; otherwise request by request."""
     if not takes_kernels(q.device, q.dtype):
         return attend_one_by_one
     size = q.shape[-1]
@@ -108,12 +98,12 @@ def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether a pass may be attended request by request."""
+    """Whether the attention of a pass may run request by request."""
     return not (TRITON and takes_kernels(device, dtype))
 
 
 def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
-    """One call of FlashAttention, for requests whose tokens are all chains."""
+    """One call of FlashAttention, for passes in which every request's tokens are a chain."""
     starts, bases, totals, _ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
     return varlen_attn(
@@ -121,7 +111,7 @@ def attend_chains(q, keys, values, segments, table, masks, biases, scale, softca
         keys,
         values,
         starts,
-        bases,  # where each request's keys begin; where they end is read from seqused_k, so there may be gaps between them
+        bases,  # where each request's keys begin; seqused_k says how many there are, so there may be gaps between requests
         int(count.max()),
         int((past + count).max()),
         scale=scale,
@@ -134,7 +124,7 @@ def attend_chains(q, keys, values, segments, table, masks, biases, scale, softca
 def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype.
 
-    The `groups` query heads that share a key head are laid side by side as queries of one head, so that no key is ever repeated.
+    The `groups` query heads that share a key head become queries of one head, so that no key is ever repeated.
     """
     heads, _, size = q.shape
     groups = heads // keys.shape[1]
@@ -173,25 +163,22 @@ def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softca
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
-# What models pass along that attention may leave aside: it is in the packing, or means nothing without padding or gradients.
+# Arguments that attention may ignore: they are in the packing, or have no effect without padding or gradients.
 _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states",
                       "output_router_logits", "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
 
 
-def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
-    """The function in the registry; query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
-    if others.get("sliding_window"):
-        raise InputError("its attention has a sliding window, which the packed cache does not model.")
+def only_known(others: dict[str, object]) -> None:
+    """Raise InputError if a model gives its attention something that packed attention does not model."""
     strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
     if strange:
         raise InputError(f"its attention takes {', '.join(strange)}, which the packed attention does not model.")
-    if packing is None:
-        raise InputError("it does not hand its keyword arguments down to its attention.")
+
+
+def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
+    only_known({**others, "a mask": attention_mask})
     layer = module.layer_idx
-    if isinstance(packing, LayoutProbe):
-        packing.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
-        packing.groups = max(packing.groups, query.shape[1] // key.shape[1])
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = run(
@@ -211,5 +198,5 @@ def packed_attention(module, query, key, value, attention_mask, scaling=None, so
     return out[None], None
 
 
-# No entry in the registry of masks: models then build none, which also saves their search of the positions for packed sequences.
+# There is no entry in the registry of masks: so models build none, nor do they search the positions for packed sequences.
 AttentionInterface.register(NAME, packed_attention)

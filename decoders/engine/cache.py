@@ -1,4 +1,4 @@
-"""Key-value rows: which node lies in which row of which request (CacheRows), and the memory they lie in (Arena)."""
+"""Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -11,11 +11,11 @@ from decoders.tree import TokenTree
 
 
 class CacheRows:
-    """The rows of one request in one model's arena: `nodes[r]` lies in row `base + r`.
+    """The rows of one request in one model's arena: row `base + r` holds `nodes[r]`.
 
-    Rows up to `trunk` hold the first nodes of the tree's trunk in order and never move; the rows behind them, the tail, hold
+    The first `trunk` rows hold the first nodes of the tree's trunk in order and never move; the rows after them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. Rows up to `settled` last.
+    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows cannot die.
     """
 
     def __init__(self, base: int, capacity: int):
@@ -29,7 +29,7 @@ class CacheRows:
         return len(self.nodes)
 
     def sync(self, tree: TokenTree) -> list[int] | None:
-        """Forget the rows of nodes the tree let go. Where that squeezes the tail: the old rows of what is now rows trunk .. end."""
+        """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
         live = set(tree.tail)
         rows = range(self.settled, len(self.nodes))
         dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
@@ -54,8 +54,8 @@ class CacheRows:
         return moved
 
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
-        """Give `nodes` (parents first) the next rows. Returns which of all rows each may see, (nodes, rows) bool, or None where
-        they are a chain that sees every row before it."""
+        """Give `nodes` (parents first) the next rows. Returns which rows each may see, (nodes, rows) bool, or None if they are a chain
+        that sees every row before it."""
         past = len(self.nodes)
         chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
@@ -75,14 +75,14 @@ class CacheRows:
         return mask
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
-        """Whether the row of this node can no longer die."""
+        """Whether the row of this node cannot die any more."""
         return tree.in_trunk(node)
 
     def drop_last(self) -> None:
         del self.row[self.nodes.pop()]
 
     def _grow_visible(self) -> int:
-        """Make `visible` large enough for all rows of the tail, and return their number."""
+        """Make `visible` large enough for the tail; return the number of rows in the tail."""
         tail = len(self.nodes) - self.trunk
         if tail > len(self.visible):
             grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
@@ -91,7 +91,7 @@ class CacheRows:
         return tail
 
     def _lengthen_trunk(self, tree: TokenTree) -> int:
-        """Count into the trunk the rows behind it that hold the tree's trunk in order; by how many it grew."""
+        """Extend `trunk` over the rows that continue it; return how many were added."""
         before = self.trunk
         while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
             self.trunk += 1
@@ -99,10 +99,12 @@ class CacheRows:
 
 
 class Arena:
-    """The keys and values of one model for all its requests: per layer two tensors (rows, K, D), of which each request has a stretch.
+    """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
 
-    layout: for each layer (K, D of keys, D of values). Stretches are first-fit; where none fits, the arena grows: to `expected` rows
-    at the first, and never above `most`.
+    layout          for each layer (K, D of keys, D of values)
+    expected, most  rows to begin with, and the most there may be
+    kind            the class of the stretches
+    A request gets the first stretch that is free and large enough; if there is none, the arena grows.
     """
 
     def __init__(
@@ -124,7 +126,7 @@ class Arena:
         return len(self.keys[0])
 
     def take(self, capacity: int) -> CacheRows | None:
-        """A free stretch of `capacity` rows, or None where the arena is full."""
+        """A free stretch of `capacity` rows, or None if the arena is full."""
         base = 0
         for other in self._taken:
             if other.base - base >= capacity:
@@ -133,7 +135,7 @@ class Arena:
         if base + capacity > self.rows:
             if self.most is not None and base + capacity > self.most:
                 return None
-            # A limit is meant for the peak: growing step by step would hold old and new rows at once.
+            # The limit is on the peak, and growing step by step would hold old and new rows at the same time.
             self._grow(self.most or max(base + capacity, self.rows * 3 // 2, self.expected))
         cache = self.kind(base, capacity)
         self._taken.append(cache)
@@ -144,7 +146,7 @@ class Arena:
         self._taken.remove(cache)
 
     def make_room(self, cache: CacheRows, extra: int) -> None:
-        """Have `extra` more rows fit, by a move to a stretch of twice the size where they do not."""
+        """Make `extra` more rows fit, by a move to a stretch of twice the size if they do not."""
         if len(cache) + extra <= cache.capacity:
             return
         place = self.take(2 * (len(cache) + extra))
@@ -157,7 +159,7 @@ class Arena:
         self._taken.sort(key=lambda c: c.base)
 
     def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
-        """Bring the old rows `moved` of a cache to its rows `trunk` and on."""
+        """Move the rows `moved` of a cache to its rows from `trunk` on."""
         start = len(cache) - len(moved) + cache.base
         old = torch.tensor(moved, device=self.keys[0].device) + cache.base
         for t in (*self.keys, *self.values):

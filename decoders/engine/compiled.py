@@ -1,4 +1,4 @@
-"""Compiled passes: one graph for a pass of a single token and one for all others, both made at load so that decoding never waits."""
+"""Compiled passes: one graph for passes of a single token and one for all others, compiled at load so that decoding never waits."""
 
 import logging
 import time
@@ -8,28 +8,28 @@ import torch
 from torch.fx.experimental import _config as fx_config
 
 from decoders.engine.model import Engine, PackedModel
-from decoders.errors import InputError
+from decoders.errors import InputError, first_line
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
 
 
 def compile_passes(models: Iterable[PackedModel]) -> None:
-    """Compile the passes of these models; the logger "decoders" announces the wait (on standard error if none is set up).
+    """Compile the passes of these models. The logger "decoders" announces the wait (on standard error unless it is configured).
 
-    Raises InputError where the compiler fails, as it does without a C++ compiler.
+    Raises InputError if the compiler fails, for example because there is no C++ compiler.
     """
     for packed in models:
         log.warning("Compiling the passes of the %s, which takes about a minute.", packed.name)
         began, plain = time.perf_counter(), packed.forward
         packed.forward = torch.compile(plain, dynamic=True, fullgraph=True)
         try:
-            # Sizes that happen to be equal now need not stay so; and the graphs of all models in memory count against one limit.
+            # Sizes that are equal here may differ later; and the graphs of all models in memory count against one limit.
             with fx_config.patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
                 warm_up(packed)
-        except Exception as error:  # the compiler's own, or those of the tools it calls
+        except Exception as error:  # the compiler's own errors, or those of the tools that it calls
             packed.forward = plain
-            reason = str(error).strip().splitlines()[0]
+            reason = first_line(error)
             raise InputError(
                 f"The {packed.name} could not be compiled ({reason}); load it with compile=False."
             ) from error
@@ -37,7 +37,7 @@ def compile_passes(models: Iterable[PackedModel]) -> None:
 
 
 def warm_up(packed: PackedModel) -> None:
-    """Passes of both kinds: a chain; trees of two requests, on a grown arena; single tokens."""
+    """Run passes of both kinds: a chain; trees of two requests, after the arena has grown; single tokens."""
     engine, trees = Engine(packed), [TokenTree([0] * 11), TokenTree([0] * 5)]
     for tree in trees:
         engine.admit(tree, 23)

@@ -1,4 +1,4 @@
-"""Packed attention as one Triton kernel: chains and trees of all requests in one launch. Imported only where Triton is wanted."""
+"""Packed attention as one Triton kernel: chains and trees of all requests in one launch. Imported only if Triton is used."""
 
 import torch
 import triton
@@ -32,7 +32,7 @@ def kernel(
 ):
     """TOKENS tokens of one request with the GROUPS query heads (in LANES lanes) of one key head, over all rows they see.
 
-    The softmax is taken online (Dao et al. 2022, FlashAttention, algorithm 1) in float32.
+    The softmax is computed online (Dao et al. 2022, FlashAttention, algorithm 1) in float32.
     """
     first, head, request = tl.program_id(0) * TOKENS, tl.program_id(1), tl.program_id(2)
     start = tl.load(table + request)
@@ -52,7 +52,7 @@ def kernel(
     v = tl.arange(0, VALUE_BLOCK)
     places = q + query_head[:, None] * q_head + (start + token)[:, None] * q_token + k[None, :] * q_size
     query = tl.load(places, mask=real[:, None] & (k < KEY_SIZE)[None, :], other=0.0)
-    # The least number rather than -inf, so that rows of keys of which a token sees none leave no NaN.
+    # The least number rather than -inf: a block of rows of which a token sees none would give NaN.
     highest = tl.full([TOKENS * LANES], -3.4028235e38, tl.float32)
     weight = tl.zeros([TOKENS * LANES], tl.float32)
     result = tl.zeros([TOKENS * LANES, VALUE_BLOCK], tl.float32)
@@ -101,20 +101,20 @@ def attend_with_triton(
 ) -> Tensor:
     """The attention of `decoders.engine.attention.attend`, for float16, bfloat16 and float32.
 
-    Nothing is read back from the device: the longest request sets the grid, and blocks behind the end of a shorter one return at once.
-    The cache is not split among programs, which leaves a large card idle at batch 1 with few key heads.
+    Nothing is read back from the device: the longest request sets the grid, and blocks after the end of a shorter one return at once.
+    The cache is not split among programs, so a large GPU is mostly idle at batch 1 with few key heads.
     """
     heads, tokens, size = q.shape
     key_heads, value_size = values.shape[1:]
     out = q.new_empty(tokens, heads, value_size)
     longest = int((segments[:, 1] - segments[:, 0]).max())
     lanes = triton.next_power_of_2(heads // key_heads)
-    # 16 lines are the fewest a matrix unit takes: enough for single tokens and short drafts. 64 read the cache less often, but in
-    # float32, where no matrix unit helps, they would take too much shared memory and make a kernel of 600 kB.
+    # A matrix unit takes at least 16 lines: enough for single tokens and short drafts. With 64 the cache is read less often, but in
+    # float32, which has no matrix unit, they would need too much shared memory and a kernel of 600 kB.
     short = longest * lanes <= 16 or q.dtype == torch.float32
     block = max(1, (16 if short else 64) // lanes)
     key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (size, value_size))
-    # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small cards too.
+    # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small GPUs too.
     rows = max(16, min(64, 2**14 // (max(key_block, value_block) * q.element_size())))
     with torch.cuda.device_of(q):
         kernel[triton.cdiv(longest, block), key_heads, len(segments)](

@@ -1,4 +1,4 @@
-"""Products of weights with the tokens of a pass: on a CPU by oneDNN, from weights in a layout of its own."""
+"""Linear layers for packed passes: on a CPU their products are oneDNN's, from weights in its own layout."""
 
 import itertools
 from weakref import WeakValueDictionary
@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-COPIED_BYTES = 2**30  # larger models keep their weights once: memory is dearer than time there
+COPIED_BYTES = 2**30  # the weights of larger models are not copied: there memory matters more than time
 
 
 def copies_bytes(weight_bytes: int, device: torch.device) -> int:
-    """Bytes that copies of weights take on this device at most, for a pair of models whose weights take `weight_bytes`."""
+    """The most bytes that copies of weights take on this device, for a pair of models whose weights take `weight_bytes` together."""
     return min(weight_bytes, 2 * COPIED_BYTES) if device.type == "cpu" else 0
 
 
@@ -21,14 +21,14 @@ def _types() -> tuple[torch.dtype, ...]:
     return (torch.float32, torch.bfloat16) if torch.ops.mkldnn._is_mkldnn_bf16_supported() else (torch.float32,)
 
 
-TYPES = _types()  # what oneDNN takes on this CPU
+TYPES = _types()  # what oneDNN supports on this CPU
 
 
 class PassLinear(torch.nn.Linear):
     """A linear layer whose product on a CPU is oneDNN's, in float32 and bfloat16.
 
-    The usual float32 product is MKL's, which on AMD takes twice as long; and both are far from the speed of the memory bus as long
-    as the weights lie row by row. So `copies` has a copy of them in oneDNN's blocks, made again where they were changed in place.
+    The usual float32 product is MKL's, which takes twice as long on AMD. Both are far slower than the memory bus if the weights are
+    stored row by row. So, with `copies`, a copy in oneDNN's blocks is used, and made again when the weights change in place.
     """
 
     copies: bool
@@ -54,7 +54,7 @@ class PassLinear(torch.nn.Linear):
         return self._copy
 
 
-# An operator, so that a compiled pass has no break in it. It cannot be given a module or a copy in blocks, so it is told a number.
+# An operator, so that a compiled pass has no graph break. It cannot take a module or a copy in blocks, so it takes a number.
 _layers: WeakValueDictionary[int, PassLinear] = WeakValueDictionary()
 _numbers = itertools.count()
 torch.library.define("decoders::product", "(Tensor x, int layer, SymInt size) -> Tensor")
@@ -71,9 +71,10 @@ def _(x, layer, size):
 
 
 def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
-    """Make the plain linear layers of a model PassLinear; their weights stay where they are, and are copied up to so many bytes."""
+    """Turn the plain linear layers of a model into PassLinear. Their weights stay where they are, and are copied if they take at most
+    `most_copied` bytes."""
     plain = [module for module in model.modules() if type(module) is torch.nn.Linear]
-    tracked = not any(module.weight.is_inference() for module in plain)  # else a change could not be seen
+    tracked = not any(module.weight.is_inference() for module in plain)  # otherwise a change could not be noticed
     for module in plain:
         module.__class__ = PassLinear
         module.number = next(_numbers)

@@ -1,19 +1,19 @@
-"""Loading a pair of models from folders or the hub, with every reason why that fails as one sentence."""
+"""Loading a pair of models from folders or the hub. Whatever goes wrong is an InputError of one sentence."""
 
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from decoders.engine.pair import ModelPair, same_size
-from decoders.errors import InputError
+from decoders.engine.pair import ModelPair, same_vocabulary
+from decoders.errors import InputError, first_line
 
 EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
 
 
 def default_device() -> torch.device:
-    """Where `load_pair` puts models if it is not told: CUDA if there is a device, else the CPU."""
+    """Where `load_pair` puts models by default: on CUDA if there is a device, else on the CPU."""
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
@@ -31,15 +31,16 @@ def load_pair(
     compile: bool = False,
     safetensors: bool | None = None,
 ) -> ModelPair:
-    """Load a pair: nothing for the embedded one; a folder with `target/` and `draft/` in it; or one or two hub ids or model folders.
+    """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
-    A hub id may name a revision: "org/model@revision". Code that a model brings along is never run.
+    A hub id may name a revision: "org/model@revision". A model's own code is never run.
 
-    device   default: CUDA where there is one, else the CPU
-    dtype    "auto": bfloat16 on CUDA, float32 on the CPU; or a torch dtype or its name
-    compile  compile both models' passes once, which takes a minute or so and is announced
-    safetensors   True refuses weights in any other format; by default those are read where there are no others, as plain tensors only
-    Raises InputError where a model is missing or refused, before weights are loaded where that can be known.
+    device   default: `default_device()`
+    dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
+    compile  compile both models' passes now, which takes about a minute and is announced
+    safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
+                  safetensors
+    Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
     """
     device = _device(device)
     dtype = _dtype(dtype, device)
@@ -50,13 +51,12 @@ def load_pair(
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
     tokenizers = [_fetch(AutoTokenizer, name) for name in names]
     if len(names) == 2:
-        same_size(*(config.get_text_config().vocab_size for config in configs))
-        _same_vocabulary(*tokenizers)
-    options = {"dtype": dtype, "use_safetensors": safetensors}
-    models = [_fetch(AutoModelForCausalLM, name, **options).to(device) for name in names]
+        same_vocabulary(*(config.get_text_config().vocab_size for config in configs), tokenizers[0])
+        _same_tokens(*tokenizers)
+    models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
     if compile:
-        from decoders.engine.compiled import compile_passes  # the compiler is loaded only where it is wanted
+        from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
 
         compile_passes(pair.packed.values())
     return pair
@@ -84,7 +84,7 @@ def _device(device: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=device or default_device()).device
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
+        raise InputError(f"There is no device {str(device)!r} here ({first_line(error)}); take 'cpu'.") from error
 
 
 def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
@@ -101,15 +101,22 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
         name, options["revision"] = name.split("@", 1)
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
-    except Exception as error:  # files, network, JSON, safetensors: each has errors of its own
-        raise InputError(f"{name} could not be loaded: {_first_line(error)}") from error
+    except Exception as error:  # files, network, JSON and safetensors each have their own errors
+        raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _weights(name: str, **options: Any) -> PreTrainedModel:
+    """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
+    model, notes = _fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
+    if missing := sorted(notes["missing_keys"]):
+        more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+        raise InputError(
+            f"{name} has no weights for {', '.join(missing[:2])}{more}; load a folder or revision that holds the whole model."
+        )
+    return model
 
 
-def _same_vocabulary(target: Any, draft: Any) -> None:
+def _same_tokens(target: Any, draft: Any) -> None:
     words = [t.get_vocab() for t in (target, draft)]
     if words[0] != words[1]:
         by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]

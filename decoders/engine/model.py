@@ -1,18 +1,22 @@
-"""One model made ready for packed passes, and the cache memory of one run on it."""
+"""A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
-import copy
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from decoders.engine.attention import NAME, LayoutProbe
+from decoders.engine.attention import NAME
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
+from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.twin import twin
 from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
@@ -22,18 +26,20 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nod
 
 class PackedModel:
     """A causal language model with packed attention: a twin of the caller's model, which stays as it is. The twin shares its weights,
-    but for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
+    except for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
 
     role       "target" or "draft", for messages
-    forward    the twin's forward; put a compiled one in its place to have passes compiled
-    positions  how many tokens it can look at, or None where its config does not say
+    forward    the twin's forward; replace it with a compiled one to compile passes
+    positions  the most tokens that it can see, or None if its config does not say
+    own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
+               tokens that it lacks are impossible, and are fed to it as token 0
     layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
-    row_bytes  what a cache row takes in all layers
-    weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only rows
-    Raises InputError for a model whose attention the packed one does not model, by name.
+    row_bytes  bytes of one cache row in all layers
+    weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
+    Raises InputError, with the model's name, if packed attention does not model its attention.
     """
 
-    def __init__(self, model: PreTrainedModel, role: str):
+    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
         self.model, self.role = model, role
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         config = model.config.get_text_config()
@@ -45,18 +51,16 @@ class PackedModel:
             raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
         if not getattr(model, "_supports_attention_backend", False):
             raise InputError(
-                f"The {self.name} ({model.config.model_type}) has an attention of its own; take a model that uses the attention interface of transformers."
+                f"The {self.name} ({model.config.model_type}) has its own attention; take a model that uses the attention interface of transformers."
             )
-        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-            kinds = sorted(set(config.layer_types) - {"full_attention"})
-            raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
-        self.vocabulary: int = config.vocab_size
-        self.positions: int | None = getattr(config, "max_position_embeddings", None)
-        packed = twin(model, NAME)
-        hasten(packed)
-        self.forward: Callable = packed.forward
-        self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.groups = self._probe()
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
+        self.positions = positions_of(config)
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layout, self.groups = layout_of(model, self.name, self.positions)
+        self._twin = twin(model, NAME)
+        hasten(self._twin)
+        self.forward: Callable = self._twin.forward
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
@@ -73,49 +77,49 @@ class PackedModel:
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
-        keep = {"logits_to_keep": wanted} if self._keep else {}
-        with torch.inference_mode():
+        keep = {"logits_to_keep": wanted} if self.keeps else {}
+        if self.own < self.vocabulary:
+            input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
+        with undisturbed(self.device):
             logits = self.forward(
                 input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
             ).logits[0]
-        return logits if self._keep else logits[wanted]
+            return self.over_vocabulary(logits if self.keeps else logits[wanted])
 
-    def _probe(self) -> tuple[list[tuple[int, int, int]], int]:
-        probe = LayoutProbe()
-        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
-        try:
-            self(ids, torch.tensor([[0, 1]], device=self.device), torch.tensor([0, 1], device=self.device), probe)
-        except InputError as error:
-            raise InputError(f"The {self.name} cannot be run: {error}") from None
-        except Exception as error:  # whatever foreign code makes of arguments it does not expect
+    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
+        missing = self.vocabulary - self.own
+        return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)
+
+    def refuse_changes(self) -> None:
+        """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
+        pairs = zip_longest(self._twin.modules(), self.model.modules())
+        if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
             raise InputError(
-                f"The {self.name} ({self.model.config.model_type}) does not take what a packed pass gives it: {error}."
-            ) from None
-        if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
-            raise InputError(
-                f"The {self.name} does not send all its layers through the attention interface of transformers."
+                f"The {self.name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
             )
-        return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
 
 
-def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
-    """A copy of the model that shares its weights and buffers, with a config of its own that names another attention.
+def adapters(module: torch.nn.Module) -> list[object]:
+    """How a layer of the package `peft` is switched."""
+    return [getattr(module, name, None) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
 
-    So nothing has to be switched on and off around a pass, and the caller may use the model in another thread meanwhile.
-    """
-    shared = {id(d): d for m in model.modules() for d in (m._parameters, m._buffers)}
-    other = copy.deepcopy(model, shared)
-    other.config._attn_implementation = attention
-    return other
+
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
+    current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """What padding made one pass compute and keep in vain for one request (see `decoders.engine.padding`).
+    """What padding added to one pass for one request (see `decoders.engine.padding`).
 
     tokens   computed only to fill up its input;   rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch had kept since the last alignment (tau_max of ems-sd.txt eq. 8; 0
-                     where nothing was aligned)
+    longest_growth   the most rows that any request of the batch kept since the last alignment (tau_max of ems-sd.txt eq. 8); 0 if
+                     nothing was aligned
     """
 
     tokens: int
@@ -125,9 +129,9 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What one pass gave one request, and what it took.
+    """The result of one pass for one request, and what it took.
 
-    logits   (nodes, V), raw; None where only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
+    logits   (nodes, V), raw; None if only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
     waste    None in batches without padding
     """
@@ -140,9 +144,9 @@ class Answer:
 
 
 class Engine:
-    """Packed passes of one model for the requests of one run. Closing it frees all cache memory.
+    """Packed passes of one model for the requests of one run.
 
-    rows      cache rows that the requests are expected to need together;   most_rows  those that they may have at most
+    rows   cache rows that the requests are expected to need together;   most_rows  the most that they may have
     """
 
     cache_kind = CacheRows
@@ -153,7 +157,7 @@ class Engine:
         self._caches: dict[TokenTree, CacheRows] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
-        """Reserve `rows` cache rows for a request; it gets more if it turns out to need them. False where there is no room now."""
+        """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
         cache = self.arena.take(rows)
         if cache is not None:
             self._caches[tree] = cache
@@ -164,21 +168,21 @@ class Engine:
             self.arena.give_back(cache)
 
     def rows_of(self, tree: TokenTree) -> int:
-        """Cache rows of a request in use now."""
+        """How many cache rows a request uses now."""
         return len(self._caches[tree])
 
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
-        """One forward pass for all requests: for each the logits at the nodes it wants.
+        """One forward pass for all requests, with the logits at the nodes that each wants.
 
-        Ancestors that the model has not seen are fed with them. Of a request with more than `chunk` tokens of its prompt to feed the
-        first `chunk` are fed.
+        Ancestors that the model has not seen are fed too. Of a request with more than `chunk` prompt tokens to feed, only the first
+        `chunk` are fed.
         """
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf alone rules a token out
+        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf only rules a token out
         answers, start = [], 0
         for feed, (_, nodes) in zip(feeds, wants, strict=True):
             part = slice(start, start + len(feed.wanted))
@@ -189,7 +193,7 @@ class Engine:
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
-        """What to feed for each want, with the rows of nodes that were let go given up."""
+        """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
         for tree, nodes in wants:
             cache = self._caches[tree]
@@ -197,7 +201,7 @@ class Engine:
             if moved is not None:
                 self.arena.squeeze(cache, moved)
             if any(n in cache.row for n in nodes):
-                raise RuntimeError("a node was asked about a second time after its logits were let go")
+                raise RuntimeError("a node was asked about a second time after its logits were dropped")
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
             if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
                 missing, wanted = missing[:chunk], [missing[chunk - 1]]

@@ -1,4 +1,4 @@
-"""From what requests want to feed to the tensors of one pass."""
+"""From what each request feeds to the tensors of one pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from decoders.tree import TokenTree
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """One request's part of a pass: the nodes to feed, parents first, and those of them whose logits are wanted."""
+    """One request's part of a pass: the nodes to feed, parents first, and which of them need logits."""
 
     tree: TokenTree
     cache: CacheRows
@@ -26,7 +26,7 @@ class Feed:
 class PackedInputs:
     """The tensors of one pass: input_ids and positions (1, tokens), wanted (n,) indices into the tokens.
 
-    A lone index in `wanted`, and a lone segment, has a companion without meaning where there are several tokens.
+    In a pass of several tokens, a single index or segment gets a dummy second entry: compiled graphs specialise on size 1.
     """
 
     input_ids: torch.Tensor
@@ -46,7 +46,7 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
 
 
 def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
-    """Lay the feeds one after the other and give their tokens cache rows; groups: most query heads that share a key head."""
+    """Join the feeds, one after another, and give their tokens cache rows; groups: most query heads that share a key head."""
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
     biased = needs_biases(device, dtype)
     tokens: list[int] = []
@@ -69,12 +69,12 @@ def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
             seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
             places = places[0], biases.add(np.tile(np.where(seen, np.float32(0), -np.inf), (groups, 1)))
         segments.append((start, len(tokens), feed.cache.base, past, *places))
-    # Compiled passes treat sizes of 0 and 1 as graphs of their own: only the number of tokens may be 1.
+    # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
     if len(tokens) > 1:
         wanted += wanted[:1] * (len(wanted) == 1)
         segments += [(len(tokens), len(tokens), 0, 0, -1, -1)] * (len(segments) == 1)
     table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask, _ in segments]
-    # In one piece, which is one transfer to the device.
+    # In one tensor, for a single transfer to the device.
     indices = torch.tensor(tokens + positions + rows + wanted, device=device)
     ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
     packing = Packing(
@@ -90,14 +90,14 @@ def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
 
 
 class Flat:
-    """Arrays one after the other in one tensor of two numbers or more."""
+    """Arrays joined into one flat tensor of at least two numbers."""
 
     def __init__(self):
         self.arrays: list[np.ndarray] = []
         self.size = 0
 
     def add(self, array: np.ndarray | None) -> int:
-        """Where it begins; -1 for None."""
+        """Append an array; returns where it begins, -1 for None."""
         if array is None:
             return -1
         self.arrays.append(array.ravel())

@@ -1,10 +1,11 @@
-"""Batches padded as those without packing must be, for comparison (ems-sd.txt §3.1): the same tokens, more work.
+"""Padded batches, for comparison: what a batch without packing has to do (ems-sd.txt §3.1). The tokens are the same, the work is more.
 
-Two things are padded. Inputs: every request's tokens are filled up to the longest of the pass. Caches ("kv"): once a round every
-cache grows as much as the one whose request kept most. Prompts are left out of both.
+"inputs" fills every request's tokens up to the longest of the pass. "kv" makes, once per round, every cache grow as much as that of
+the request that kept most. "both" is the vanilla scheme. Prompts are not padded.
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 from decoders.engine.cache import CacheRows
@@ -14,40 +15,34 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 PADDINGS = ("none", "inputs", "kv", "both")
-PAD: NodeId = -1  # stands for a node in a row that only aligns this request's cache with the others of its batch
-
-
-class PaddedTree:
-    """A request's tree for one pass, with `count` pads as a chain below the last node that is fed.
-
-    So pads are computed and attend like any other token, and no other token sees them. They all have the last node's depth, for a
-    model has positions for no more.
-    """
-
-    def __init__(self, tree: TokenTree, last: NodeId, count: int):
-        size = len(tree.tokens)
-        self.pads = list(range(size, size + count))
-        self.tokens = [*tree.tokens, *[0] * count]
-        self.parents = [*tree.parents, *[last, *self.pads][:count]]
-        self.depths = [*tree.depths, *[tree.depths[last]] * count]
-        self.trunk = tree.trunk
+PAD: NodeId = -1  # in place of a node, for a row that only aligns this request's cache with the others
 
 
 def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
-    """Every feed but those of prompts, filled up to the longest of them."""
+    """The feeds, with all but those of prompts filled up to the longest of these."""
     drafts = [feed.nodes[0] >= feed.tree.prompt_length for feed in feeds]
     longest = max((len(feed.nodes) for feed, draft in zip(feeds, drafts, strict=True) if draft), default=0)
-    filled = []
-    for feed, draft in zip(feeds, drafts, strict=True):
-        if draft and len(feed.nodes) < longest:
-            tree = PaddedTree(feed.tree, feed.nodes[-1], longest - len(feed.nodes))
-            feed = replace(feed, tree=tree, nodes=[*feed.nodes, *tree.pads])
-        filled.append(feed)
-    return filled
+    return [
+        with_pads(feed, longest - len(feed.nodes)) if draft else feed for feed, draft in zip(feeds, drafts, strict=True)
+    ]
+
+
+def with_pads(feed: Feed, count: int) -> Feed:
+    """The feed and, below its last node, a chain of pads, in a copy of its tree.
+
+    So pads are computed and attend like any other token, and no other token sees them. They share the last node's depth, because the
+    model may have no positions after it.
+    """
+    tree, last, size = copy(feed.tree), feed.nodes[-1], len(feed.tree.tokens)
+    nodes = [*feed.nodes, *range(size, size + count)]
+    tree.tokens = [*tree.tokens, *[0] * count]
+    tree.parents = [*tree.parents, *nodes[-1 - count : -1]]
+    tree.depths = [*tree.depths, *[tree.depths[last]] * count]
+    return replace(feed, tree=tree, nodes=nodes)
 
 
 class PaddedRows(CacheRows):
-    """Cache rows of which some are pads: nothing sees them, they never die, and their zeros are read like any other row."""
+    """Cache rows of which some are pads: no token sees them and they never die, but their zeros are read like any other row."""
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         return node == PAD or super().lasts(node, tree)
@@ -71,17 +66,14 @@ class PaddedRows(CacheRows):
 
 
 class PaddedEngine(Engine):
-    """Passes that do what a batch without packing has to do. The answers are the same.
-
-    padding   "inputs", "kv", or "both", which is the vanilla method
-    """
+    """Passes with padding: "inputs", "kv" or "both". The logits are the same."""
 
     cache_kind = PaddedRows
 
     def __init__(self, model: PackedModel, padding: str, rows: int = 0):
         super().__init__(model, rows)
         self.padding = padding
-        self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows, and commits, when the cache was last aligned
+        self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows and commits at the last alignment
 
     def release(self, tree: TokenTree) -> None:
         self._aligned.pop(tree, None)
@@ -109,12 +101,12 @@ class PaddedEngine(Engine):
         for feed, padded in zip(feeds, filled, strict=True):
             self._tokens[feed.tree] = len(padded.nodes) - len(feed.nodes)
             for _ in range(self._tokens[feed.tree]):
-                feed.cache.drop_last()  # the pass writes these rows; the next one may have them
+                feed.cache.drop_last()  # the pass writes these rows, and the next one may use them
         return inputs
 
     def _align(self, feeds: Sequence[Feed]) -> None:
-        """Once a round, pad every cache by what it kept less than the one that kept most; the pads stay until the batch ends."""
-        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length, 0)) for feed in feeds}
+        """Once per round, pad every cache by as many rows as it kept less than the one that kept most. Pads stay until the batch ends."""
+        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
         if any(tree.commits == commits for tree, (_, commits) in before.items()):
             return
         alive = {feed.tree: feed.cache.alive(feed.tree) for feed in feeds}

@@ -1,1 +1,1 @@
-"""The decoders themselves: each reads like the pseudo-code of its paper."""
+"""The decoders: each reads like the pseudo-code of its paper."""

@@ -1,4 +1,4 @@
-"""BiLD, the big little decoder: the small model writes, the large one is called when the small one hesitates."""
+"""BiLD, the big little decoder: the small model writes, and the large one is called when it hesitates."""
 
 import math
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from decoders.shapes import Logits, Probs, TokenId
 
 @dataclass(frozen=True)
 class RollbackRule:
-    """Keep a token while -log p(x) <= rollback (nats, raw p); what follows a refused one is dropped."""
+    """Keep a token while -log p(x) <= rollback (nats, raw p); a refused one is dropped with all that follows."""
 
     rollback: float = 2.0
 
@@ -33,12 +33,17 @@ class BiLD(Method):
     name = "bild"
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
-    summary = "The small model writes on while it is sure; the large one steps in where it hesitates, and rolls back its blunders."
+    summary = (
+        "The small model writes while it is sure; the large one takes over when it hesitates, and undoes its mistakes."
+    )
     uses_draft = True
 
-    draft_length: int = setting(10, "draft tokens a round at most (gamma)", low=1, high=64)
+    draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)
     fallback: float = setting(
-        0.9, "hand over when the draft's largest probability is below this; above 1: at once", low=0.0, high=2.0
+        0.9,
+        "stop drafting when the draft model's largest probability is below this; above 1: at once",
+        low=0.0,
+        high=2.0,
     )
     rollback: float = setting(
         2.0, "undo a token whose -log p under the target exceeds this, in nats", low=0.0, high=100.0

@@ -1,4 +1,4 @@
-"""Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model writes ahead."""
+"""Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model drafts."""
 
 import itertools
 from collections.abc import Generator, Mapping, Sequence
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
+from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, highest, joint
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource, residual
 from decoders.settings import Decoding, Method, claim, setting
@@ -19,7 +19,7 @@ from decoders.trace import Fate, Trial
 class Layer:
     """One layer of the draft forest: its draws, and the (rows, V) distribution q_beam they were drawn from.
 
-    `parents[r]` is the index, in the layer above, of the beam that row r of q_beam continues; a draw's `parent` is such an r.
+    `parents[r]` is the index in the layer above of the beam that row r of q_beam continues; a draw's `parent` is such an r.
     """
 
     draws: list[BeamDraw]
@@ -36,10 +36,10 @@ def accept_layer(
     q_beam: Probs,
     width: int,
 ) -> tuple[set[int], Probs]:
-    """The inner loop of dsbd.txt algorithm 1: draws of q_beam (rows, V) are tried in turn until `width` are accepted.
+    """The inner loop of dsbd.txt algorithm 1: draws from q_beam (rows, V) are tried in turn until `width` are accepted.
 
-    rows: the row in p_beam and q_beam of each `parent` that lives; draws below others are passed over. The trials are filled in.
-    Returns the indices of the accepted, and the distribution that a correction is drawn from.
+    rows   for each live `parent` its row in p_beam and q_beam; draws below other parents are skipped
+    Fills in the trials. Returns the indices of the accepted draws, and the distribution for a correction.
     """
     accepted, rest = set(), p_beam
     for i, (draw, trial) in enumerate(zip(draws, trials, strict=True)):
@@ -63,23 +63,25 @@ def accept_layer(
 class DSBD(Method):
     name = "dsbd"
     paper, section = "Qin et al. 2024 (DSBD)", "3"
-    summary = "A draft model writes a forest of beams ahead, the target verifies it layer by layer: beam sampling at speculative speed."
+    summary = "A draft model drafts a forest of beams and the target verifies it layer by layer: beam sampling at speculative speed."
     uses_draft = True
 
-    draft_length: int = setting(2, "layers drafted a round (gamma)", low=1, high=16)
-    draft_beams: int = setting(4, "beams the draft model draws each layer (W_S)", low=1, high=64)
+    draft_length: int = setting(2, "layers drafted per round (gamma)", low=1, high=16)
+    draft_beams: int = setting(4, "beams the draft model draws per layer (W_S)", low=1, high=64)
     beams: int | None = setting(
         None,
-        "beams of the target each layer (W_L); empty: as many as are likely to be accepted",
+        "beams of the target per layer (W_L); empty: as many as are likely to be accepted",
         low=1,
         high=64,
         choices=(None,),
     )
     width_threshold: float = setting(
-        0.9, "with a dynamic width, the chance that a layer is accepted whole (t)", low=0.0, high=1.0
+        0.9, "with a dynamic width, the chance that a whole layer is accepted (t)", low=0.0, high=1.0
     )
     min_beams: int = setting(1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64)
-    keep_one: bool = setting(False, "go on from the best beam only, which saves memory (§3.4)", choices=(False, True))
+    keep_one: bool = setting(
+        False, "continue from the best beam only, which saves memory (§3.4)", choices=(False, True)
+    )
 
     @claim
     def law(self) -> str:
@@ -100,8 +102,8 @@ class DSBD(Method):
             yield commit_beams(request, trials, drawn, live, ended, self.keep_one)
 
     def _draft(self, request: Request, live: list[Beam]) -> Generator[Ask, Logits, list[Layer]]:
-        """gamma steps of beam sampling by the draft model. The prior weights of the input beams are the target's joint
-        likelihoods: any known proposal is valid, and this one is accepted more often than the draft's own."""
+        """gamma steps of beam sampling by the draft model. The input beams are weighted by the target's joint likelihoods: any known
+        proposal is valid, and this one is accepted more often than one with the draft model's own weights."""
         forest: list[Layer] = []
         above, parents = live, list(range(len(live)))
         for _ in range(min(self.draft_length, request.budget - request.tree.new_length(live[0].node) - 1)):
@@ -118,20 +120,20 @@ class DSBD(Method):
     def _verify(
         self, request: Request, live: list[Beam], forest: list[Layer], p: dict[NodeId, Logits], ended: list[Beam]
     ) -> tuple[list[Trial], list[Beam]]:
-        """dsbd.txt algorithm 1 with the ratio the right way up. Returns every trial and the beams of the last layer reached;
-        those that ended in a layer before it are added to `ended`."""
+        """dsbd.txt algorithm 1, with its inverted ratio corrected. Returns every trial and the beams of the last layer reached;
+        beams that ended in an earlier layer are added to `ended`."""
         trials = [
             [Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED) for d in layer.draws]
             for layer in forest
         ]
         tried = list(itertools.chain.from_iterable(trials))
-        above = dict(enumerate(live))  # index in the layer above -> live beam, scored by the target
+        above = dict(enumerate(live))  # index in the layer above -> live beam with the target's score
         width = self.beams or max(self.min_beams, len(live))
         for layer, layer_trials in zip(forest, trials, strict=True):
             log_joint, p_beam = self._target(request, above, p)
-            # q_beam of the draws whose parents live, renormalised and never warped again; rows as in p_beam.
+            # q_beam of the draws with live parents, renormalised and never warped again, rows in the order of p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
-            q_beam = layer.q_beam[list(rows)]
+            q_beam = layer.q_beam[list(rows)].to(p_beam.device)
             q_beam = q_beam / q_beam.sum()
             surviving = sum(d.parent in rows for d in layer.draws)
             if self.beams is None:
@@ -139,7 +141,7 @@ class DSBD(Method):
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
             kept, rest = accept_layer(request.source, layer.draws, layer_trials, rows, p_beam, q_beam, width)
             accepted = {
-                i: Beam(d.beam.node, log_joint[rows[d.parent], d.token].item())
+                i: Beam(d.beam.node, highest(above.values()) + log_joint[rows[d.parent], d.token].item())
                 for i, d in enumerate(layer.draws)
                 if i in kept
             }

@@ -18,11 +18,11 @@ class PromptLookup(Lenient):
     summary = "Copies its drafts from the prompt, the output or reference documents: no draft model at all."
 
     match: int = setting(2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16)
-    copy: int = setting(7, "tokens copied a round at most", low=1, high=64)
+    copy: int = setting(7, "most tokens copied per round", low=1, high=64)
     references: tuple[str, ...] = REFERENCES
     prefer: str = setting(
         "last",
-        "which of several matches: the last, or the first in references, prompt and output, as LLMA does",
+        "which of several matches to copy: the last, or the first in references, prompt and output, as LLMA does",
         choices=("last", "first"),
     )
     lenience: float = LENIENCE

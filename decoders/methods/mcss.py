@@ -15,7 +15,7 @@ from decoders.settings import Decoding
 class MCSS(SpecInfer):
     name = "mcss"
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
-    summary = "SpecInfer's tree with children that all differ, so that no try is wasted on a token already refused."
+    summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 
     def decode(self, request: Request) -> Decoding:
         grow = partial(tree, expansion=self.expansion, sample=without_replacement)

@@ -1,4 +1,4 @@
-"""Multi-token assisted decoding (MTAD, first called MJSD): judge a draft by its joint likelihood."""
+"""Multi-token assisted decoding (MTAD, first called MJSD): a draft is judged by its joint likelihood."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ class MTAD(Method):
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
     summary = "The draft model's best beam is kept as far as the target finds it jointly likely: lower perplexity than sampling."
 
-    draft_length: int = setting(4, "draft tokens a round (gamma)", low=1, high=64)
+    draft_length: int = setting(4, "draft tokens per round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)
     threshold: float = setting(
         0.1, "keep prefixes whose joint likelihood ratio min(1, p/q) is above this (tau)", low=0.0, high=1.0
@@ -24,7 +24,7 @@ class MTAD(Method):
     ratio: str = setting("warped", "the distributions compared: warped as sampled, or raw", choices=("warped", "raw"))
     draft: str = setting(
         "sample",
-        "beams of the draft model, sampled or by deterministic search; or copied from the text so far, with no draft model",
+        "where drafts come from: sampled beams of the draft model, its beam search, or a copy of the text so far (no draft model)",
         choices=("sample", "search", "lookup"),
     )
 

@@ -1,4 +1,4 @@
-"""Multi-token joint decoding (MTJD, with greedy choice MJGD): the target commits several tokens at a time by their joint likelihood."""
+"""Multi-token joint decoding (MTJD; MJGD if greedy): the target commits several tokens at a time by their joint likelihood."""
 
 from dataclasses import dataclass
 
@@ -21,14 +21,16 @@ class MTJD(Method):
     )
 
     block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
-    beams: int = setting(8, "beams that look for them (W)", low=1, high=64)
-    form: str = setting("search", "how the beams go on: beam search, or beam sampling", choices=("search", "sample"))
+    beams: int = setting(8, "beams that search for them (W)", low=1, high=64)
+    form: str = setting(
+        "search", "how the beams are chosen: beam search or beam sampling", choices=("search", "sample")
+    )
     exact: bool = setting(False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True))
 
     def __post_init__(self):
         super().__post_init__()
         if self.exact and self.form == "sample":
-            raise InputError("mtjd: exact goes with form='search'; beam sampling does not try every sequence.")
+            raise InputError("mtjd: exact needs form='search'; beam sampling does not try every sequence.")
 
     @property
     def branches(self) -> tuple[int, int]:

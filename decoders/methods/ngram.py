@@ -18,8 +18,8 @@ class NGramDrafts(Lenient):
     summary = "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
 
     order: str = setting("bigram", "what is counted: pairs of tokens, or single ones", choices=("bigram", "unigram"))
-    draft_length: int = setting(3, "draft tokens a round (gamma)", low=1, high=64)
-    smoothing: float = setting(1.0, "counts lent to what has not been seen", low=1e-6, high=1e6)
+    draft_length: int = setting(3, "draft tokens per round (gamma)", low=1, high=64)
+    smoothing: float = setting(1.0, "counts added for what has not been seen", low=1e-6, high=1e6)
     references: tuple[str, ...] = REFERENCES
     lenience: float = LENIENCE
 

@@ -30,7 +30,7 @@ class SpecInfer(Method):
     name = "specinfer"
     law = "target"
     paper, section = "Miao et al. 2023 (SpecInfer)", "multi-step speculative sampling"
-    summary = "A tree of drafts, verified in one pass; the children of a token are tried one after the other."
+    summary = "A tree of drafts, verified in one pass; the children of a token are tried one after another."
     uses_draft = True
 
     expansion: tuple[int, ...] = setting(

@@ -18,7 +18,7 @@ class SpecTr(Method):
     summary = "Several drafts at once: the target keeps the one that agrees longest, by optimal transport."
     uses_draft = True
 
-    drafts: int = setting(4, "drafts a round, i.i.d. (k)", low=1, high=64)
+    drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
     draft_length: int = DRAFT_LENGTH
 
     def __post_init__(self):

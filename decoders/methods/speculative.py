@@ -1,4 +1,4 @@
-"""Draft, verify, correct: the one speculative loop. Its drafts and rules are pieces."""
+"""Draft, verify, correct: the speculative loop, for any draft source and any rule."""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
         yield request.advance(*walk(request, draft, logits, rule))
 
 
-DRAFT_LENGTH = setting(4, "draft tokens a round (gamma)", low=1, high=64)
+DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
 LENIENCE = setting(
     1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
 )
@@ -48,18 +48,18 @@ class Lenient(Method):
 class Speculative(Lenient):
     name = "speculative"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
-    summary = "A small model drafts a few tokens, the target checks them all in one pass and corrects the first miss."
+    summary = "A small model drafts a few tokens, the target tests them all in one pass and corrects the first miss."
     uses_draft = True
 
     draft_length: int | str = setting(
         4,
-        "draft tokens a round; 'auto' takes the best for the acceptance and cost seen so far",
+        "draft tokens per round; 'auto' takes the best for the acceptance and cost seen so far",
         low=1,
         high=64,
         choices=("auto",),
     )
     confidence: float = setting(
-        0.0, "stop drafting where the draft's largest probability is below this; 0 drafts on", low=0.0, high=1.0
+        0.0, "stop drafting when the draft model's largest probability is below this; 0 never stops", low=0.0, high=1.0
     )
     lenience: float = LENIENCE
 
@@ -71,24 +71,24 @@ class Speculative(Lenient):
 
 @dataclass
 class AutoLength:
-    """The draft length that maximises the wall-time factor (§3.3, §3.5) for alpha and c as the request's rounds showed them.
+    """The draft length with the largest wall-time factor (§3.3, §3.5) for alpha and c as measured in the request's rounds so far.
 
-    It looks only at rounds that are over, so the law of the output stays the target's; but c comes from the clock, so at
-    temperature above 0 two runs of one seed may draft differently and hence draw different (equally distributed) tokens.
+    It uses only finished rounds, so the output keeps the target's law. But c is measured with the clock: above temperature 0, two
+    runs with one seed may draft different lengths and so draw different (equally distributed) tokens.
     """
 
     request: Request
     longest: int = 16
 
     def __call__(self) -> int:
-        # Laplace's rule on "accepted of tested": 4 of 5 stands for the time before the first rounds are in.
+        # Laplace's rule on "accepted of tested", starting from 4 of 5.
         rounds = self.request.rounds
         accepted, tested = sum(r.accepted for r in rounds), sum(r.tested for r in rounds)
         alpha = (accepted + 4) / (tested + 5)
-        # The first round holds the prompt: its times say nothing about a step.
+        # The first round includes the prompt, so its times say nothing about a step.
         steady = [r for r in rounds[1:] if r.draft_calls]
         verify = sum(r.verify_seconds for r in steady)
-        if not verify:  # nothing seen yet, or nothing that this clock could see
+        if not verify:  # no round yet, or none that this clock can measure
             return 4
         draft = sum(r.draft_seconds for r in steady) / sum(r.draft_calls for r in steady)
         c = draft / (verify / len(steady))

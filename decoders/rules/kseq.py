@@ -1,4 +1,4 @@
-"""K-SEQ, the rule of SpecTr: several i.i.d. draft tokens, each accepted with the same discounted ratio."""
+"""K-SEQ, SpecTr's rule: several i.i.d. draft tokens, each accepted by the same discounted ratio."""
 
 import torch
 
@@ -9,11 +9,11 @@ from decoders.theory import kseq_division
 
 
 class KSeqRule:
-    """Accept draft i = 1 .. k in turn with min(1, p / (rho q)); if none, draw from
+    """Accept draft i = 1 .. k in turn with probability min(1, p / (rho q)); if none is accepted, draw from
 
         (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k,    beta = sum min(q, p/rho).
 
-    k is the number of drafts that are still on the accepted path; k = 1 is speculative decoding.
+    k is the number of drafts still on the accepted path; k = 1 is speculative decoding.
     """
 
     def pick(self, p: Probs, q: Probs, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:

@@ -1,4 +1,4 @@
-"""Multi-round rejection: the children of a node are tried one after the other, each against what the ones before left of p."""
+"""Multi-round rejection: the children of a node are tried one after another, each compared with what is left of p after the last."""
 
 from dataclasses import dataclass
 
@@ -9,10 +9,10 @@ from decoders.shapes import Logits, Probs, TokenId
 
 @dataclass(frozen=True, slots=True)
 class MultiRoundRule:
-    """Accept a child with min(1, p'/q), p' = p at first and norm(max(0, p' - q)) after each rejection; at the end draw from p'.
+    """Accept a child with probability min(1, p'/q). p' is p at first and norm(max(0, p' - q)) after each rejection; at the end draw from p'.
 
     replacement  True: the children were drawn i.i.d. from q (SpecInfer), and equal ones are tried as often as they were drawn;
-                 False: without replacement (MCSS), so that a refused token leaves q too
+                 False: they were drawn without replacement (MCSS), so a refused token is removed from q too
     """
 
     replacement: bool = True

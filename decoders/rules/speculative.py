@@ -1,4 +1,4 @@
-"""Speculative sampling: accept a draft token with min(1, p / (l q)), else draw from the residual."""
+"""Speculative sampling: accept a draft token with probability min(1, p / (l q)), else draw from the residual."""
 
 from dataclasses import dataclass
 
@@ -14,8 +14,8 @@ class SpeculativeRule:
     """speculative-decoding.txt algorithm 1 and §2.3; lenience l of appendix A.5.
 
     lenience  l in (0, 1]; 1 is exact
-    greedy    the warping is temperature 0: lenience then accepts when p(x) >= l * max p on the raw target (the paper prints the
-              inequality the wrong way round)
+    greedy    the temperature is 0: accept with lenience when p(x) >= l * max p on the raw target (the paper prints the inequality
+              the wrong way round)
     """
 
     lenience: float = 1.0

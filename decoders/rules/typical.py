@@ -1,4 +1,4 @@
-"""Rules that toss nothing: a draft token stays if the target finds it likely enough, else the target draws its own."""
+"""Rules without randomness: a draft token is kept if the target finds it likely enough, else the target draws its own."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from decoders.shapes import Logits, Probs, TokenId
 
 
 def tossless(token: TokenId, probability: float, kept: bool, p: Probs, q: Probs | None) -> Pick:
-    """The pick of a rule that judges `token` by a probability alone. In place of a refused one p itself is drawn from, so such a rule
-    is lossy."""
+    """The pick of a rule that judges `token` by its probability alone. A refused one is replaced by a draw from p itself, so such a
+    rule is lossy."""
     q_token = 1.0 if q is None else q[token].item()
     return Pick([(probability, q_token, None, None)], kept, rest=p)
 
 
 @dataclass(frozen=True)
 class TypicalRule:
-    """Medusa's typical acceptance: p(x) > min(epsilon, delta exp(-H(p))), p and its entropy H (nats) warped."""
+    """Medusa's typical acceptance: p(x) > min(epsilon, delta exp(-H(p))), with p and its entropy H (nats) after warping."""
 
     epsilon: float = 0.09
     delta: float = 0.3

@@ -1,4 +1,4 @@
-"""Walking a draft: at each node a rule looks at the children drawn there, and the walk goes on below the one it keeps."""
+"""Walking a draft: at each node a rule tests the children drawn there, and the walk continues below the one that it keeps."""
 
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -13,8 +13,12 @@ from decoders.trace import Fate, Trial
 
 @dataclass(slots=True)
 class Pick:
-    """What a rule did at one node: a (p, q, accept probability, u) for each child it tested, in drawn order; whether it kept the
-    last of them; and, where it kept none, the distribution (V,) that the target's token is drawn from instead."""
+    """What a rule did at one node.
+
+    tests   (p, q, accept probability, u) of each child that it tested, in the order drawn
+    kept    whether it kept the last one tested
+    rest    if not, the distribution (V,) that the target's token is drawn from instead
+    """
 
     tests: list[tuple[float, float | None, float | None, float | None]] = field(default_factory=list)
     kept: bool = False
@@ -23,15 +27,15 @@ class Pick:
 
 class Rule(Protocol):
     def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
-        """Judge the children `tokens` of one node, in drawn order.
+        """Judge the children `tokens` of one node, in the order drawn.
 
-        p, logits: the target's warped and raw next-token values there, (V,). q: what the children were drawn from, (V,), None
-        for a certain child.
+        p, logits   the target's next-token probabilities (warped) and logits (raw) there, (V,)
+        q           the distribution that the children were drawn from, (V,), or None for a certain child
         """
 
 
 def walk(request: Request, draft: Draft, logits: Logits, rule: Rule) -> tuple[list[Trial], NodeId]:
-    """Judge a draft; logits (nodes, V) belong to `draft.nodes`. Returns every trial and the new tip."""
+    """Judge a draft, given the target's logits (nodes, V) at `draft.nodes`. Returns every trial and the new tip."""
     row = {node: i for i, node in enumerate(draft.nodes)}
     p = request.warp(logits)
     children = defaultdict(list)
@@ -41,7 +45,7 @@ def walk(request: Request, draft: Draft, logits: Logits, rule: Rule) -> tuple[li
     node = draft.root
     while draws := children.pop(node, None):
         q = draft.q.get(node)
-        q = None if q is None else q.to(p.device)  # that of a table lies on the CPU
+        q = None if q is None else q.to(p.device)  # a table's is on the CPU
         pick = rule.pick(p[row[node]], q, [d.token for d in draws], logits[row[node]], request.source)
         for i, draw in enumerate(draws):
             fate = Fate.DISCARDED

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from decoders import InputError, ModelPair, catalog, check, generate, stream
 from decoders.engine.model import Engine, PackedModel
+from decoders.inputs import stop_finder
 from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
 
 
@@ -70,6 +72,20 @@ def test_text_and_tokens(pair):
     assert generate(ModelPair(pair.target, None), [8, 9, 10], "greedy", max_new_tokens=6).tokens == result.tokens
 
 
+@pytest.mark.parametrize("fill", [1, 40])
+def test_a_stop_string_that_spans_special_tokens(pair, fill):
+    """The text leaves special tokens out and the finder had them in: the text was cut at the stop string, and decoding ran on."""
+    a, b, end = *pair.tokenizer("ab").input_ids, pair.tokenizer.eos_token_id
+    finds = stop_finder(pair.tokenizer, ["ab"])
+    assert not finds([b, a, *[end] * fill])
+    assert finds([b, a, *[end] * fill, b])
+    written = iter([a, *[end] * fill, b, b, b])
+    with mock.patch("decoders.sampling.SeededSource.draw", side_effect=lambda *args: [next(written)]):
+        result = generate(pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True)
+    assert (result.text, result.finished) == ("", "stop string")
+    assert len(result.tokens) == fill + 2
+
+
 BAD = {
     "empty text": ({"prompt": ""}, "The prompt is empty; give at least one character or token."),
     "empty list": ({"prompt": []}, "The prompt is empty; give at least one character or token."),
@@ -78,12 +94,12 @@ BAD = {
     "no prompt": ({"prompt": None}, "A prompt is text or a list of token ids, not NoneType."),
     "number": ({"prompt": 7}, "A prompt is text or a list of token ids, not int."),
     "bytes": ({"prompt": b"abc"}, "A prompt is text or a list of token ids, not bytes."),
-    "floats": ({"prompt": [1.0, 2.0]}, "1.0 is no token id."),
-    "float tensor": ({"prompt": torch.rand(3)}, "is no token id."),
-    "bools": ({"prompt": [True, False]}, "True is no token id."),
+    "floats": ({"prompt": [1.0, 2.0]}, "1.0 is not a token id."),
+    "float tensor": ({"prompt": torch.rand(3)}, "is not a token id."),
+    "bools": ({"prompt": [True, False]}, "True is not a token id."),
     "mixed with numbers": ({"prompt": ["a", 3]}, "not int."),
     "ids with text": ({"prompt": [3, "a"]}, "not int."),
-    "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is no token id."),
+    "nested twice": ({"prompt": [[[1, 2]]]}, "[1, 2] is not a token id."),
     "id too large": ({"prompt": [1, VOCABULARY]}, f"Token id {VOCABULARY} is out of range; the vocabulary has ids 0 to {VOCABULARY - 1}."),
     "id negative": ({"prompt": [-1]}, "Token id -1 is out of range"),
     "too long": ({"prompt": [1] * POSITIONS}, f"exceed the {POSITIONS} positions of the target model; shorten the prompt or max_new_tokens."),
@@ -119,7 +135,7 @@ BAD = {
     "stop none": ({"stop": None}, "not None."),
     "max_batch": ({"max_batch": 0}, "max_batch must be a whole number"),
     "prefill_chunk": ({"prefill_chunk": -1}, "prefill_chunk must be a whole number"),
-    "cancel": ({"cancel": True}, "cancel must be a threading.Event or a function that says True, not True."),
+    "cancel": ({"cancel": True}, "cancel must be a threading.Event or a function that returns True, not True."),
 }  # fmt: skip
 
 

@@ -7,11 +7,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from typing import Any, TypeVar
 
+import torch
+
 from decoders import ModelPair
 from workbench.measuring import session
+from workbench.measuring.threads import Threads, chosen
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.runs.events import Event
+from workbench.runs.events import Ended, Event
+from workbench.runs.laps import unsteady
 from workbench.studies.study import Study
 
 Item = TypeVar("Item")
@@ -32,6 +36,7 @@ class Device:
         self.keeper = keeper
         self._thread = ThreadPoolExecutor(1, "device")
         self._study = on_device(self._here)
+        self._threads: tuple[ModelPair, Threads] | None = None
 
     def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
         """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be had or cannot run
@@ -44,8 +49,8 @@ class Device:
                     return
 
     def pair(self, choice: PairChoice) -> ModelPair:
-        """The pair, loaded if another one is in memory. Raises InputError with the reason if it cannot be used."""
-        return self.call(self.keeper.get, choice)
+        """The pair, loaded if another one is in memory, and its threads chosen. Raises InputError with the reason if it cannot be used."""
+        return self.call(self._ready, choice)
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
         """What the function returns, run in the thread that decodes."""
@@ -61,7 +66,24 @@ class Device:
             self.call(items.close)
 
     def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Iterator[Event]:
-        yield from session.run(self.keeper.get(choice), study, cancel=stopped)
+        pair = self.keeper.get(choice)
+        threads = self._threads_for(pair)
+        for event in session.run(pair, study, threads=threads, cancel=stopped):
+            if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
+                self._threads = None  # something else is on the machine now
+            yield event
+
+    def _ready(self, choice: PairChoice) -> ModelPair:
+        pair = self.keeper.get(choice)
+        self._threads_for(pair)
+        return pair
+
+    def _threads_for(self, pair: ModelPair) -> Threads:
+        """The number of threads for this pair, measured again after another pair or an unsteady run; it holds for the calling thread."""
+        if self._threads is None or self._threads[0] is not pair:
+            self._threads = pair, chosen(pair)
+        torch.set_num_threads(self._threads[1].count)
+        return self._threads[1]
 
 
 def zero_gpu() -> bool:
@@ -82,5 +104,5 @@ def on_device(job: Callable[..., Any]) -> Callable[..., Any]:
 
 def seconds_needed(study: Study, *_: Any) -> int:
     """GPU seconds to ask for, from what the study decodes: a visitor with less quota than that is refused."""
-    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens
+    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens * study.settings.timings
     return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))

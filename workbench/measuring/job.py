@@ -1,6 +1,7 @@
 """One job on the clock: the only caller of `decoders.stream`."""
 
 import logging
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing
@@ -11,14 +12,15 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import ModelPair
+from decoders import ModelPair, Round
 from workbench.measuring.baseline import Outputs
-from workbench.measuring.clock import StopClock
+from workbench.measuring.clock import LapClock
 from workbench.measuring.detokenise import Pieces
+from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter, Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
-from workbench.runs.record import Lap, Result, RoundRecord, Sample, TokenRecord
+from workbench.runs.record import Lap, Load, Result, RoundRecord, Sample, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -42,12 +44,14 @@ class Update:
 
 @dataclass(frozen=True)
 class Work:
-    """What a job is run with: the pair, the token ids of every prompt, the study's settings, the meter, and how to stop."""
+    """What jobs are run with: the pair, the token ids of every prompt, the study's settings, the energy meter, the watch on the
+    machine's counters, and how to stop."""
 
     pair: ModelPair
     ids: Sequence[list[int]]
     settings: Settings
     meter: Meter
+    watch: Watch
     cancelled: Callable[[], bool]
 
     def options(self, job: Job, prompts: Sequence[int]) -> dict[str, Any]:
@@ -55,48 +59,68 @@ class Work:
         return {**self.settings.decoding, **job.batching, **own}
 
     def warm_up(self, job: Job) -> None:
-        """A process's first passes set up what later ones find ready: decode a few tokens untimed."""
-        few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens), "max_cache_bytes": None}
-        prompts = range(min(2, len(self.ids)))
-        ids = [self.ids[i][-WARM_UP_TOKENS:] for i in prompts]
-        decoders.generate(self.pair, ids, job.method, **{**self.options(job, prompts), **few})
+        """Set up untimed what later passes find ready: read the prompts of a batch whole, and decode a few tokens."""
+        few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
+        prompts = range(min(job.batch_size, len(self.ids)))
+        decoders.generate(
+            self.pair, [self.ids[i] for i in prompts], job.method, **{**self.options(job, prompts), **few}
+        )
 
 
-def measure(work: Work, job: Job, cold: bool = False) -> Generator[Update, None, tuple[Result, Outputs]]:
-    """Decode all prompts as the job says, once, on the clock; gives the result with one lap, and each prompt's token ids.
+@dataclass(frozen=True)
+class Measured:
+    """What one lap gave: a result with this lap alone, each prompt's token ids, and for each request what its rounds gained and
+    drafted."""
 
-    cold   whether this decoder has not run before: then a few tokens are decoded untimed first
+    result: Result
+    outputs: Outputs
+    rounds: list[tuple[list[int], list[int]]]
 
+    @property
+    def lap(self) -> Lap:
+        return self.result.laps[0]
+
+
+def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> Generator[Update, None, Measured]:
+    """Decode all prompts as the job says, once, on the clock.
+
+    cold    whether this decoder has not run before: then it is warmed up first;   drawn  whether updates are yielded on the way
     A static batch is a call of `decoders.stream` of its own; dynamic batches are one call. The clock stands still while the caller
     holds an update: speeds are those of the models and the decoder alone, however slowly the caller draws. What goes wrong, memory
     that runs out included, becomes the result's error and ends this job alone.
     """
-    lap = _Lap(work, job)
+    lap = _Running(work, job, drawn)
     window, error = Window(), None
     try:
         if cold:
             work.warm_up(job)
+        before, began, computed = work.watch.read(), lap.clock(), lap.clock.computed()
         with work.meter.window() as window:
             yield from lap.run()
+        ran = lap.clock() - began, lap.clock.computed() - computed
+        lap.load = work.watch.load(before, work.watch.read(), *ran)
     except torch.OutOfMemoryError:
         error = OUT_OF_MEMORY
     except Exception as failure:
         log.exception("%s failed", job.method.name)
         error = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
-    return lap.result(window, error)
+    return lap.measured(window, error)
 
 
-class _Lap:
+class _Running:
     """One pass over the prompts while it runs."""
 
-    def __init__(self, work: Work, job: Job):
+    def __init__(self, work: Work, job: Job, drawn: bool):
         self.work, self.job = work, job
         self.requests: list[Request] = []
         self.times: list[Times] = []
+        self.passes: list[Round] = []
         self.transcript: Transcript | None = None
         if job.keep == "trace":
             self.transcript = Transcript(Pieces(work.pair.tokenizer), len(work.ids[0]) - 1)
-        self.clock, self.due = StopClock(), time.monotonic() + UPDATE_SECONDS
+        self.clock, self.load = LapClock(), Load()
+        self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
+        self.drawn = False
 
     def run(self) -> Iterator[Update]:
         groups = batches(range(len(self.work.ids)), self.job.batch_size)
@@ -113,21 +137,23 @@ class _Lap:
         self.requests += batch
         ends: list[float] = []
         prompts, options = [self.work.ids[i] for i in group], self.work.options(self.job, group)
-        with closing(decoders.stream(self.work.pair, prompts, self.job.method, **options, clock=self.clock)) as stream:
-            began = self.clock()
-            try:
+        stream = decoders.stream(self.work.pair, prompts, self.job.method, **options, clock=self.clock)
+        began = self.clock()
+        try:
+            with closing(stream):
                 for event in stream:
                     now = self.clock()
                     with self.clock.stopped():
                         batch[event.request].add(event, now)
                         if event.round is not None:
                             ends.append(now)
+                            self.passes.append(event.round)
                             if self.transcript is not None:
                                 self.transcript.add(event.round)
                             yield from self._update(event.provisional)
-            finally:
-                spans = [r.span for r in batch if r.span is not None]
-                self.times.append(Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans)))
+        finally:
+            spans = [r.span for r in batch if r.span is not None]
+            self.times.append(Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans)))
 
     def _update(self, provisional: bool) -> Iterator[Update]:
         """At most ten times a second, and less often for a slow caller."""
@@ -136,15 +162,14 @@ class _Lap:
         drawing = time.monotonic()
         kept = self.transcript
         tokens, rounds = (list(kept.tokens), list(kept.rounds)) if kept else ([], [])
+        self.drawn = True
         yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional)
         drawn = time.monotonic() - drawing
         self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
 
-    def result(self, window: Window, error: str | None) -> tuple[Result, Outputs]:
-        job, energy = self.job, window.energy
-        metrics = totals(self.requests, self.times, job.reads_prompts_apart, energy)
-        rounds = self.times[0].each if len(self.requests) == 1 and self.times else []
-        laps = [] if metrics["seconds"] is None else [Lap(metrics["seconds"], rounds, energy)]
+    def measured(self, window: Window, error: str | None) -> Measured:
+        job = self.job
+        metrics = totals(self.requests, self.times, job.reads_prompts_apart, window.energy)
         once = {r.prompt: r for r in reversed(self.requests)}  # the last batch is filled up from the start
         samples = [self._sample(once[i]) for i in sorted(once)] or [Sample(0, len(self.work.ids[0]))]
         if error is None and len(samples) == 1:
@@ -154,15 +179,29 @@ class _Lap:
             job.repeat,
             job.seed,
             metrics,
-            energy,
+            window.energy,
             samples,
-            laps,
+            [] if metrics["seconds"] is None else [self._lap(metrics, window)],
             job.batch_size,
             job.scheme,
             error=error,
         )
         done = [r for r in self.requests if r.result is not None and r.result.error is None]
-        return result, {r.prompt: r.result.tokens for r in done}
+        outputs = {r.prompt: r.result.tokens for r in done}
+        return Measured(result, outputs, [(r.gained, r.drafted) for r in self.requests])
+
+    def _lap(self, metrics: dict[str, Any], window: Window) -> Lap:
+        alone = len(self.requests) == 1 and len(self.times) == 1
+        return Lap(
+            metrics["seconds"],
+            self.times[0].each if alone else [],
+            window.energy,
+            metrics.get("decode_seconds"),
+            [r.draft_seconds for r in self.passes] if alone else [],
+            [r.verify_seconds for r in self.passes] if alone else [],
+            drawn=self.drawn,
+            load=self.load,
+        )
 
     def _sample(self, request: Request) -> Sample:
         found, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))

@@ -81,19 +81,19 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
     if nvml is None:
         import pynvml as nvml  # loaded only where there is a GPU
     nvml.nvmlInit()
-    board = _board(torch.cuda.get_device_properties(device), nvml)
+    handle = board(torch.cuda.get_device_properties(device), nvml)
 
     def counter() -> float:
-        return nvml.nvmlDeviceGetTotalEnergyConsumption(board) / 1e3  # mJ
+        return nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3  # mJ
 
     def instant() -> float:
-        (value,) = nvml.nvmlDeviceGetFieldValues(board, [nvml.NVML_FI_DEV_POWER_INSTANT])
+        (value,) = nvml.nvmlDeviceGetFieldValues(handle, [nvml.NVML_FI_DEV_POWER_INSTANT])
         if value.nvmlReturn != nvml.NVML_SUCCESS:
             raise nvml.NVMLError(value.nvmlReturn)
         return value.value.uiVal / 1e3  # mW
 
     def average() -> float:
-        return nvml.nvmlDeviceGetPowerUsage(board) / 1e3  # mW
+        return nvml.nvmlDeviceGetPowerUsage(handle) / 1e3  # mW
 
     failures = []
     for read in (counter, instant, average):
@@ -111,7 +111,7 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
     raise Unmeasurable(f"not measured: this GPU reports neither energy nor power ({'; '.join(failures)})")
 
 
-def _board(properties: Any, nvml: Any) -> Any:
+def board(properties: Any, nvml: Any) -> Any:
     """NVML's handle of the board that torch calls by another number (CUDA_VISIBLE_DEVICES renumbers): matched by UUID, else by PCI."""
     if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
         raise Unmeasurable(

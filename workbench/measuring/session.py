@@ -5,15 +5,20 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from itertools import groupby
 
 from decoders import ModelPair
 from workbench.measuring.admit import admit
 from workbench.measuring.baseline import References
-from workbench.measuring.job import Update, Work, measure
+from workbench.measuring.disturbance import Watch
+from workbench.measuring.disturbance import watch as watching
+from workbench.measuring.job import Measured, Update, Work, measure
 from workbench.measuring.meter import Meter, open_meter
+from workbench.measuring.threads import Threads
 from workbench.models.environment import environment
+from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
-from workbench.runs.record import Result, Run
+from workbench.runs.record import Lap, Result, Run
 from workbench.runs.store import new_id
 from workbench.studies.study import Job, Study
 
@@ -23,19 +28,27 @@ def run(
     study: Study,
     *,
     meter: Meter | None = None,
+    threads: Threads | None = None,
+    watch: Watch | None = None,
     cancel: threading.Event | Callable[[], bool] | None = None,
 ) -> Iterator[Event]:
     """Run the jobs of a study; yields events of plain data, an `Ended` with the run last.
 
     Raises InputError at the call, before any work, for a study that the pair cannot run. A job that fails has its error in its result
     and the others continue. `cancel` ends it within one forward pass and still gives the run so far; closing the iterator ends it
-    without one. Either way all memory is given back. Before a decoder's first job a few tokens are decoded untimed.
+    without one. Either way all memory is given back. Every job is timed `settings.timings` times; the first time its text is seen to
+    grow, the others draw nothing.
+
+    threads   the number of threads that compute, and why, for the run's environment; they are set by the caller
     """
     cancelled = getattr(cancel, "is_set", cancel) or (lambda: False)
     ids = admit(pair, study)
-    work = Work(pair, ids, study.settings, meter or open_meter(pair.target.device), cancelled)
+    device = pair.target.device
+    watch = watch or watching(device)
+    work = Work(pair, ids, study.settings, meter or open_meter(device), watch, cancelled)
+    where = environment(pair) | {"counters_missing": watch.missing()} | (threads.to_json() if threads else {})
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    empty = Run(new_id(), now, study.kind, study.title, study.to_json(), environment(pair), [])
+    empty = Run(new_id(), now, study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, study.jobs()).events()
 
 
@@ -46,45 +59,118 @@ class _Session:
     run: Run
     jobs: Sequence[Job]
 
+    def __post_init__(self) -> None:
+        self.references = References(self.study.settings.temperature, self.run.environment["dtype"])
+        self.first: dict[int, Measured] = {}  # by the job's number: its first lap
+        self.over: set[int] = set()  # jobs that are timed no more
+        self.done = 0
+
     def events(self) -> Iterator[Event]:
-        references = References(self.study.settings.temperature, self.run.environment["dtype"])
-        warm: set[str] = set()
         self.began = time.monotonic()
-        for number, job in enumerate(self.jobs):
+        for number, lap in laps_in_order(self.jobs, self.study.settings.timings):
             if self.work.cancelled():
                 break
-            at = At(job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs))
-            yield Started(at)
-            result, outputs = yield from self._measured(at, job, cold=job.method.name not in warm)
-            warm.add(job.method.name)
-            if job.keep != "trace" and self._is_half(result):
-                break  # half a measurement is none; half a text is worth showing
-            result = replace(result, agreement=references.compare(job, result, outputs))
-            self.run = replace(self.run, results=[*self.run.results, result])
-            yield Finished(at, result, self.run)
-        stopped = len(self.run.results) < len(self.jobs) or any(r.cancelled for r in self.run.results)
+            if number in self.over:
+                self.done += 1
+                continue
+            yield from self._timed(self._at(number, lap), self.jobs[number])
+            self.done += 1
+            if self.run.results and self.run.results[-1].cancelled:
+                break
+        stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _at(self, number: int, lap: int) -> At:
+        job, timings = self.jobs[number], self.study.settings.timings
+        where = (job.method.name, job.repeat, job.batch_size, job.scheme)
+        return At(*where, number, len(self.jobs), lap, timings, self.done, len(self.jobs) * timings)
+
+    def _timed(self, at: At, job: Job) -> Iterator[Event]:
+        """Time a job once; yields what is seen of it."""
+        yield Started(at)
+        if at.lap == 0:
+            measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
+            result = measured.result
+            if job.keep != "trace" and self._is_half(result):
+                return  # half a measurement is none; half a text is worth showing
+            result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
+            self.first[at.job] = measured
+            self.run = replace(self.run, results=[*self.run.results, result])
+            if result.errors or result.cancelled:
+                self.over.add(at.job)
+        else:
+            quiet = replace(job, keep="lengths")  # nothing is drawn: that is what these laps are for
+            measured = yield from self._shown(at, measure(self.work, quiet, drawn=False))
+            if self._is_half(measured.result):
+                return
+            result = self._merged(at, job, measured)
+        yield Finished(at, result, self.run)
 
     def _is_half(self, result: Result) -> bool:
         """Whether it was stopped within a batch, or between two of them."""
         return result.cancelled or (result.error is None and len(result.samples) < len(self.work.ids))
 
-    def _measured(self, at: At, job: Job, cold: bool) -> Generator[Event, None, tuple]:
-        """The job's result and outputs; yields its progress."""
-        budget = self.study.settings.max_new_tokens * self._requests(job)
-        measuring = measure(self.work, job, cold)
+    def _merged(self, at: At, job: Job, measured: Measured) -> Result:
+        """The job's result with one lap more, in its place in the run."""
+        place = list(self.first).index(at.job)
+        result = self.run.results[place]
+        if measured.result.errors:
+            self.over.add(at.job)
+            remark = f"timing {at.lap + 1} failed ({measured.result.errors[0]}); the {len(result.laps)} before it count"
+            result = replace(result, remarks=[*result.remarks, remark])
+        else:
+            result = with_lap(result, compared(self.first[at.job], measured, job, self.study.settings.temperature))
+        results = [*self.run.results[:place], result, *self.run.results[place + 1 :]]
+        self.run = replace(self.run, results=results)
+        return result
+
+    def _cold(self, job: Job) -> bool:
+        """Whether nothing has set up yet what this decoder needs at this batch size."""
+        return not any(r.decoder == job.method.name and r.batch_size == job.batch_size for r in self.run.results)
+
+    def _shown(self, at: At, measuring: Generator[Update, None, Measured]) -> Generator[Event, None, Measured]:
+        """Yields the progress of one timing, gives what was measured."""
+        budget = self.study.settings.max_new_tokens * self._requests(self.jobs[at.job])
         while True:
             try:
-                update: Update = next(measuring)
+                update = next(measuring)
             except StopIteration as done:
                 return done.value
-            eta = self._eta(at.job + min(1.0, update.done / budget))
+            eta = self._eta(self.done + min(1.0, update.done / budget), at.steps)
             yield Progress(at, update.done, budget, update.tokens, update.rounds, update.provisional, eta)
 
     def _requests(self, job: Job) -> int:
         """Those that the job decodes: the last batch is filled up."""
         return -(-len(self.work.ids) // job.batch_size) * job.batch_size
 
-    def _eta(self, done: float) -> float | None:
-        """Seconds until all jobs are over, after so many of them."""
-        return (time.monotonic() - self.began) * (len(self.jobs) - done) / done if done else None
+    def _eta(self, done: float, steps: int) -> float | None:
+        """Seconds until all timings are over, after so many of them."""
+        return (time.monotonic() - self.began) * (steps - done) / done if done else None
+
+
+def laps_in_order(jobs: Sequence[Job], timings: int) -> Iterator[tuple[int, int]]:
+    """(job's number, lap): the jobs of one repeat in cycles, every second cycle in reverse order, so that a machine that gets slower or
+    faster favours nobody."""
+    for _, block in groupby(range(len(jobs)), lambda i: jobs[i].repeat):
+        numbers = list(block)
+        for lap in range(timings):
+            yield from ((number, lap) for number in (reversed(numbers) if lap % 2 else numbers))
+
+
+def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:
+    """The other's lap, with what it has in common with the first. A decoder that watches the clock may draft otherwise each time, and
+    draw other tokens of the same law."""
+    same = dict(first.outputs) == dict(other.outputs)
+    watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
+    return replace(other.lap, same_rounds=first.rounds == other.rounds, same_tokens=same or watches_clock)
+
+
+def with_lap(result: Result, lap: Lap) -> Result:
+    """The result with one lap more, its seconds and its energy estimated from all of them."""
+    all_laps = [*result.laps, lap]
+    spent, metrics = laps.energy(all_laps), dict(result.metrics)
+    metrics |= {"seconds": laps.whole(all_laps), "decode_seconds": laps.after_first(all_laps)}
+    metrics |= {"joules": spent.joules, "energy_source": spent.source}
+    if metrics["seconds"] and metrics.get("new_tokens") is not None:
+        metrics["tokens_per_second"] = metrics["new_tokens"] / metrics["seconds"]
+    return replace(result, laps=all_laps, metrics=metrics, energy=spent)

@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from workbench.runs import laps
+from workbench.runs.laps import Estimate
 from workbench.runs.record import Result, Run
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 
@@ -62,10 +64,43 @@ def speed(result: Result, decoding: bool = False) -> float | None:
 
 
 def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) -> float | None:
-    """Tokens/s over greedy's; None if greedy did not run, or if either failed or was stopped."""
+    """Tokens/s over greedy's, over the timings that both have; None if greedy did not run, or if either failed or was stopped."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
+    if not decoding and (found := timed_times_greedy(result, greedy)) is not None and found.laps > 1:
+        return found.value
     return _ratio(speed(result, decoding), speed(greedy, decoding))
+
+
+def timed_speed(result: Result, _: Result | None = None, decoding: bool = False) -> Estimate | None:
+    """`speed` with its range over the result's timings."""
+    tokens = _number(result, "decode_tokens" if decoding else "new_tokens")
+    if not tokens:
+        return None
+    return laps.estimate(result, lambda seconds: tokens / seconds, laps.after_first if decoding else laps.whole)
+
+
+def timed_times_greedy(result: Result, greedy: Result | None) -> Estimate | None:
+    """`times_greedy` with its range over the complete cycles of both."""
+    if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
+        return None
+    tokens, base = _number(result, "new_tokens"), _number(greedy, "new_tokens")
+    found = laps.ratio(result, greedy)
+    return found.scaled(tokens / base) if found and tokens and base else None
+
+
+def timed_joules(result: Result) -> Estimate | None:
+    """Joules per token with their range over the timings that drew nothing."""
+    tokens = _number(result, "new_tokens")
+    found = laps.estimate(result, lambda joules: joules, laps.joules)
+    return found.scaled(1 / tokens) if found and tokens else None
+
+
+def unsteady(row: Row) -> list[str]:
+    """Why the speeds of a row cannot be trusted, in sentences, and what must not be; [] if all is well."""
+    both = zip(row.results, row.greedy, strict=True)
+    reasons = [reason for result, greedy in both for reason in (*laps.faults(result), *laps.unsteady(result, greedy))]
+    return list(dict.fromkeys(reasons))
 
 
 def _number(result: Result, name: str) -> float | None:

@@ -7,7 +7,10 @@ from workbench.runs.record import Result, RoundRecord, Run, TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Which job: number `job` of `jobs` (from 0), and what it decodes how."""
+    """Which job: number `job` of `jobs` (from 0), what it decodes how, and which of its `laps` timings this is.
+
+    step, steps   how many timings of all jobs are over, and how many there will be
+    """
 
     decoder: str
     repeat: int
@@ -15,11 +18,15 @@ class At:
     scheme: str
     job: int
     jobs: int
+    lap: int = 0
+    laps: int = 1
+    step: int = 0
+    steps: int = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A job begins."""
+    """A timing of a job begins."""
 
     at: At
 
@@ -43,7 +50,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A job is done, or failed (`result.error`), or was cancelled; `run` holds all results so far."""
+    """A job has been timed once more, or failed (`result.error`), or was cancelled; `run` holds all results so far."""
 
     at: At
     result: Result

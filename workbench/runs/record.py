@@ -175,13 +175,45 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
+class Load:
+    """What the machine's counters said during a lap, None for one that cannot be read here.
+
+    cpu_share   time that the decoding thread was on a core, over the time that its clock ran
+    preempted   how often per second another program took a core from the decoding thread or its workers
+    throttled, stolen   share of the time that the container's limit or the hypervisor kept the cores away
+    pressure    share of the time that some thread of the machine waited for a core
+    gpu         why the GPU was slower than it could be, or shared; "" if it was neither
+    """
+
+    cpu_share: Amount | None = None
+    preempted: Amount | None = None
+    throttled: Amount | None = None
+    stolen: Amount | None = None
+    pressure: Amount | None = None
+    gpu: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Lap:
-    """One timing of a job. seconds  of the models and the decoder, drawing left out;   rounds  the seconds of each round of a single
-    request, [] for batches;   energy  of this lap."""
+    """One timing of a job.
+
+    seconds      of the models and the decoder, drawing left out;   after_first  the same without each batch's first round, which
+                 also reads the prompts, None if prompts are not read apart
+    rounds, drafting, verifying   for a single request the seconds of each round, and of its draft and target passes; [] for batches
+    energy       of this lap;   drawn  whether a screen was drawn meanwhile, which the energy contains
+    same_rounds  whether each round gained and drafted as many tokens as in the first lap;   same_tokens  whether the output is the same
+    """
 
     seconds: Amount
     rounds: list[Amount]
     energy: Energy
+    after_first: Amount | None = None
+    drafting: list[Amount] = field(default_factory=list)
+    verifying: list[Amount] = field(default_factory=list)
+    drawn: bool = True
+    same_rounds: bool = True
+    same_tokens: bool = True
+    load: Load = field(default_factory=Load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,9 +247,10 @@ class Result:
 
     seed         of the first prompt;   batch_size, scheme  how requests shared a batch
     metrics      by the names of `decoders.Metrics`, over all prompts together (see `measuring.totals`)
-    energy       of the whole job;   laps  its timings;   samples  one for each prompt decoded
+    energy       of one lap of the job;   laps  its timings, which the seconds of `metrics` are an estimate from;   samples  one for each prompt decoded
     agreement    None if there is nothing that the tokens must equal
     error        one sentence if the job broke down; samples and metrics then hold what there was until then
+    remarks      sentences about its timings that a reader of the figures must know
     """
 
     decoder: Annotated[str, _one_of(catalog)]
@@ -231,6 +264,7 @@ class Result:
     scheme: Annotated[str, _one_of(SCHEMES)] = ALONE
     agreement: Agreement | None = None
     error: str | None = None
+    remarks: list[str] = field(default_factory=list)
 
     @property
     def alone(self) -> Sample:

@@ -1,14 +1,16 @@
 """The figures of a comparison: rows of results in, Plotly figures out."""
 
+import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
 
 import plotly.graph_objects as go
 
 from decoders import Fate
+from workbench.runs import laps
 from workbench.runs.estimates import Row
-from workbench.runs.record import RoundRecord
-from workbench.show.figure import COLOURS, canvas, deviations, line, look, or_words
+from workbench.runs.record import Result, RoundRecord
+from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
 from workbench.show.quantities import BY_NAME, MISSING, Quantity, spread
 
 BARS, WIDE = 260, 320  # heights: four figures in a row, or three
@@ -21,17 +23,17 @@ def figures(rows: Sequence[Row]) -> list[go.Figure]:
 
 
 def bars(rows: Sequence[Row], quantity: Quantity) -> go.Figure:
-    """One quantity of every decoder, with its spread over repeats."""
+    """One quantity of every decoder, with its spread over repeats or its range over timings."""
     found = [spread(quantity, row) for row in rows]
     better = f" {SMALL}({quantity.better} is better)</span>" if quantity.better else ""
     figure = _canvas(BARS, quantity.label + better)
     figure.add_bar(
-        x=[row.label for row in rows], y=[s and s.mean for s in found], error_y=deviations([s and s.deviation for s in found]),
+        x=[row.label for row in rows], y=[s and s.mean for s in found], error_y=whiskers(found),
         text=[quantity.show(s.mean) if s else MISSING for s in found], textposition="outside", cliponaxis=False,
         textfont_size=11, constraintext="none", marker_color=COLOURS[0], marker_line_width=0,
         hovertemplate="%{x}: %{text}<extra></extra>",
     )  # fmt: skip
-    top = max((s.mean + (s.deviation or 0) for s in found if s), default=0) or 1
+    top = max((s.mean + s.above for s in found if s), default=0) or 1
     figure.update_yaxes(range=[0, 1.2 * top], showticklabels=False, showgrid=False)
     figure.update_xaxes(tickangle=-30)
     return figure
@@ -58,12 +60,12 @@ def block_efficiency(rows: Sequence[Row]) -> go.Figure:
 def round_times(rows: Sequence[Row]) -> go.Figure:
     """Mean milliseconds per round, drafting and verifying; the first round, which also reads the prompt, is left out."""
     figure = _canvas(WIDE, "Time per round", "ms, mean of all rounds but the first")
-    parts: list[tuple[str, str, str, Callable[[RoundRecord], float]]] = [
-        ("draft", COLOURS[5], "/", lambda r: r.draft_seconds),
-        ("verify", COLOURS[0], "", lambda r: r.verify_seconds),
-    ]
-    for name, colour, pattern, seconds in parts:
-        each = [[1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]] for row in rows]
+    parts = (
+        ("draft", COLOURS[5], "/", laps.drafting, lambda r: r.draft_seconds),
+        ("verify", COLOURS[0], "", laps.verifying, lambda r: r.verify_seconds),
+    )
+    for name, colour, pattern, timed, seconds in parts:
+        each = [[_milliseconds(r, timed, seconds) for r in row.results] for row in rows]
         figure.add_bar(
             name=name, y=[row.label for row in rows], x=[_mean(values) for values in each], orientation="h",
             marker={"color": colour, "line_width": 0, "pattern": {"shape": pattern, "fgcolor": "white", "size": 5}},
@@ -110,7 +112,7 @@ def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
                 name=row.label, x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
                 textposition="middle right", cliponaxis=False, showlegend=False,
                 marker={"color": look(i).colour, "symbol": look(i).symbol, "size": 13},
-                error_x=deviations([likely.deviation]), error_y=deviations([fast.deviation]),
+                error_x=whiskers([likely]), error_y=whiskers([fast]),
                 hovertemplate="perplexity %{x:.2f}, %{y:.0f} tokens/s<extra>" + row.label + "</extra>",
             )  # fmt: skip
     figure.update_xaxes(range=[0, 1.4 * widest or 1])
@@ -138,5 +140,14 @@ def _canvas(height: int, title: str, x: str = "", y: str = "") -> go.Figure:
     )
 
 
-def _mean(values: Sequence[float]) -> float | None:
+def _milliseconds(result: Result, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> float | None:
+    """Of a round, from all timings; a run of an earlier version knows those of its rounds alone."""
+    found = timed(result.laps) if result.laps else None
+    if found is None and result.alone.rounds[1:]:
+        found = statistics.fmean(seconds(r) for r in result.alone.rounds[1:])
+    return None if found is None else 1e3 * found
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    values = [v for v in values if v is not None]
     return sum(values) / len(values) if values else None

@@ -55,9 +55,12 @@ def level(figure: go.Figure, y: float, text: str = "") -> None:
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
-def deviations(found: Sequence[float | None]) -> dict[str, Any]:
-    """Error bars of one standard deviation, if there is any."""
-    return {"array": [d or 0 for d in found], "visible": any(found), "color": GREY, "thickness": 1.2}
+def whiskers(found: Sequence[Any]) -> dict[str, Any]:
+    """Error bars from `Spread`s: one standard deviation, or the range; None for what has no figure."""
+    above, below = ([getattr(s, side) if s else 0 for s in found] for side in ("above", "below"))
+    return {
+        "array": above, "arrayminus": below, "symmetric": False, "visible": any(above) or any(below), "color": GREY, "thickness": 1.2,
+    }  # fmt: skip
 
 
 def or_words(figure: go.Figure, words: str = "nothing measured gives this figure") -> go.Figure:

@@ -6,7 +6,8 @@ import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from workbench.runs.estimates import BatchFigures, Row, rows, speed, times_greedy
+from workbench.runs import laps
+from workbench.runs.estimates import BatchFigures, Row, rows, speed, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
 from workbench.show.report import to_html
 from workbench.studies.batch import Batch
@@ -53,6 +54,18 @@ def _cell(value: Any) -> Any:
 Line = dict[str, Any]
 
 
+def _timed(result: Result, greedy: Result | None) -> Line:
+    """How often a result was timed, the ranges of its ratios over these timings, and why they cannot be trusted, if so."""
+    found = {"tokens_per_second": timed_speed(result), "x_greedy": timed_times_greedy(result, greedy)}
+    ranges = {
+        f"{name}_{end}": getattr(each, end) if each and each.laps > 1 else None
+        for name, each in found.items()
+        for end in ("low", "high")
+    }
+    reasons = [*laps.faults(result), *laps.unsteady(result, greedy), *result.remarks]
+    return {"timed": len(result.laps), **ranges, "unsteady": "; ".join(reasons)}
+
+
 def _each(run: Run) -> Iterator[tuple[Row, Result, Result | None]]:
     """Every result in the order they ran, with its row and greedy's result beside it."""
     found = {
@@ -77,6 +90,7 @@ def _comparison(run: Run) -> Iterator[Line]:
             "seed": r.seed,
             **r.metrics,
             "x_greedy": times_greedy(r, greedy),
+            **_timed(r, greedy),
             "identical_to_greedy": None if compared is None else not compared.differing,
             "finished": r.alone.finished,
             "error": r.error,
@@ -101,6 +115,7 @@ def _plain(run: Run) -> Iterator[Line]:
             "reference": compared and compared.reference,
             "errors": "; ".join(r.errors),
             "x_greedy": times_greedy(r, greedy),
+            **_timed(r, greedy),
         }
 
 

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 
 from workbench.runs import estimates
 from workbench.runs.estimates import BatchFigures, Row
+from workbench.runs.laps import Estimate
 from workbench.runs.record import Result
 
 MEGABYTE = 1e6
-MISSING = "–"  # shown where there is no figure
+MISSING = "–"  # shown if there is no figure
+UNSURE = "≈"  # before a speed that something disturbed
 
 
 @dataclass(frozen=True)
@@ -20,6 +22,7 @@ class Quantity:
     help      what it counts, as a formula;   value  of one result, with greedy's of the same seed beside it; None if it has none
     show      a value as text;   counts  what it was made from, as text;   better  "higher" or "lower" if one is better
     together  the figure of all repeats at once, for what has no spread over them; None takes the mean of each one's
+    timed     for what the clock or the meter gives: its estimate over the result's timings, with its range
     """
 
     name: str
@@ -30,6 +33,7 @@ class Quantity:
     counts: Callable[[Result], str] = lambda result: ""
     better: str | None = None
     together: Callable[[Row], float | None] | None = None
+    timed: Callable[[Result, Result | None], Estimate | None] | None = None
 
 
 def significant(value: float) -> str:
@@ -86,11 +90,16 @@ def _read(result: Result) -> str:
 QUANTITIES = (
     Quantity(
         "speed", "tokens/s", "new tokens / seconds of computing, drawing excluded",
-        _metric("tokens_per_second"), significant, _timing, "higher",
+        _metric("tokens_per_second"), significant, _timing, "higher", timed=estimates.timed_speed,
     ),
     Quantity(
         "x_greedy", "× greedy", "tokens/s over those of greedy in the same run, with the same seed",
-        estimates.times_greedy, times, better="higher",
+        estimates.times_greedy, times, better="higher", timed=estimates.timed_times_greedy,
+    ),
+    Quantity(
+        "decoding", "tokens/s after the prompt", "the same without the first round, which also reads the prompt",
+        lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
+        timed=lambda r, _: estimates.timed_speed(r, decoding=True),
     ),
     Quantity(
         "perplexity", "perplexity", "exp(−mean log p) of the new tokens under the plain target: lower is likelier text",
@@ -99,6 +108,7 @@ QUANTITIES = (
     Quantity(
         "joules_per_token", "J/token", "measured energy / new tokens",
         lambda r, _: _per_token(r, r.energy.joules), significant, lambda r: r.energy.source, "lower",
+        timed=lambda r, _: estimates.timed_joules(r),
     ),
     Quantity(
         "memory_per_token", "memory traffic/token", "bytes of weights and cache read by all passes / new tokens, counted exactly",
@@ -160,11 +170,12 @@ PADDING = Quantity(
 BATCH_QUANTITIES = (
     Quantity(
         "speed", "tokens/s", "new tokens of all requests / seconds of computing",
-        _metric("tokens_per_second"), significant, _timing, "higher",
+        _metric("tokens_per_second"), significant, _timing, "higher", timed=estimates.timed_speed,
     ),
     Quantity(
         "x_greedy", "x greedy", "tokens/s over greedy's at the same batch size",
         estimates.times_greedy, times, better="higher", together=_batch_times(decoding=False),
+        timed=estimates.timed_times_greedy,
     ),
     Quantity(
         "decoding", "decoding", "tokens/s without each batch's first round, which reads the prompts",
@@ -205,31 +216,66 @@ BATCH_QUANTITIES = (
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and sample standard deviation of a figure over repeats; `deviation` is None for a single one."""
+    """A figure of a row: its mean over repeats with the sample standard deviation, or, of a single repeat that was timed several times,
+    the estimate with its range. What there is none of is None."""
 
     mean: float
-    deviation: float | None
+    deviation: float | None = None
+    range: Estimate | None = None
+
+    @property
+    def below(self) -> float:
+        """How far the figure may lie lower, by its range or by one deviation."""
+        return self.mean - self.range.low if self.range else self.deviation or 0.0
+
+    @property
+    def above(self) -> float:
+        return self.range.high - self.mean if self.range else self.deviation or 0.0
 
 
 def spread(quantity: Quantity, row: Row) -> Spread | None:
     """Over the repeats of a row; None if no repeat has the figure."""
-    if quantity.together is not None:
+    if quantity.together is not None and len(row.results) > 1:
         value = quantity.together(row)
-        return None if value is None else Spread(value, None)
-    both = zip(row.results, row.greedy, strict=True)
-    values = [v for r, greedy in both if r.error is None and (v := quantity.value(r, greedy)) is not None]
+        return None if value is None else Spread(value)
+    both = [(r, greedy) for r, greedy in zip(row.results, row.greedy, strict=True) if r.error is None]
+    values = [v for r, greedy in both if (v := quantity.value(r, greedy)) is not None]
     if not values:
         return None
-    return Spread(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else None)
+    if len(values) > 1:
+        return Spread(statistics.fmean(values), statistics.stdev(values))
+    timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
+    return Spread(values[0], None, timed if timed and timed.laps > 1 else None)
 
 
-def shown(quantity: Quantity, row: Row) -> str:
-    """The figure as text: the mean, and the deviation after ± if there are repeats; "–" if there is none."""
+def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
+    """The figure as text, with its deviation after ± if there are repeats; "–" if there is none. One that is not `sure` says so."""
     found = spread(quantity, row)
     if found is None:
         return MISSING
     text = quantity.show(found.mean)
+    if quantity.timed is not None and not sure:
+        text = f"{UNSURE}{text}"
     return text if found.deviation is None else f"{text} ± {quantity.show(found.deviation)}"
+
+
+def shown(quantity: Quantity, row: Row) -> str:
+    """The same for tables, with its range in brackets if it was timed several times."""
+    found = spread(quantity, row)
+    text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
+    return f"{text} ({range_text(quantity, found.range)})" if found and found.range else text
+
+
+def timing_notes(row: Row) -> list[str]:
+    """What a reader of a row's speeds must know, in sentences: why they cannot be trusted, and what went wrong in its timings."""
+    reasons = estimates.unsteady(row)
+    remarks = [remark for result in row.results for remark in result.remarks]
+    return ([f"Unsteady: {'; '.join(reasons)}."] if reasons else []) + [f"{remark.capitalize()}." for remark in remarks]
+
+
+def range_text(quantity: Quantity, found: Estimate) -> str:
+    """ "248 to 255": between which the figure lies."""
+    return f"{quantity.show(found.low)} to {quantity.show(found.high)}"
 
 
 def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:

@@ -50,6 +50,7 @@ def to_html(run: Run) -> str:
 <body><main class="wb-report">
 <h1>{_text(body.heading)}</h1>
 {body.content}
+{"".join(f"<p>{_text(note)}</p>" for note in tables.notes(run))}
 <h2>What it was measured on</h2>
 <dl>{facts}</dl>
 </main>

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method, catalog
-from workbench.runs.estimates import Row, label, rows
+from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.events import Finished, Progress, Started
-from workbench.runs.record import Agreement, Result, RoundRecord, Run, TokenRecord
-from workbench.show.quantities import QUANTITIES, shown
+from workbench.runs.record import Agreement, RoundRecord, Run, TokenRecord
+from workbench.show.quantities import QUANTITIES, Quantity, figure, range_text, spread, timing_notes
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
 
@@ -88,6 +88,7 @@ class Panel:
             "provisional": self.provisional,
             "numbers": self._figures(),
             "badge": badge(first.agreement) if first and first.agreement else None,
+            "notes": timing_notes(self.row) if self.row else [],
             "error": first.error if first else None,
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
@@ -96,17 +97,31 @@ class Panel:
         row = self.row
         if row is None or row.first.error is not None:
             return []
-        repeats = len(row.results)
+        sure = not unsteady(row)
         return [
             {
                 "name": q.name,
                 "label": q.label,
-                "value": shown(q, row),
-                "detail": q.counts(row.first) if repeats == 1 else f"mean of {repeats} repeats",
+                "value": figure(q, row, sure),
+                "detail": _detail(q, row),
                 "help": q.help,
             }
             for q in QUANTITIES
         ]
+
+
+def _detail(quantity: Quantity, row: Row) -> str:
+    """What a figure was made from; if the clock gave it, how often it was timed and how far that lies apart."""
+    if len(row.results) > 1:
+        return f"mean of {len(row.results)} repeats"
+    found, counts = spread(quantity, row), quantity.counts(row.first)
+    if quantity.timed is None or found is None:
+        return counts
+    timings = len(row.first.laps)
+    how = "timed once" if timings < 2 else ""
+    if found.range:
+        how = f"{range_text(quantity, found.range)} in {timings} timings"
+    return " · ".join(filter(None, (how, counts)))
 
 
 def _fields(record: Any) -> dict[str, Any]:
@@ -162,15 +177,13 @@ class LivePanels:
         methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
         self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
         self._packed = {m.name: Panel.waiting(m, study.prompt).to_json() for m in methods}
-        self._results: list[Result] = []
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
         if isinstance(event, Finished):
-            self._results.append(event.result)
-            row = next(row for row in rows(self._results) if row.decoder == method.name)
+            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
             panel = Panel.finished(row, self._prompt, method.law)
-        elif event.at.repeat:
+        elif event.at.repeat or event.at.lap:
             return
         else:
             panel = Panel.running(method, self._prompt, event if isinstance(event, Progress) else None)

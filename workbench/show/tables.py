@@ -12,12 +12,14 @@ from workbench.show.quantities import (
     BATCH_QUANTITIES,
     MISSING,
     QUANTITIES,
+    UNSURE,
     Quantity,
     padding_ratio,
     percent,
     shown,
     significant,
     times,
+    timing_notes,
 )
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
@@ -77,12 +79,16 @@ def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTIT
 
 
 def side_by_side(a: Run, b: Run) -> Table:
-    """The figures of two runs next to each other: a row for each figure that either of them has."""
+    """The figures of two runs of one kind next to each other: of comparisons a row for each figure that either of them has, of any other
+    kind for each that both have, those of one figure together."""
     short = a.kind == b.kind == Comparison.kind
     first, second = (dict(_figures(run, short)) for run in (a, b))
     found = [[*key, first.get(key, MISSING), second.get(key, MISSING)] for key in dict.fromkeys([*first, *second])]
-    place = ["decoder"] if short else ["decoder", "batch", "scheme"]
-    return Table([*place, "figure", "A", "B"], [row for row in found if row[-2:] != [MISSING, MISSING]])
+    if short:
+        return Table(["decoder", "figure", "A", "B"], [row for row in found if row[-2:] != [MISSING, MISSING]])
+    figures = [quantity.label for quantity in _of_kind(a)]
+    both = sorted((row for row in found if MISSING not in row[-2:]), key=lambda row: figures.index(row[3]))
+    return Table(["decoder", "batch", "scheme", "figure", "A", "B"], both)
 
 
 def _figures(run: Run, short: bool) -> Iterator[tuple[tuple[str, ...], str]]:
@@ -98,6 +104,20 @@ def _of_kind(run: Run) -> Sequence[Quantity]:
 
 def _place(row: Row) -> list[str]:
     return [row.label, str(row.batch_size), scheme_label(row.decoder, row.batch_size, row.scheme)]
+
+
+def notes(run: Run) -> list[str]:
+    """What a reader of the run's speeds must know, decoder by decoder; and how they were timed."""
+    found = [
+        f"{' '.join(_place(row) if run.kind == Batch.kind else [row.label])}: {note}"
+        for row in rows(run.results)
+        for note in timing_notes(row)
+    ]
+    laps = {len(result.laps) for result in run.results if not result.errors}
+    how = "Timed once: speeds may differ from run to run." if max(laps, default=0) < 2 else ""
+    if found and any("Unsteady" in note for note in found):
+        how = f"{UNSURE} marks speeds that cannot be trusted. {how}".strip()
+    return [*([how] if how else []), *found]
 
 
 # ---- What a run was asked, and what it was measured on

@@ -17,6 +17,7 @@ from workbench.studies.study import Job
 SIZES = (1, 2, 4, 8, 16, 24)  # of ems-sd.txt, table 2
 LARGEST_BATCH = 1024
 MEGABYTE = 1e6
+DEFAULTS = {"timings": 1}  # of the settings that every study has, what is another default here
 
 
 @dataclass(frozen=True)
@@ -113,7 +114,7 @@ class Batch:
                 raise InputError(f"`{name}` is a list, not {given[name]!r}.")
             given |= {name: tuple(given[name])} if name in given else {}
         shared = {name: value for name, value in settings.items() if name not in own}
-        return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json(shared), **given)
+        return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json({**DEFAULTS, **shared}), **given)
 
 
 def bounds() -> list[dataclasses.Field]:

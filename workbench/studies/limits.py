@@ -10,12 +10,13 @@ from workbench.studies.study import Study
 PUBLIC_TOKENS = 256
 PUBLIC_REPEATS = 5
 PUBLIC_PROMPTS = 24
+PUBLIC_TIMINGS = 3
 
 
 @dataclass(frozen=True)
 class Limits:
     """public         whether strangers share this device (a Hugging Face Space)
-    max_new_tokens, max_repeats, max_prompts   the most one study may ask for, None for no limit
+    max_new_tokens, max_repeats, max_prompts, max_timings   the most one study may ask for, None for no limit
     queue_size        visitors that may wait for the device
     custom_models     whether pairs outside the presets may be loaded
     """
@@ -24,6 +25,7 @@ class Limits:
     max_new_tokens: int | None = None
     max_repeats: int | None = None
     max_prompts: int | None = None
+    max_timings: int | None = None
     queue_size: int = 32
     custom_models: bool = True
 
@@ -36,6 +38,7 @@ class Limits:
             max_new_tokens=_count(environ, "WORKBENCH_MAX_TOKENS", PUBLIC_TOKENS if public else None),
             max_repeats=PUBLIC_REPEATS if public else None,
             max_prompts=PUBLIC_PROMPTS if public else None,
+            max_timings=PUBLIC_TIMINGS if public else None,
             queue_size=_count(environ, "WORKBENCH_QUEUE", 32) or 32,
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
@@ -45,6 +48,7 @@ class Limits:
         asked = (
             ("new tokens", study.settings.max_new_tokens, self.max_new_tokens),
             ("repeats", study.settings.repeats, self.max_repeats),
+            ("timings", study.settings.timings, self.max_timings),
             ("prompts", len(study.prompts), self.max_prompts),
         )
         for name, count, most in asked:

@@ -26,6 +26,14 @@ class Settings:
     top_p: float = setting(1.0, "keep the likeliest tokens of this total probability", low=0.0, high=1.0)
     seed: int = setting(0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1)
     repeats: int = setting(1, "how often each decoder runs, each time with the next seed", low=1, high=1000)
+    timings: int = setting(
+        3, "how often each decoder is timed with the same seed; speeds come with a range from 2 on", low=1, high=100
+    )
+    energy: str = setting(
+        "quick",
+        "thorough repeats what is too short for the energy meter until it has run 5 s",
+        choices=("quick", "thorough"),
+    )
     chat_template: bool = setting(False, "wrap the prompt in the tokenizer's chat template", choices=(False, True))
 
     def __post_init__(self):

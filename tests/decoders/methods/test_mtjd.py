@@ -93,7 +93,7 @@ def test_too_many_sequences_are_refused_before_any_work():
 
 
 def test_exact_sampling_is_refused():
-    with pytest.raises(InputError, match="exact goes with form='search'"):
+    with pytest.raises(InputError, match="exact needs form='search'"):
         mtjd(exact=True, form="sample")
 
 

@@ -26,14 +26,15 @@ class Charts:
             with gr.Row():
                 self.plots += [_plot(320) for _ in comparison.FIGURES[BARS:]]
             self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
+            self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.box, *self.plots, self.table]
+        return [self.box, *self.plots, self.table, self.timing]
 
-    def show(self, rows: Sequence[Row], table: Table) -> Updates:
+    def show(self, rows: Sequence[Row], table: Table, timing: str = "") -> Updates:
         drawn = dict(zip(self.plots, comparison.figures(rows), strict=True))
-        return {self.box: gr.update(visible=True), **drawn, self.table: markup(table)}
+        return {self.box: gr.update(visible=True), **drawn, self.table: markup(table), self.timing: timing}
 
     def clear(self) -> Updates:
         return {self.box: gr.update(visible=False)}
@@ -86,7 +87,7 @@ class ComparisonResults:
     def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
             self.strip: strip.view(strip.run_panels(run), run.id),
-            **self.charts.show(rows(run.results), figures(run)),
+            **self.charts.show(rows(run.results), figures(run), words.timing(run)),
             **self.kept.show(run, unkept),
         }
 

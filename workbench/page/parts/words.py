@@ -9,7 +9,7 @@ from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
-from workbench.show.tables import facts
+from workbench.show.tables import facts, notes
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 
@@ -26,12 +26,14 @@ def progress(event: Started | Progress | Finished) -> str:
         words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {seconds_left(event.eta_seconds)} left")
-    return note(" · ".join(words)) + bar((at.job + part) / at.jobs)
+    return note(" · ".join(words)) + bar((at.step + part) / at.steps)
 
 
 def where(at: At) -> str:
     """The job in words."""
     words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    if at.lap:
+        words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
         return words
     return f"{words} · batch size {at.batch_size}: {scheme_label(at.decoder, at.batch_size, at.scheme)}"
@@ -51,8 +53,13 @@ def bar(part: float) -> str:
 
 def ended(event: Ended) -> str:
     """How a study ended, and why its run could not be kept, if so."""
-    kept = note(f"The run could not be kept: {event.unkept} Download it below.", "alert") if event.unkept else ""
+    kept = note(f"{event.unkept} Download this run below, or it is lost.", "alert") if event.unkept else ""
     return outcome(event.run) + kept
+
+
+def timing(run: Run) -> str:
+    """How the speeds of a run were timed, and which of them cannot be trusted."""
+    return "".join(note(text) for text in notes(run))
 
 
 def outcome(run: Run) -> str:

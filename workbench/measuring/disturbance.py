@@ -1,0 +1,173 @@
+"""What else happened on the machine while a lap ran: the counters of the operating system and of the GPU."""
+
+import os
+import resource
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from workbench.runs.record import Load
+
+TICKS = os.sysconf("SC_CLK_TCK")
+WORKING = 0.2  # share of a lap that a thread of this process computed to count as one of the decoder's workers
+Reader = Callable[[], float]
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where counters are read; tests put simulated ones there. Times are in seconds.
+
+    wall, thread   clocks of the machine and of the calling thread;   switches  the calling thread's involuntary switches
+    proc, cgroups  the folders of the kernel's counters;   gpu  why the GPU is slower than it could be, or shared ("" if neither)
+    """
+
+    wall: Reader = time.perf_counter
+    thread: Reader = time.thread_time
+    switches: Callable[[], int] = lambda: resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
+    proc: Path = Path("/proc")
+    cgroups: tuple[Path, ...] = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
+    gpu: Callable[[], str | None] = lambda: None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """All counters at one moment, None for those that cannot be read. tasks  for each other thread of this process its seconds of
+    computing and its involuntary switches."""
+
+    wall: float
+    thread: float
+    switches: int | None
+    throttled: float | None
+    stolen: float | None
+    pressure: float | None
+    tasks: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """Reads the counters around a lap, in the thread that decodes."""
+
+    sources: Sources = field(default_factory=Sources)
+
+    def read(self) -> Reading:
+        s = self.sources
+        return Reading(
+            s.wall(), s.thread(), _tried(s.switches), _tried(self._throttled), _tried(self._stolen), _tried(self._pressure),
+            _tried(self._tasks) or {},
+        )  # fmt: skip
+
+    def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
+        """What happened in between.
+
+        seconds    that the lap's clock ran, less than the wall's if it was stopped;   computed  of the decoding thread in these seconds
+        """
+        wall = after.wall - before.wall
+        if wall <= 0 or seconds <= 0:
+            return Load()
+        return Load(
+            cpu_share=min(1.0, computed / seconds),
+            preempted=_per(_risen(before.switches, after.switches, _workers_switches(before, after, wall)), wall),
+            throttled=_per(_risen(before.throttled, after.throttled), wall),
+            stolen=_per(_risen(before.stolen, after.stolen), wall * (os.cpu_count() or 1)),
+            pressure=_per(_risen(before.pressure, after.pressure), wall),
+            gpu=_tried(self.sources.gpu),
+        )
+
+    def missing(self) -> list[str]:
+        """The counters that cannot be read here, by their names in `Load`."""
+        now = self.read()
+        found = {"preempted": now.switches, "throttled": now.throttled, "stolen": now.stolen, "pressure": now.pressure}
+        return [name for name, value in found.items() if value is None]
+
+    def _throttled(self) -> float | None:
+        for path in self.sources.cgroups:
+            if path.exists():
+                values = dict(line.split() for line in path.read_text().splitlines())
+                if "throttled_usec" in values:
+                    return int(values["throttled_usec"]) / 1e6
+                if "throttled_time" in values:
+                    return int(values["throttled_time"]) / 1e9
+        return None
+
+    def _stolen(self) -> float:
+        return int((self.sources.proc / "stat").read_text().split("\n", 1)[0].split()[8]) / TICKS
+
+    def _pressure(self) -> float:
+        line = (self.sources.proc / "pressure" / "cpu").read_text().split("\n", 1)[0]
+        return int(line.rsplit("total=", 1)[1]) / 1e6
+
+    def _tasks(self) -> dict[int, tuple[float, int]]:
+        """The other threads of this process; one that ends while it is read is left out."""
+        own, tasks = threading.get_native_id(), {}
+        for folder in (self.sources.proc / "self" / "task").iterdir():
+            if int(folder.name) != own and (found := _tried(lambda folder=folder: _task(folder))):
+                tasks[int(folder.name)] = found
+        return tasks
+
+
+def watch(device: torch.device | str) -> Watch:
+    """The watch for what runs on a device."""
+    device = torch.device(device)
+    return Watch(Sources(gpu=_Board(device).disturbed)) if device.type == "cuda" else Watch()
+
+
+class _Board:
+    """NVML's view of the GPU: whether it slows itself down, and whether other processes use it."""
+
+    def __init__(self, device: torch.device, nvml: Any = None):
+        self._device, self._nvml, self._board = device, nvml, None
+
+    def disturbed(self) -> str:
+        from workbench.measuring.meter import board  # NVML is loaded only if there is a GPU
+
+        if self._board is None:
+            if self._nvml is None:
+                import pynvml
+
+                self._nvml = pynvml
+            self._nvml.nvmlInit()
+            self._board = board(torch.cuda.get_device_properties(self._device), self._nvml)
+        nvml, reasons = self._nvml, self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._board)
+        slow = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwSlowdown
+        slow |= nvml.nvmlClocksEventReasonSwThermalSlowdown
+        if reasons & slow:
+            return "the GPU slowed itself down, for its temperature or its power"
+        others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(self._board) if p.pid != os.getpid()]
+        return f"{len(others)} other process{'es' if len(others) > 1 else ''} used the GPU" if others else ""
+
+
+def _task(folder: Path) -> tuple[float, int]:
+    times = (folder / "stat").read_text().rsplit(")", 1)[1].split()
+    switches = (folder / "status").read_text().rsplit("nonvoluntary_ctxt_switches:", 1)[1]
+    return (int(times[11]) + int(times[12])) / TICKS, int(switches)
+
+
+def _workers_switches(before: Reading, after: Reading, wall: float) -> int:
+    """The involuntary switches of the threads that computed along."""
+    count = 0
+    for task, (seconds, switches) in after.tasks.items():
+        earlier = before.tasks.get(task, (0.0, 0))
+        if seconds - earlier[0] >= WORKING * wall:
+            count += switches - earlier[1]
+    return count
+
+
+def _tried(read: Callable[[], Any]) -> Any:
+    """What can be read, else None: no counter may break the work."""
+    try:
+        return read()
+    except Exception:
+        return None
+
+
+def _risen(before: float | None, after: float | None, more: float = 0) -> float | None:
+    return None if before is None or after is None else after - before + more
+
+
+def _per(amount: float | None, seconds: float) -> float | None:
+    return None if amount is None else max(0.0, amount) / seconds
