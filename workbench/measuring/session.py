@@ -74,7 +74,6 @@ class _Session:
                 self.done += 1
                 continue
             yield from self._timed(self._at(number, lap), self.jobs[number])
-            self.done += 1
             if self.run.results and self.run.results[-1].cancelled:
                 break
         stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
@@ -104,6 +103,7 @@ class _Session:
             if self._is_half(measured.result):
                 return
             result = self._merged(at, job, measured)
+        self.done += 1
         yield Finished(at, result, self.run)
 
     def _is_half(self, result: Result) -> bool:

@@ -1,7 +1,6 @@
 """The component passes data, never markup: texts reach the page through textContent (tests/browser sees them there)."""
 
 from workbench.page.widgets.token_strip import TokenStrip
-
 from workbench.show.strip import view
 
 
