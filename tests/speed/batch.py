@@ -32,6 +32,7 @@ from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.events import Event, Finished
 from workbench.runs.record import Run
 from workbench.runs.shipped import Measured
+from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, findings, markdown, paper_table
 from workbench.studies.batch import SIZES, Batch
 from workbench.studies.prompts import PromptSet, built_in
@@ -75,8 +76,10 @@ def tables(run: Run, decoder: str) -> str:
     both, vanilla = (
         {n: figures.speed(decoder, n, scheme, True) for n in figures.sizes} for scheme in ("unpadded", "vanilla")
     )
-    ratios = [f"{both[n] / vanilla[n]:.2f} at batch {n}" for n in figures.sizes if n > 1]
-    return "\n\n".join([*texts, f"Both unpadded over vanilla, prompts left out: {', '.join(ratios)}."])
+    ratios = [f"{both[n] / vanilla[n]:.2f} at batch {n}" for n in figures.sizes if n > 1 and both[n] and vanilla[n]]
+    return "\n\n".join(
+        [*texts, f"Both unpadded over vanilla, prompts left out: {', '.join(ratios) or 'not measured'}."]
+    )
 
 
 class Stopwatch:
@@ -139,7 +142,8 @@ def scaling(run: Run) -> str:
     rows = []
     for name in (BASELINE, *figures.decoders):
         one, many = (figures.speed(name, size, "unpadded", decoding=True) for size in (least, most))
-        rows.append([name, f"{one:.0f}", f"{many:.0f}", f"{many / one:.2f}"])
+        cells = [one and f"{one:.0f}", many and f"{many:.0f}", one and many and f"{many / one:.2f}"]
+        rows.append([name, *(cell or MISSING for cell in cells)])
     return markdown(Table(["decoder", f"batch {least}", f"batch {most}", "times"], rows))
 
 

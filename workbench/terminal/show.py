@@ -1,7 +1,8 @@
 """How runs look in a terminal: coloured text, figures, a progress bar."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn
@@ -113,9 +114,10 @@ def summaries(runs: Iterable[RunSummary]) -> Grid:
     return grid(Table(["run", "created (UTC)", "kind", "title", "decoders", "models"], lines))
 
 
-def follow(happening: Iterable[events.Event], console: Console, progress: Console) -> Run:
+def follow(happening: Iterator[events.Event], console: Console, progress: Console) -> Run:
     """Draw the events as a bar on `progress`, and on `console` each text of a comparison's first repeat as it is finished; gives the
     run."""
+    first = next(happening)  # a study that is refused is refused before there is a bar
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -123,7 +125,7 @@ def follow(happening: Iterable[events.Event], console: Console, progress: Consol
     )
     with Progress(*columns, console=progress, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", left="")
-        for event in happening:
+        for event in chain([first], happening):
             if isinstance(event, events.Started):
                 bar.reset(task, description=_job(event.at), left="")
             elif isinstance(event, events.Progress):
