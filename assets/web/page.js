@@ -21,34 +21,43 @@ const WorkbenchPage = (() => {
     history.replaceState(null, "", `?run=${id}${theme ? `&__theme=${theme}` : ""}`);
   }
 
-  /** The runs to delete: all that are ticked if the visitor agrees, else none. */
-  const confirmed = (table) => {
-    const { rows, chosen } = table;
+  /** Ask before runs are deleted; the handler deletes those that are ticked in what this returns. */
+  const confirmed = (table, ...filters) => {
+    const { chosen } = table;
     const agreed = chosen.length && confirm(`Delete ${chosen.length} run${chosen.length > 1 ? "s" : ""}?`);
-    return [{ rows, chosen: agreed ? chosen : [] }];
+    return [table, agreed ? chosen : [], ...filters];
   };
 
-  /** A table of runs with a box to tick in each row. Texts enter through textContent, so nothing in them can be executed. */
-  function runs(root, props, trigger) {
-    const { rows = [], chosen = [] } = props.value || {};
-    const heads = ["", "when (UTC)", "kind", "title", "decoders", "models"];
+  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "title", decoders: "decoders", models: "models" };
+
+  /** A row for each run, with a box to tick. Texts enter through textContent, so nothing in them can be executed. */
+  function tableOfRuns(rows, ticked) {
     const body = make("tbody");
     for (const row of rows) {
       const box = make("input", { type: "checkbox", "aria-label": `Choose the run ${row.title}` });
       box.value = row.id;
-      box.checked = chosen.includes(row.id);
-      box.addEventListener("change", () => {
-        const ticked = [...body.querySelectorAll("input:checked")].map((input) => input.value);
-        props.value = { rows, chosen: ticked };
-        trigger("change");
-      });
-      const line = make("tr", {}, make("td", {}, box));
-      for (const text of [row.when, row.kind, row.title, row.decoders, row.models]) line.append(make("td", {}, make("bdi", {}, text)));
-      line.addEventListener("click", (event) => event.target !== box && box.click());
+      box.addEventListener("change", ticked);
+      const cells = Object.keys(COLUMNS).map((name) => make(`td.${name}`, {}, make("bdi", {}, row[name])));
+      const line = make("tr", {}, make("td", {}, box), ...cells);
+      line.addEventListener("click", (event) => event.target !== box && !String(getSelection()) && box.click());
       body.append(line);
     }
-    const head = make("thead", {}, make("tr", {}, ...heads.map((text) => make("th", {}, text))));
-    root.replaceChildren(rows.length ? make("div.wb-table.wb-runs", {}, make("table", {}, head, body)) : make("p", {}, "No runs."));
+    const heads = ["", ...Object.values(COLUMNS)].map((text) => make("th", { scope: "col" }, text));
+    return make("div.wb-table.wb-runs", {}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body));
+  }
+
+  /** Draw the table if its rows are others than before, and tick those that are chosen: a tick must not take the focus away. */
+  function runs(root, props, trigger) {
+    const { rows = [], chosen = [] } = props.value || {};
+    const boxes = () => [...root.querySelectorAll("input")];
+    const ticked = () => {
+      props.value = { ...props.value, chosen: boxes().filter((box) => box.checked).map((box) => box.value) };
+      trigger("change");
+    };
+    const drawn = JSON.stringify(rows);
+    if (root.drawn !== drawn) root.replaceChildren(rows.length ? tableOfRuns(rows, ticked) : make("p", {}, "No runs."));
+    root.drawn = drawn;
+    for (const box of boxes()) box.checked = chosen.includes(box.value);
   }
 
   return { note, tell, unfold, address, confirmed, runs };

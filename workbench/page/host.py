@@ -52,9 +52,12 @@ class Host:
         """The event after its run is in the store, or with the reason why it is not: what was measured is shown all the same."""
         try:
             self.store.save(event.run)
+        except InputError as error:
+            return replace(event, unkept=str(error))
         except Exception as error:
-            log.warning("a run was not kept", exc_info=not isinstance(error, InputError))
-            return replace(event, unkept=str(error) or type(error).__name__)
+            log.exception("a run was not kept")
+            why = f"This run could not be kept ({type(error).__name__}); the server's log says more."
+            return replace(event, unkept=why)
         return event
 
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:

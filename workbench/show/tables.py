@@ -79,12 +79,16 @@ def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTIT
 
 
 def side_by_side(a: Run, b: Run) -> Table:
-    """The figures of two runs next to each other: a row for each figure that either of them has."""
+    """The figures of two runs of one kind next to each other: of comparisons a row for each figure that either of them has, of any other
+    kind for each that both have, those of one figure together."""
     short = a.kind == b.kind == Comparison.kind
     first, second = (dict(_figures(run, short)) for run in (a, b))
     found = [[*key, first.get(key, MISSING), second.get(key, MISSING)] for key in dict.fromkeys([*first, *second])]
-    place = ["decoder"] if short else ["decoder", "batch", "scheme"]
-    return Table([*place, "figure", "A", "B"], [row for row in found if row[-2:] != [MISSING, MISSING]])
+    if short:
+        return Table(["decoder", "figure", "A", "B"], [row for row in found if row[-2:] != [MISSING, MISSING]])
+    figures = [quantity.label for quantity in _of_kind(a)]
+    both = sorted((row for row in found if MISSING not in row[-2:]), key=lambda row: figures.index(row[3]))
+    return Table(["decoder", "batch", "scheme", "figure", "A", "B"], both)
 
 
 def _figures(run: Run, short: bool) -> Iterator[tuple[tuple[str, ...], str]]:

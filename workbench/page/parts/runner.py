@@ -99,7 +99,7 @@ class Runner:
         )  # fmt: skip
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
-        self.again.click(lambda: secrets.token_hex(8), None, self._number, **QUIET)
+        self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
 
     def idle(self) -> Updates:
@@ -108,26 +108,27 @@ class Runner:
     # ---- handlers
 
     def _ask(self, noted: list[Any], choice: PairChoice, *more: Any) -> Updates:
-        """A ticket and, until the device is free, the way out of the queue; or what is wrong, at its field."""
+        """A ticket and a place in the queue; or what is wrong, at its field."""
         wiring = self.wiring
         try:
             study = wiring.study(wiring.form.read(noted), *more)
             self.host.check(study, choice)
         except Faults as faults:
             return wiring.form.told(faults.messages)
-        except InputError as error:
-            return wiring.form.told({wiring.field: str(error)})
-        waiting = {self.progress: words.note("Waiting for the device."), **self._visible(self.leave)}
-        ticket = {self._ticket: Ticket(study, choice), self._number: secrets.token_hex(8)}
-        return {**ticket, **wiring.form.told({}), **waiting}
+        except Exception as error:
+            return wiring.form.told({wiring.field: sentence(error)})
+        return {self._ticket: Ticket(study, choice), **wiring.form.told({}), **self._queued()}
+
+    def _queued(self) -> Updates:
+        """The ticket of the last click is run as soon as the device is free; until then there is a way out of the queue."""
+        waiting = {self.progress: words.note("Waiting for the device."), self.again: gr.update(visible=False)}
+        return {self._number: secrets.token_hex(8), **waiting, **self._visible(self.leave)}
 
     def _run(self, ticket: Ticket, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
         """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
-            preparing = words.note("Preparing the models")
-            hidden = {self.again: gr.update(visible=False)}
-            yield {**follower.begin(), **self._visible(self.stop), **hidden, self.progress: preparing}
+            yield {**follower.begin(), **self._visible(self.stop), self.progress: words.note("Preparing the models.")}
             try:
                 with closing(self.host.run(ticket.study, ticket.choice, stopped)) as events:
                     yield from self._followed(events, follower, shared)

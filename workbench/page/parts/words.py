@@ -53,7 +53,7 @@ def bar(part: float) -> str:
 
 def ended(event: Ended) -> str:
     """How a study ended, and why its run could not be kept, if so."""
-    kept = note(f"The run could not be kept: {event.unkept} Download it below.", "alert") if event.unkept else ""
+    kept = note(f"{event.unkept} Download this run below, or it is lost.", "alert") if event.unkept else ""
     return outcome(event.run) + kept
 
 

@@ -1,6 +1,6 @@
 """The tab for batches: a set of prompts, decoders, batch sizes, and schemes for sharing a batch."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import gradio as gr
@@ -59,6 +59,7 @@ class BatchTab:
                     label='A text file with one prompt per line, or .jsonl with a "prompt" in each line', visible=False,
                     file_types=[".txt", ".jsonl"], height=120, elem_id="batch-file",
                 )  # fmt: skip
+                self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
                 self.form.lay_out_decoders()
             with gr.Column(min_width=320):
                 with gr.Row():
@@ -94,12 +95,14 @@ class BatchTab:
 
     @property
     def outputs(self) -> list[Any]:
-        fields = [self.set, self.file, self.own, self.count, self.ignore_eos, self.sizes, self.schemes]
+        fields = [self.set, self.file, self.own, self.read, self.count, self.ignore_eos, self.sizes, self.schemes]
         return [*fields, *self.runner.outputs, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
         self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
-        self.file.change(self._read, self.file, [self.own, self.runner.progress], **QUIET)
+        # Not `change`: that follows the emptied box of a run that is opened, too, and would take its prompts away.
+        self.file.upload(self._read, self.file, [self.own, self.read], **QUIET)
+        self.file.clear(lambda: (NO_FILE, ""), None, [self.own, self.read], **QUIET)
         self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
         self.noted.values.change(self._link, self.noted.values, self.share, trigger_mode="always_last", **QUIET)
         results = self.results
@@ -126,24 +129,20 @@ class BatchTab:
             self.sizes: list(settings.get("sizes", CHOSEN_SIZES)),
             self.schemes: list(settings.get("schemes", SCHEMES)),
         }
-        if not built_in:
-            try:
-                updates[self.own] = PromptSet.from_json(chosen)
-            except InputError as error:
-                updates[self.own] = str(error)
+        updates |= dict(
+            zip(
+                (self.own, self.read),
+                (NO_FILE, "") if built_in else _held(lambda: PromptSet.from_json(chosen)),
+                strict=True,
+            )
+        )
         return {**updates, **self.form.filled({**START, **settings})}
 
     # ---- handlers
 
     def _read(self, path: str | None) -> tuple[PromptSet | str, str]:
         """The prompts of a file that was given; Gradio lets no path through that it has not made itself."""
-        if path is None:
-            return NO_FILE, ""
-        try:
-            found = prompts.read(path)
-        except InputError as error:
-            return str(error), words.note(str(error), "alert")
-        return found, words.note(f"{found.name}: {len(found.prompts)} prompts")
+        return (NO_FILE, "") if path is None else _held(lambda: prompts.read(path))
 
     def _study(self, values: Values, own: PromptSet | str) -> Batch:
         faults = self.form.faults(values)
@@ -182,6 +181,16 @@ class BatchTab:
 
     def _follow(self, study: Batch, decoder: str | None, decoding: bool) -> "_Live":
         return _Live(self.results, decoder, decoding)
+
+
+def _held(find: Callable[[], PromptSet]) -> tuple[PromptSet | str, str]:
+    """The prompts, or why there are none; and a note that says it."""
+    try:
+        found = find()
+    except InputError as error:
+        return str(error), words.note(str(error), "alert")
+    count = len(found.prompts)
+    return found, words.note(f"{found.name}: {count:,} prompt{'' if count == 1 else 's'}")
 
 
 class _Live:

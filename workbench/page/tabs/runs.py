@@ -62,6 +62,7 @@ class RunsTab:
             self.kind = gr.Dropdown(kinds, value=EVERY, label="Kind", elem_id="kind-of-runs", min_width=140)
             self.order = gr.Dropdown(ORDERS, value="newest", label="Order", elem_id="order-of-runs", min_width=140)
         self.chosen = RunTable(elem_id="past-runs", visible=listed)
+        self.condemned = gr.JSON(visible="hidden")  # filled in the browser, if the visitor agrees to delete
         with gr.Row():
             self.open = gr.Button("Open", variant="primary", elem_id="open-run", visible=listed)
             self.both = gr.Button("Compare two", elem_id="compare-two", visible=listed)
@@ -76,8 +77,9 @@ class RunsTab:
         self.table = gr.HTML(elem_id="both-figures", elem_classes="wb-note")
 
     def _wire(self) -> None:
-        filters = [self.search, self.kind, self.order]
-        gr.on([self.tab.select, *(each.change for each in filters)], self._list, filters, self.chosen, **QUIET)
+        listing = [self.chosen, self.search, self.kind, self.order]
+        changed = (each.change for each in listing[1:])
+        gr.on([self.tab.select, *changed], self._list, listing, self.chosen, trigger_mode="always_last", **QUIET)
         outputs = [self._tabs, self.note, *(part for tab in self.shown_in.values() for part in tab.outputs)]
         filling = next(iter(self.shown_in.values())).noted.filling
         opened = self.open.click(self._open, self.chosen, outputs, **filling)
@@ -87,12 +89,14 @@ class RunsTab:
         sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
         drawn = [self.note, *sides, *self.charts.outputs, self.table]
         self.both.click(self._both, self.chosen, drawn, **QUIET)
-        agreed = "(table) => WorkbenchPage.confirmed(table)"
-        self.delete.click(self._delete, [self.chosen, *filters], [self.chosen, self.note], js=agreed, **QUIET)
+        agreed = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)"
+        asked = [self.chosen, self.condemned, *listing[1:]]
+        self.delete.click(self._delete, asked, [self.chosen, self.note], js=agreed, **QUIET)
 
     # ---- handlers
 
-    def _list(self, search: str, kind: str, order: str) -> Any:
+    def _list(self, table: dict[str, Any] | None, search: str, kind: str, order: str) -> Any:
+        """The runs that are looked for; those of them that are ticked stay so."""
         if self.host.limits.public:
             return gr.skip()
         found = self.host.store.list(kind=None if kind == EVERY else kind, search=search, order=order)
@@ -101,7 +105,7 @@ class RunsTab:
              "decoders": ", ".join(run.decoders)}
             for run in found
         ]  # fmt: skip
-        return {"rows": lines, "chosen": []}
+        return {"rows": lines, "chosen": [id for id in chosen(table) if any(id == run.id for run in found)]}
 
     def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)
@@ -134,19 +138,30 @@ class RunsTab:
         for side, run, title, panels in zip(SIDES, runs, self.titles, self.strips, strict=True):
             drawn = strip.run_panels(run) if run.kind == Comparison.kind else []
             updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
+        if runs[0].kind != runs[1].kind:
+            kinds = f"A is a {runs[0].kind} and B a {runs[1].kind}"
+            return {
+                **updates,
+                self.note: words.note(f"{kinds}: their figures count different things. Tick two of one kind."),
+            }
         figures = side_by_side(*runs)
-        if any(run.kind != Comparison.kind for run in runs):
-            return {**updates, self.table: markup(figures)}
-        sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
-        return {**updates, **self.charts.show(sided, figures)}
+        if runs[0].kind == Comparison.kind:
+            sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
+            return {**updates, **self.charts.show(sided, figures)}
+        if not figures.rows:
+            return {**updates, self.note: words.note("These runs share no decoder at the same batch size and scheme.")}
+        return {**updates, self.table: markup(figures)}
 
-    def _delete(self, table: dict[str, Any] | None, *filters: str) -> tuple[Any, str]:
+    def _delete(self, table: dict[str, Any] | None, condemned: Any, *filters: str) -> tuple[Any, str]:
+        """Delete those that the visitor agreed to."""
+        ids = chosen({"chosen": condemned})
         try:
-            for id in chosen(table):
+            for id in ids:
                 self.host.store.delete(id)
         except InputError as error:
-            return self._list(*filters), words.note(str(error), "alert")
-        return self._list(*filters), words.note(f"Deleted: {len(chosen(table))}.") if chosen(table) else ""
+            return self._list(table, *filters), words.note(str(error), "alert")
+        count = f"Deleted {len(ids)} run{'' if len(ids) == 1 else 's'}."
+        return self._list(table, *filters), words.note(count) if ids else ""
 
 
 def chosen(table: Any) -> list[str]:

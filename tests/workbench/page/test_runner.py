@@ -1,0 +1,256 @@
+"""Run, Stop and Leave: whatever goes wrong is one sentence, Run is back, and the next run works."""
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import gradio as gr
+import pytest
+import torch
+
+import decoders
+from decoders import InputError
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
+from workbench.measuring import session
+from workbench.page import host as hosting
+from workbench.page.host import Host
+from workbench.page.layout import build
+from workbench.runs.events import Ended, Event, Finished, Started
+from workbench.runs.store import RunStore, new_id
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.settings import Settings
+
+COMPARE = "prompt=Once&decoders=greedy,speculative&max_new_tokens=6"
+BATCH = "kind=batch&count=2&sizes=1,2&schemes=unpadded&decoders=lookup&max_new_tokens=4&temperature=0"
+TABS = {"": COMPARE, "batch-": BATCH}  # what each tab's `elem_id`s begin with, and a link that fills it
+ERRORS = {
+    "refused": (lambda: InputError("The pair cannot be had; take another."), "The pair cannot be had; take another."),
+    "quota": (lambda: gr.Error("You have exceeded your GPU quota."), "You have exceeded your GPU quota."),
+    "runtime": (lambda: RuntimeError("CUDA error: <b>device-side</b> assert"), "Something went wrong here (RuntimeError)"),
+    "memory": (lambda: MemoryError(), "The device ran out of memory"),
+    "device memory": (lambda: torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "The device ran out of memory"),
+    "key": (lambda: KeyError("layers.3"), "Something went wrong here (KeyError)"),
+}  # fmt: skip
+STEPS: dict[str, Callable[[Event], bool] | None] = {
+    "at the call": None,
+    "after Started": lambda event: isinstance(event, Started),
+    "in the middle": lambda event: isinstance(event, Finished),
+    "at the end": lambda event: isinstance(event, Finished) and event.at.job == event.at.jobs - 1,
+}
+
+
+class Replayed:
+    """A device that reports what was recorded, with a new id each time; the first time it may break down at a step."""
+
+    def __init__(self, events: list[Event], step: str = "", error: Exception | None = None):
+        self.events, self.step, self.error = events, step, error
+
+    def run(self, study, choice, stopped=None) -> Iterator[Event]:
+        error, self.error = self.error, None
+        if error is not None and STEPS[self.step] is None:
+            raise error
+        for event in self.events:
+            yield replace(event, run=replace(event.run, id=new_id())) if isinstance(event, Ended) else event
+            if error is not None and STEPS[self.step](event):
+                raise error
+
+
+class Full(RunStore):
+    """A store on a disk that is full, once."""
+
+    def __init__(self, path, error: Exception):
+        super().__init__(path)
+        self.error: Exception | None = error
+
+    def save(self, run) -> None:
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+        super().save(run)
+
+
+@pytest.fixture(scope="module")
+def recorded(pair, unmetered) -> dict[str, list[Event]]:
+    """For each tab the events of its study."""
+    settings = Settings.from_json({"decoders": ["greedy", "speculative"], "max_new_tokens": 6})
+    chosen = {"decoders": ["lookup"], "max_new_tokens": 4, "temperature": 0.0, "sizes": [1, 2], "schemes": ["unpadded"]}
+    batch = Batch.from_json({"prompts": {"name": "refrains", "count": 2}, "settings": chosen})
+    studies = {"": Comparison("Once", settings), "batch-": batch}
+    return {tab: list(session.run(pair, study, meter=unmetered)) for tab, study in studies.items()}
+
+
+@pytest.fixture(scope="module")
+def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    return host, build(host)
+
+
+def idle(visitor: Visitor, tab: str) -> bool:
+    """Whether Run is there, and neither Stop nor the way out of the queue."""
+    return [bool(visitor.visible(visitor.find(tab + name))) for name in ("run", "stop", "leave")] == [
+        True,
+        False,
+        False,
+    ]
+
+
+def said(visitor: Visitor, tab: str) -> str:
+    return visitor.value(visitor.find(tab + "progress")) or ""
+
+
+def works(visitor: Visitor, tab: str) -> None:
+    """Run once more, to its end."""
+    visitor.press(tab + "run")
+    assert "Done" in said(visitor, tab)
+    assert idle(visitor, tab)
+    assert visitor.breakdowns == []
+
+
+@pytest.mark.parametrize("tab", TABS, ids=["compare", "batch"])
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_at_every_step_is_one_sentence_and_run_is_back(
+    house, recorded, monkeypatch, caplog, tab, step, kind
+):
+    """An unforeseen exception once left Stop on the page, Run hidden, and no reason."""
+    host, page = house
+    make, sentence = ERRORS[kind]
+    monkeypatch.setattr(host, "device", Replayed(recorded[tab], step, make()))
+    visitor = Visitor(page, TABS[tab])
+    visitor.press(tab + "run")
+    told = re.fullmatch(r'<div role="alert">([^<>]+)</div>', said(visitor, tab))
+    assert told, said(visitor, tab)
+    assert told[1].startswith(sentence)
+    assert told[1].endswith(".")
+    assert idle(visitor, tab)
+    assert visitor.breakdowns == []
+    foreseen = kind in ("refused", "quota")
+    assert bool(caplog.records) != foreseen, "the log has the unforeseen, and only that"
+    works(visitor, tab)
+
+
+@pytest.mark.parametrize("tab", TABS, ids=["compare", "batch"])
+@pytest.mark.parametrize("kind", ERRORS)
+def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monkeypatch, tab, kind):
+    """A full disk once lost the result, and the page with it."""
+    host, page = house
+    monkeypatch.setattr(host, "device", Replayed(recorded[tab]))
+    make, _ = ERRORS[kind]
+    monkeypatch.setattr(host, "store", Full(host.store.path, make()))
+    before = len(host.store.list())
+    visitor = Visitor(page, TABS[tab])
+    visitor.press(tab + "run")
+    assert "Done" in said(visitor, tab)
+    assert re.search(r'<div role="alert">[^<>]+\. Download this run below, or it is lost\.</div>', said(visitor, tab))
+    kept = visitor.value(visitor.find(tab + "run-link"))
+    assert "Not kept" in kept
+    assert kept.count('href="data:') == 2
+    assert "?run=" not in kept
+    assert len(host.store.list()) == before
+    assert idle(visitor, tab)
+    works(visitor, tab)
+    assert len(host.store.list()) == before + 1
+
+
+@pytest.mark.parametrize(("tab", "field"), [("", "prompt"), ("batch-", "batch-prompts")])
+def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monkeypatch, tab, field):
+    """A tokenizer that broke down at a prompt put the words of its exception into a corner of the page."""
+    host, page = house
+    monkeypatch.setattr(host, "device", Replayed(recorded[tab]))
+
+    def broken(study, choice):
+        raise TypeError("TextEncodeInput must be Union[TextInputSequence, ...]")
+
+    visitor = Visitor(page, TABS[tab])
+    with monkeypatch.context() as patch:
+        patch.setattr(host, "check", broken)
+        visitor.press(tab + "run")
+    assert visitor.message(field).startswith("Something went wrong here (TypeError)")
+    assert visitor.breakdowns == []
+    assert idle(visitor, tab)
+    works(visitor, tab)
+
+
+def test_leaving_the_tab_ends_the_job(house):
+    """Gradio closes the generator of a tab that is closed: the decoder must end then, and the next visitor find the device free."""
+    _, page = house
+    visitor = Visitor(page, COMPARE.replace("max_new_tokens=6", "max_new_tokens=400"))
+    for answer in (running := visitor.firing(visitor.find("run"), "click")):
+        if any("Preparing" in str(value) for value in answer.values()):
+            break
+    next(running)
+    running.close()
+    works(Visitor(page, COMPARE, "the next one"), "")
+
+
+def test_stop_ends_the_job_of_its_own_tab(house):
+    """Both tabs of a visitor once had one key: Stop under Batch ended the comparison."""
+    host, page = house
+    visitor = Visitor(page, COMPARE)
+    names = ("stop", "batch-stop")
+    with (
+        host.stoppable(("a visitor", "compare")) as compare,
+        host.stoppable(("a visitor", "batch")) as batch,
+        host.stoppable(("another", "compare")) as other,
+    ):
+        visitor.press(names[1])
+        assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
+        visitor.press(names[0])
+        assert (compare.is_set(), other.is_set()) == (True, False)
+    visitor.press(names[0])  # nothing runs any more
+
+
+def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
+    """A click on Run was validated four times, each time starting a comparison only to close it, and opening an energy meter."""
+    host, page = house
+    calls: list[str] = []
+
+    def counted(place, name: str) -> None:
+        real = getattr(place, name)
+        monkeypatch.setattr(place, name, lambda *a, **k: (calls.append(name), real(*a, **k))[1])
+
+    counted(hosting, "admit")
+    counted(session, "open_meter")
+    counted(decoders, "stream")
+    counted(decoders, "check")
+    counted(host.pairs, "get")
+    visitor = Visitor(page, COMPARE)
+    calls.clear()
+    running = visitor.firing(visitor.find("run"), "click")
+    ticket = next(running)
+    assert "Waiting for the device." in str(list(ticket.values()))
+    assert calls == ["admit", "check", "check"]  # one for each decoder
+    calls.clear()
+    for _ in running:
+        pass
+    assert calls.count("get") == calls.count("open_meter") == 1
+
+
+def test_measuring_again_runs_the_same_study_and_can_leave_the_queue(house, recorded, monkeypatch):
+    """Measure again once went into the queue without a word, and without the way out of it."""
+    host, page = house
+    monkeypatch.setattr(host, "device", Replayed(recorded[""]))
+    visitor = Visitor(page, COMPARE)
+    visitor.press("run")
+    running = visitor.firing(visitor.find("again"), "click")
+    next(running)
+    assert "Waiting for the device." in said(visitor, "")
+    assert visitor.visible(visitor.find("leave"))
+    assert not visitor.visible(visitor.find("again"))
+    for _ in running:
+        pass
+    assert "Done" in said(visitor, "")
+    assert idle(visitor, "")
+    assert visitor.breakdowns == []
+
+
+def test_input_that_is_refused_gets_no_ticket(house):
+    _, page = house
+    visitor = Visitor(page, COMPARE)
+    visitor.put("prompt", "   ")
+    visitor.press("run")
+    assert visitor.message("prompt") == "The prompt is empty; write a few words, or take an example."
+    assert not said(visitor, "")
+    assert visitor.visible(visitor.find("run"))

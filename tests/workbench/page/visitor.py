@@ -1,0 +1,97 @@
+"""A visitor without a browser: fires events at a page, and its answers set off what Gradio would set off."""
+
+from collections import deque
+from collections.abc import Iterator
+from inspect import isgenerator
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import parse_qsl
+
+import gradio as gr
+from gradio.helpers import special_args
+
+ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores
+
+
+class Visitor:
+    """Opens the page, and keeps what is shown. Of the page's JavaScript it knows how a form is noted and what is told at its
+    fields, and nothing else.
+
+    request      as Gradio gives it to handlers;   breakdowns  what handlers raised: Gradio shows such an exception in a corner of the page
+    """
+
+    def __init__(self, page: gr.Blocks, query: str = "", session: str = "a visitor"):
+        self.page = page
+        client = SimpleNamespace(host=ELSEWHERE)
+        self.request = SimpleNamespace(session_hash=session, client=client, query_params=dict(parse_qsl(query)))
+        self.breakdowns: list[Exception] = []
+        self._shown: dict[Any, dict[str, Any]] = {}
+        self.fire(page, "load")
+
+    def find(self, name: str) -> Any:
+        """The component with this `elem_id`."""
+        return next(block for block in self.page.blocks.values() if block.elem_id == name)
+
+    def value(self, component: Any) -> Any:
+        return self._shown.get(component, {}).get("value", component.value)
+
+    def visible(self, component: Any) -> Any:
+        return self._shown.get(component, {}).get("visible", component.visible)
+
+    def message(self, name: str) -> str | None:
+        """What is said at a field."""
+        return self._shown.get(self.find(name), {}).get("message")
+
+    def put(self, name: str, value: Any) -> None:
+        """Type a value into a field, or choose it."""
+        component = self.find(name)
+        self._shown.setdefault(component, {})["value"] = value
+        for event in ("input", "change"):
+            self.fire(component, event)
+
+    def press(self, name: str) -> None:
+        self.fire(self.find(name), "click")
+
+    def fire(self, component: Any, event: str) -> None:
+        deque(self.firing(component, event), maxlen=0)
+
+    def firing(self, component: Any, event: str) -> Iterator[Any]:
+        """The same, pausing at each answer of a handler."""
+        for function in list(self.page.fns.values()):
+            if (component._id, event) in function.targets:
+                yield from self._called(function)
+
+    def _called(self, function: Any) -> Iterator[Any]:
+        changed: list[Any] = []
+        inputs = [self.value(component) for component in function.inputs]
+        if function.js and "WorkbenchPage.note" in function.js:
+            changed += self._apply(function.outputs[:1], inputs)
+        elif function.js and "WorkbenchPage.tell" in function.js:
+            for field, message in zip(function.outputs, inputs[0] or [], strict=False):
+                self._shown.setdefault(field, {})["message"] = message
+        elif function.fn is not None:
+            try:
+                answers = function.fn(*special_args(function.fn, inputs, self.request)[0])
+                for answer in answers if isgenerator(answers) else [answers]:
+                    changed += self._apply(function.outputs, answer)
+                    yield answer
+            except Exception as error:
+                self.breakdowns.append(error)
+        for component in dict.fromkeys(changed):
+            yield from self.firing(component, "change")
+        for other in list(self.page.fns.values()):
+            if other.trigger_after == function._id:
+                yield from self._called(other)
+
+    def _apply(self, outputs: list[Any], answer: Any) -> list[Any]:
+        """Show what a handler gave; the components whose value has changed."""
+        if not isinstance(answer, dict) or not all(key in outputs for key in answer):
+            answer = dict(zip(outputs, [answer] if len(outputs) == 1 else answer or [], strict=bool(answer)))
+        changed = []
+        for component, update in answer.items():
+            if not (isinstance(update, dict) and update.get("__type__") == "update"):
+                update = {"value": update}
+            if "value" in update and update["value"] != self.value(component):
+                changed.append(component)
+            self._shown.setdefault(component, {}).update(update)
+        return changed
