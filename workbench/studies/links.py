@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from decoders import InputError, catalog
 from decoders.settings import check, nearest
-from workbench.studies.batch import Batch, bounds
+from workbench.studies.batch import DEFAULTS, Batch, bounds
 from workbench.studies.comparison import Comparison
 from workbench.studies.prompts import BUILT_IN
 from workbench.studies.schemes import SCHEMES
@@ -45,7 +45,8 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
     for name, each in _fields(kind, settings["decoders"]).items():
         owner, _, key = name.rpartition(".")
         own = settings.get(owner, {}) if owner else settings
-        if key in own and own[key] != each.default:
+        default = DEFAULTS.get(name, each.default) if kind == Batch.kind else each.default
+        if key in own and own[key] != default:
             query[name] = written(each, own[key])
     return urlencode(query)
 
