@@ -35,9 +35,9 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
         query["kind"] = kind
         prompts = data.get("prompts") or {}
         if prompts.get("name") in BUILT_IN:  # the texts of a file do not fit into a link
-            query |= {"prompts": prompts["name"], "count": prompts["count"]}
-        query |= {name: ",".join(map(str, settings[name])) for name in ("sizes", "schemes")}
-        if not settings["ignore_eos"]:
+            query |= {name: prompts[key] for name, key in (("prompts", "name"), ("count", "count")) if key in prompts}
+        query |= {name: ",".join(map(str, settings[name])) for name in ("sizes", "schemes") if name in settings}
+        if not settings.get("ignore_eos", True):
             query["ignore_eos"] = False
     else:
         query["prompt"] = data["prompt"]
