@@ -66,7 +66,7 @@ def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
 
 
 def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
-    """What four packed passes answer three requests: prompts; two children each; a tree, a fork and a single token; single tokens.
+    """What four packed passes answer three requests: prompts; single tokens; two children each; a tree, a fork and a single token.
 
     These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
@@ -85,10 +85,9 @@ def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, T
                 tips.append(tree.add(parent, draw.choice(tokens)))
         return list(dict.fromkeys(tips[1:]))
 
-    for step in range(4):
-        sizes = [(2, 2, 2), (2, 20, 1), (1, 1, 1)][step - 1]
-        wants = [(t, grow(t, n) if step else t.trunk[-ASKED:]) for t, n in zip(trees, sizes, strict=True)]
-        wants = [(tree, nodes) for tree, nodes in wants if nodes]
+    for sizes in ((), (1, 1, 1), (2, 2, 2), (2, 20, 1)):
+        asked = map(grow, trees, sizes) if sizes else (tree.trunk[-ASKED:] for tree in trees)
+        wants = [(tree, nodes) for tree, nodes in zip(trees, asked, strict=True) if nodes]
         for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
             yield tree, dict(zip(nodes, answer.logits, strict=True))
             tree.keep(nodes[-1:])

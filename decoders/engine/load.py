@@ -18,8 +18,11 @@ def default_device() -> torch.device:
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """What dtype "auto" means to `load_pair`: bfloat16 on CUDA, else float32."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+    """What dtype "auto" means to `load_pair`: on CUDA bfloat16, or float16 below capability 8.0, where bfloat16 is very slow; else
+    float32."""
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
 
 
 def load_pair(

@@ -102,7 +102,7 @@ class PackedModel:
 
 def adapters(module: torch.nn.Module) -> list[object]:
     """How a layer of the package `peft` is switched."""
-    return [getattr(module, name, None) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
+    return [vars(module).get(name) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
 
 
 @contextmanager

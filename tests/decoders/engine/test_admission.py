@@ -5,6 +5,7 @@ import torch
 from transformers import LlamaForCausalLM
 
 from decoders import InputError, ModelPair, generate
+from decoders.engine import attention
 from tests.models import build
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -73,6 +74,26 @@ def test_silent_failure_is_caught(kind, dtype, shift):
 )
 def test_rounding_is_allowed_for(dtype, shift, changes):
     ModelPair(make(Changed, dtype, shift, **changes), None)
+
+
+def test_every_way_to_attend_runs_at_load(monkeypatch):
+    """FlashAttention takes chains, a second block of keys begins at 64, and Triton compiles one kernel for up to 16 query heads and
+    tokens and one for more. The check was one small pass of trees, so the rest was first tried, and compiled, while decoding."""
+    passes = []
+
+    def noted(q, values, segments, softcap):
+        counts = segments[:, 1] - segments[:, 0]
+        passes.append((bool((segments[:, 4] >= 0).any()), int(counts.max()), int((segments[:, 3] + counts).max())))
+        return attention.attend_one_by_one
+
+    monkeypatch.setattr(attention, "choose_way", noted)
+    ModelPair(build(num_hidden_layers=1), None)
+    trees = [tokens for tree, tokens, _ in passes if tree]
+    chains = [tokens for tree, tokens, _ in passes if not tree]
+    assert min(trees) * 8 <= 16 < max(trees)
+    assert min(chains) == 1
+    assert max(chains) > 64
+    assert all(rows > 64 for _, _, rows in passes)
 
 
 @pytest.fixture

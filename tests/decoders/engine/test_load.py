@@ -34,7 +34,16 @@ def test_what_auto_means(monkeypatch):
     assert default_dtype(default_device()) == torch.float32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert default_device() == torch.device("cuda")
-    assert default_dtype(default_device()) == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((7, 0), torch.float16), ((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)],
+)
+def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
+    """A T4 or V100 computes bfloat16 very slowly, and got it."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert default_dtype(torch.device("cuda")) == dtype
 
 
 def test_load_names_and_dtypes(tmp_path):
