@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from decoders import InputError, catalog
 from decoders.settings import check, nearest
-from workbench.studies.batch import Batch, bounds
+from workbench.studies.batch import DEFAULTS, Batch, bounds
 from workbench.studies.comparison import Comparison
 from workbench.studies.prompts import BUILT_IN
 from workbench.studies.schemes import SCHEMES
@@ -42,10 +42,11 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
     else:
         query["prompt"] = data["prompt"]
     query["decoders"] = ",".join(settings["decoders"])
+    defaults = DEFAULTS if kind == Batch.kind else {}
     for name, each in _fields(kind, settings["decoders"]).items():
         owner, _, key = name.rpartition(".")
         own = settings.get(owner, {}) if owner else settings
-        if key in own and own[key] != each.default:
+        if key in own and own[key] != defaults.get(name, each.default):
             query[name] = written(each, own[key])
     return urlencode(query)
 
