@@ -167,7 +167,9 @@ def test_a_memory_budget_bounds_what_runs_at_once(tab):
     budget.fill(re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1))
     tab.get_by_label("prefill chunk").fill("64")
     measure(tab)
-    cells = {(c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(tab, "CSV")))}
+    cells = {
+        (c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(tab, "CSV")))
+    }
     assert cells["speculative", "2"] == 1
     tab.get_by_role("button", name="Environment").last.click()
     expect(tab.locator("#batch-environment")).to_contain_text("prefill_chunk")

@@ -20,16 +20,16 @@ from pathlib import Path
 from unittest import mock
 
 import torch
+from workbench.measuring.batch import Ended, Finished, measure
+from workbench.studies.batch_records import WAYS, BatchRun, batches
 
 import decoders
 from decoders.engine import attention
 from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
-from workbench.measuring.batch import Ended, Finished, measure
 from workbench.runs.shipped import Measured
 from workbench.show.tables import as_markdown, findings, markdown
 from workbench.studies.batch import SIZES, BatchSettings
-from workbench.studies.batch_records import WAYS, BatchRun, batches
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.settings import Settings
 

@@ -7,13 +7,13 @@ import time
 from dataclasses import replace
 
 import pytest
+from workbench.measuring.batch import Ended, Finished, Progress, measure
+from workbench.measuring.batch_cells import most_at_once
+from workbench.studies.batch_records import WAYS, batches
 
 from decoders import InputError, catalog
 from tests.models import POSITIONS, build_pair, build_tokenizer
-from workbench.measuring.batch import Ended, Finished, Progress, measure
-from workbench.measuring.batch_cells import most_at_once
 from workbench.studies.batch import BatchSettings, plan
-from workbench.studies.batch_records import WAYS, batches
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 

@@ -6,10 +6,10 @@ import io
 import json
 
 import pytest
+from workbench.studies.batch_records import WAYS, BatchRun, Cell
 
 from workbench.show import batch as batch_charts
 from workbench.show import tables as batch_table
-from workbench.studies.batch_records import WAYS, BatchRun, Cell
 
 SPEEDS = {"vanilla": 100.0, "unpadded_kv": 120.0, "unpadded_inputs": 150.0, "unpadded": 200.0, "dynamic": 240.0}
 
