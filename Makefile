@@ -24,8 +24,9 @@ format: $(VENV)/.dev
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
+# START=assets/stories/training SEED=2 trains those weights on. Threads that spin would take cores that other work leaves free.
 train: $(VENV)/.run
-	$(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA)
+	OMP_WAIT_POLICY=passive $(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1))
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed

@@ -13,7 +13,9 @@ try:
     host = Host()
 except InputError as error:
     sys.exit(str(error))
-demo = host.device.call(build, host)  # whatever computes does so in the thread that decodes, see workbench/measuring/device.py
+demo = host.device.call(
+    build, host
+)  # whatever computes does so in the thread that decodes, see workbench/measuring/device.py
 
 if __name__ == "__main__":
     host.open()

@@ -3,7 +3,8 @@
 Draft and target beams are the same thing; the caller decides which model scores them.
 """
 
-from collections.abc import Generator, Sequence
+import math
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -31,9 +32,17 @@ class BeamDraw:
     beam: Beam
 
 
-def joint(beams: Sequence[Beam], logits: Logits) -> torch.Tensor:
-    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising)."""
-    scores = torch.tensor([b.score for b in beams], dtype=logits.dtype, device=logits.device)
+def highest(beams: Iterable[Beam]) -> float:
+    """Their highest score; 0 if they are all impossible."""
+    score = max(b.score for b in beams)
+    return score if score > -math.inf else 0.0
+
+
+def joint(beams: Sequence[Beam], logits: Logits, origin: float | None = None) -> torch.Tensor:
+    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising), less `origin`,
+    by default the beams' highest score: that of a long text would leave float32 no digits for what sets its continuations apart."""
+    origin = highest(beams) if origin is None else origin
+    scores = torch.tensor([b.score - origin for b in beams], dtype=logits.dtype, device=logits.device)
     return logits.log_softmax(-1) + scores[:, None]
 
 
@@ -49,11 +58,14 @@ def draw_beams(
     return [extend(request, beams, log_joint, index) for index in request.source.draw(probs.flatten(), count)]
 
 
-def extend(request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int) -> BeamDraw:
-    """The continuation at this index of the flattened (W, V) joint."""
+def extend(
+    request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int, origin: float | None = None
+) -> BeamDraw:
+    """The continuation at this index of the flattened (W, V) joint, which was made with the same origin."""
     parent, token = divmod(index, log_joint.shape[-1])
     node = request.tree.add(beams[parent].node, token)
-    return BeamDraw(parent, token, Beam(node, log_joint[parent, token].item()))
+    origin = highest(beams) if origin is None else origin
+    return BeamDraw(parent, token, Beam(node, origin + log_joint[parent, token].item()))
 
 
 def best(request: Request, beams: Sequence[Beam]) -> Beam:

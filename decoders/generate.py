@@ -9,7 +9,7 @@ from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
-from decoders.inputs import as_prompts, encode_references, stop_finder
+from decoders.inputs import as_prompts, decoded, encode_references, stop_finder
 from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
@@ -170,7 +170,7 @@ def _result(task: Task, turn: Turn) -> Result:
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     tokens = [request.tree.tokens[n] for n in path]
     shown = tokens[:-1] if tokens and tokens[-1] in request.end_tokens else tokens
-    text = tokenizer.decode(shown, skip_special_tokens=True, clean_up_tokenization_spaces=False) if tokenizer else ""
+    text = decoded(tokenizer, shown) if tokenizer else ""
     for s in task.stops:
         text = text.split(s, 1)[0]
     trials = [request.kept[n] for n in path]

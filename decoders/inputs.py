@@ -1,6 +1,7 @@
 """Checks of what callers give: prompts, seeds, numbers, stop strings, cancellation. Each InputError is one sentence that names the fix."""
 
 from collections.abc import Callable, Sequence
+from itertools import islice
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -80,13 +81,21 @@ def as_stops(stop: Any, tokenizer: Any) -> list[str]:
     return stops
 
 
+def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
+    """The text of new tokens, as results have it and stop strings are looked for in it: without special tokens."""
+    return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
+
+
 def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]], bool]:
-    """A function that says whether new tokens contain a stop string. It reads only the last tokens: earlier ones it has seen before."""
+    """A function that says whether the text of new tokens contains a stop string. It reads only the last tokens: earlier ones it has
+    seen before."""
     # A character is at most four byte-level tokens; the slack is for a tokenizer that drops a leading space.
     window = 4 * max(map(len, stops)) + 8
+    silent = {*tokenizer.all_special_ids, *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)}
 
     def finds(tokens: list[TokenId]) -> bool:
-        text = tokenizer.decode(tokens[-window:], clean_up_tokenization_spaces=False)
+        last = list(islice((t for t in reversed(tokens) if t not in silent), window))
+        text = decoded(tokenizer, last[::-1])
         return any(s in text for s in stops)
 
     return finds

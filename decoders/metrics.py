@@ -9,9 +9,15 @@ from decoders.trace import Round
 
 
 def perplexity(log_ps: Iterable[float]) -> float | None:
-    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens."""
+    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens, and infinity for
+    more than a float holds."""
     log_ps = list(log_ps)
-    return math.exp(-sum(log_ps) / len(log_ps)) if log_ps else None
+    if not log_ps:
+        return None
+    try:
+        return math.exp(-sum(log_ps) / len(log_ps))
+    except OverflowError:
+        return math.inf
 
 
 def ratio(part: float, whole: float) -> float | None:

@@ -33,10 +33,6 @@ class Sampling:
     def __post_init__(self):
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
 
-    @property
-    def warping(self) -> Warping:
-        return Warping(self.temperature, self.top_k, self.top_p)
-
 
 @dataclass(frozen=True)
 class Batching:
@@ -91,7 +87,8 @@ class Task:
     ) -> "Task":
         """Check everything that can be checked without running a model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
-        warping, budget = method.warping(sampling.warping), int(sampling.max_new_tokens)
+        warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
+        budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
         for ids in prompts:
             _fits(pair, method, len(ids), budget)
@@ -117,6 +114,8 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(
             f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
         )
+    for role in roles(method):
+        pair.packed[role].refuse_changes()
     return method
 
 

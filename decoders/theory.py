@@ -63,10 +63,14 @@ def kseq_division(p: Probs, q: Probs, k: int) -> float:
 
 
 def beam_acceptances(p: Probs, q: Probs, draws: int) -> list[float]:
-    """alpha_1 .. alpha_draws (eq. 4): alpha_j is the chance that the j-th draw since the last acceptance is accepted."""
-    alphas = []
+    """alpha_1 .. alpha_draws (eq. 4): alpha_j is the chance that the j-th draw since the last acceptance is accepted.
+
+    A chance that misses 1 only by the rounding of sums in p's type is 1: a threshold of 1 asks for exactly that.
+    """
+    alphas, sure = [], 1 - 32 * torch.finfo(p.dtype).eps
     for _ in range(draws):
-        alphas.append(min(1.0, acceptance(p, q)))
+        alpha = acceptance(p, q)
+        alphas.append(alpha if alpha < sure else 1.0)
         p = residual(p, q)
     return alphas
 

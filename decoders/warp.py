@@ -14,7 +14,8 @@ class Warping:
     """Temperature first, then top-k, then top-p (the token that crosses p is kept).
 
     temperature 0 puts all probability on the likeliest token, the lowest id of equals; top_k 0 and top_p 1 leave the distribution
-    whole. Raises InputError for values out of range.
+    whole. A temperature or top_p below the least normal number of the logits' type counts as that number. Raises InputError for
+    values out of range.
     """
 
     temperature: float = 1.0
@@ -42,7 +43,8 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
-    scaled = (logits - logits.amax(-1, keepdim=True)) / warping.temperature
+    least = torch.finfo(logits.dtype).tiny
+    scaled = (logits - logits.amax(-1, keepdim=True)) / max(warping.temperature, least)
     size = scaled.shape[-1]
     k = min(int(warping.top_k), size) or size
     if k == size and warping.top_p == 1:
@@ -51,7 +53,7 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     probs = values.softmax(-1)
     if warping.top_p < 1:
         before = probs.cumsum(-1) - probs  # the mass of likelier tokens: a token stays while that is below top_p
-        probs = probs.masked_fill(before >= warping.top_p, 0)
+        probs = probs.masked_fill(before >= max(warping.top_p, least), 0)
         probs = probs / probs.sum(-1, keepdim=True)
     return torch.zeros_like(scaled).scatter_(-1, ids, probs)
 

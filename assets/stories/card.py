@@ -37,11 +37,22 @@ def training(log: list[Mapping[str, Any]]) -> str:
 
 def figures_as_markdown(figures: Mapping[str, Any]) -> str:
     """The generated part of the card; `figures` is what evaluate.py measured."""
-    parameters, acceptance, loops = figures["parameters"], figures["acceptance"], figures["loops"]
+    parameters, loops = figures["parameters"], figures["loops"]["T=0"]
     models = ("target", "draft", "5-gram")
     perplexity = [
         [name, f"{row['tokens']:,}", *(f"{row[f'{m} per token']:.2f} / {row[f'{m} per byte']:.3f}" for m in models)]
         for name, row in figures["perplexity"].items()
+    ]
+    acceptance = [
+        [
+            name,
+            f"{row['alpha']:.3f} ({row['accepted']} / {row['tested']})",
+            f"{figures['acceptance_without_loops'][name]['alpha']:.3f}",
+            f"{row['accepted_of_drafted']:.3f}",
+            f"{row['block_efficiency']:.2f}",
+            f"{figures['loops'][name]['looping']} of {row['texts']}",
+        ]
+        for name, row in figures["acceptance"].items()
     ]
     corpus = [[name, *(f"{count:,}" for count in entry.values())] for name, entry in figures["corpus"].items()]
     total = sum(entry["near_duplicates_dropped"] for entry in figures["corpus"].values())
@@ -67,14 +78,15 @@ The 5-gram model is an interpolated Kneser-Ney over the same training tokens.
 
 {table(["text", "tokens", *models], perplexity)}
 
-## Acceptance that the forward passes promise
+## Acceptance
 
-Over what the target writes after {loops["of"]} held-out prompts, one draft token tested at a time: {acceptance["T=0"]:.3f} at T=0 (the argmaxes agree),
-{acceptance["T=1"]:.3f} at T=1 with top-k 20 and top-p 0.9 (mean of sum min(p, q)).
+Speculative decoding, 4 draft tokens a round, after {loops["of"]} held-out prompts. A text loops if a run of 8 tokens occurs twice in its first 60.
+
+{table(["setting", "accepted / tested", "without looping texts", "accepted / drafted", "tokens a target pass", "looping texts"], acceptance)}
 
 ## Completions
 
-At T=0, {loops["looping"]} of {loops["of"]} completions repeat a run of 8 tokens within 60 tokens. At T=0.8, as they came, the model's part in bold:
+At T=0, {loops["looping"]} of {loops["of"]} completions repeat a run of 8 tokens within 60 tokens. At T=0.8 and top-p 0.95, as they came, the model's part in bold:
 
 {samples}"""
 

@@ -1,36 +1,45 @@
-"""Measures a saved pair on text it never saw and writes the figures into the model card.
+"""Measures a saved pair on text it never saw: held-out loss, acceptance, loops, samples, and stories to be compared by eye.
 
-    python assets/stories/evaluate.py --work ~/.cache/llama-stories/interim
+    python assets/stories/evaluate.py --work ~/.cache/llama-stories/interim --figures figures.json [--pair FOLDER] [--card README.md]
+    python assets/stories/evaluate.py --compare before.json after.json --sheet FOLDER
 
-The work folder is the one train.py used: it holds the held-out split, the training tokens of the 5-gram model and the log.
+The work folder is the one train.py used: it holds the held-out split, the training tokens of the 5-gram model and the log. Nothing here is
+a speed, so it may run beside other work. The second call makes the sheet of a blind comparison from the figures of two pairs.
 """
 
 import argparse
 import json
+import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
+from blind import write_sheet
 from card import figures_as_markdown, fill
 from corpus import END_ID
 from ngram import KneserNey
+from project import decoders
+from saving import atomic
 from torch.nn import functional as F
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    LogitsProcessorList,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-    TemperatureLogitsWarper,
-    TopKLogitsWarper,
-    TopPLogitsWarper,
-)
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 HERE = Path(__file__).parent
-STORIES = ("tinystories", "tinystories_recased", "snakes_stories", "storybooks")
-NEW_TOKENS = 60
-WARP = LogitsProcessorList([TemperatureLogitsWarper(1.0), TopKLogitsWarper(20), TopPLogitsWarper(0.9)])
+PROMPTS = HERE / "prompts.json"
+# Everything that decides a figure, fixed before the training it judges. Request i of a list has seed `--seed` + i.
+STORIES = ("tinystories", "tinystories_recased", "snakes_stories")  # their held-out loss is pooled, token by token
+LIMIT = 20_000  # held-out tokens of each file
+SETTINGS = {  # speculative decoding after all openings and instructions
+    "T=0": {"temperature": 0.0},
+    "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
+    "T=0.8, top-p 0.95": {"temperature": 0.8, "top_p": 0.95},
+}
+GAMMA, NEW_TOKENS = 4, 64  # draft tokens a round, new tokens a prompt
+LOOP_TOKENS, LOOP_RUN = 60, 8  # a text loops if a run of so many of its first tokens occurs twice
+STORY = {"temperature": 0.8, "top_p": 0.95}  # what samples and the stories of the blind comparison are written with
+STORY_TOKENS = 120
+BATCH = 16  # requests at once
 
 
 @torch.inference_mode()
@@ -47,8 +56,8 @@ def log_probs(model: PreTrainedModel, ids: np.ndarray) -> np.ndarray:
 def perplexities(
     models: Mapping[str, PreTrainedModel], tokenizer: PreTrainedTokenizerBase, work: Path, limit: int
 ) -> dict[str, dict[str, float]]:
-    """Held-out tokens, bytes, and for each model and a 5-gram perplexity per token and bits per byte; by file, of the
-    story files together and of all, at most `limit` tokens of a file."""
+    """Held-out tokens, bytes, and for each model and a 5-gram loss in nats a token, perplexity per token and per byte; by
+    file, of the STORIES together and of all, at most `limit` tokens of a file."""
     names = json.loads((work / "tokens" / "report.json").read_text())
     held_out = {name: np.load(work / "tokens" / f"{name}.held_out.npy")[:limit] for name in names}
     train = np.concatenate([np.load(work / "tokens" / f"{name}.train.npy") for name in held_out])
@@ -67,78 +76,95 @@ def perplexities(
     for row in rows.values():
         for label in (*models, "5-gram"):
             nats = row.pop(label)
+            row[f"{label} nats"] = nats / row["tokens"]
             row[f"{label} per token"] = float(np.exp(nats / row["tokens"]))
             row[f"{label} per byte"] = float(np.exp(nats / row["bytes"]))
     return {name: row for name, row in rows.items() if name not in totals} | {name: rows[name] for name in totals}
 
 
-@torch.inference_mode()
-def complete(
-    target: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: list[str], seed: int, **how
-) -> list[list[int]]:
-    """New token ids for each prompt, at most NEW_TOKENS, without the end of text; `how` goes to `generate`."""
-    batch = tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left")
-    torch.manual_seed(seed)
-    rows = target.generate(**batch, max_new_tokens=NEW_TOKENS, **how)[:, batch.input_ids.shape[1] :].tolist()
-    return [row[: row.index(END_ID)] if END_ID in row else row for row in rows]
+def write_texts(
+    pair: decoders.ModelPair, prompts: list[str], method: decoders.Method | str, tokens: int, seed: int, **warping
+) -> list[decoders.Result]:
+    """One result a prompt, request i with seed + i, as batches by the project's own engine. ModelError if one of them failed."""
+    options = {"max_new_tokens": tokens, "seed": seed, "max_batch": BATCH, **warping}
+    results = decoders.generate(pair, prompts, method, **options)
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return results
 
 
-@torch.inference_mode()
-def expected_acceptance(
-    target: PreTrainedModel, draft: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, prompts: list[str], seed: int
-) -> dict[str, float]:
-    """Leviathan's alpha as the forward passes promise it, over text the target writes after the prompts: at T=0 how often
-    the two argmaxes agree, at T=1 (top-k 20, top-p 0.9) the mean of sum min(p, q)."""
-    greedy = complete(target, tokenizer, prompts, seed, do_sample=False)
-    sampled = complete(target, tokenizer, prompts, seed, do_sample=True, temperature=1.0, top_k=20, top_p=0.9)
-    values: dict[str, list[torch.Tensor]] = {"T=0": [], "T=1": []}
-    for prompt, *texts in zip(prompts, greedy, sampled, strict=True):
-        for label, text in zip(values, texts, strict=True):
-            if not text:
-                continue
-            ids = torch.tensor([tokenizer.encode(prompt) + text])
-            p, q = (m(ids).logits[0, -len(text) - 1 : -1].float() for m in (target, draft))
-            if label == "T=0":
-                values[label].append((p.argmax(-1) == q.argmax(-1)).float())
-            else:
-                p, q = (WARP(None, x).softmax(-1) for x in (p, q))
-                values[label].append(torch.minimum(p, q).sum(-1))
-    return {label: torch.cat(parts).mean().item() for label, parts in values.items()}
-
-
-def loops(ids: list[int], run: int = 8) -> bool:
+def loops(ids: list[int], run: int = LOOP_RUN) -> bool:
     """Whether some run of so many tokens occurs twice."""
     runs = [tuple(ids[i : i + run]) for i in range(len(ids) - run + 1)]
     return len(set(runs)) < len(runs)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--work", type=Path, required=True, help="the work folder of train.py")
-    parser.add_argument("--pair", type=Path, default=HERE, help="the folder that holds target/ and draft/")
-    parser.add_argument("--limit", type=int, default=20_000, help="held-out tokens of each file")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--card", type=Path, default=HERE / "README.md", help="the model card to fill in")
-    args = parser.parse_args()
-    target, draft = (
-        AutoModelForCausalLM.from_pretrained(args.pair / n, dtype=torch.float32) for n in ("target", "draft")
-    )
-    tokenizer = AutoTokenizer.from_pretrained(args.pair / "target")
-    prompts = json.loads((HERE / "prompts.json").read_text())
+def acceptance(results: list[decoders.Result]) -> dict[str, float]:
+    """Sums over texts, and of them alpha = accepted / tested, accepted / drafted, and block efficiency, the tokens a target pass
+    yields; a ratio of nothing is 0."""
+    keys = ("new_tokens", "target_calls", "drafted", "tested", "accepted")
+    sums = {"texts": len(results)} | {key: sum(getattr(r.metrics, key) for r in results) for key in keys}
+    return sums | {
+        "alpha": sums["accepted"] / max(sums["tested"], 1),
+        "accepted_of_drafted": sums["accepted"] / max(sums["drafted"], 1),
+        "block_efficiency": sums["new_tokens"] / max(sums["target_calls"], 1),
+    }
+
+
+def measure(
+    pair: decoders.ModelPair, prompts: Mapping[str, list[str]], work: Path, limit: int, seed: int
+) -> dict[str, Any]:
+    """Every figure of a pair; `prompts` are those of prompts.json."""
     every = prompts["openings"] + prompts["instructions"]
     shown = prompts["openings"][::7] + prompts["instructions"]
-    greedy = complete(target, tokenizer, every, args.seed, do_sample=False)
-    samples = complete(target, tokenizer, shown, args.seed, do_sample=True, temperature=0.8, top_k=0)
-    figures = {
-        "parameters": {"target": target.num_parameters(), "draft": draft.num_parameters()},
-        "corpus": json.loads((args.work / "tokens" / "report.json").read_text()),
-        "perplexity": perplexities({"target": target, "draft": draft}, tokenizer, args.work, args.limit),
-        "acceptance": expected_acceptance(target, draft, tokenizer, every, args.seed),
-        "loops": {"looping": sum(map(loops, greedy)), "of": len(greedy)},
-        "samples": [[p, tokenizer.decode(ids)] for p, ids in zip(shown, samples, strict=True)],
-        "log": [json.loads(line) for line in (args.work / "losses.jsonl").read_text().splitlines()],
+    method = decoders.catalog["speculative"](draft_length=GAMMA)
+    texts = {name: write_texts(pair, every, method, NEW_TOKENS, seed, **how) for name, how in SETTINGS.items()}
+    looping = {name: [loops(r.tokens[:LOOP_TOKENS]) for r in results] for name, results in texts.items()}
+    straight = {
+        name: [r for r, loop in zip(results, looping[name], strict=True) if not loop] for name, results in texts.items()
     }
-    args.card.write_text(fill(args.card.read_text(), "figures", figures_as_markdown(figures)))
+    samples = write_texts(pair, shown, "multinomial", NEW_TOKENS, seed, **STORY)
+    stories = write_texts(pair, prompts["blind"], "multinomial", STORY_TOKENS, seed, **STORY)
+    return {
+        "parameters": {"target": pair.target.num_parameters(), "draft": pair.draft.num_parameters()},
+        "perplexity": perplexities({"target": pair.target, "draft": pair.draft}, pair.tokenizer, work, limit),
+        "acceptance": {name: acceptance(results) for name, results in texts.items()},
+        "acceptance_without_loops": {name: acceptance(results) for name, results in straight.items()},
+        "loops": {name: {"looping": sum(flags), "of": len(flags)} for name, flags in looping.items()},
+        "samples": [[p, r.text] for p, r in zip(shown, samples, strict=True)],
+        "stories": [[p, r.text] for p, r in zip(prompts["blind"], stories, strict=True)],
+    }
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, help="the work folder of train.py")
+    parser.add_argument("--pair", type=Path, default=HERE, help="the folder that holds target/ and draft/")
+    parser.add_argument("--limit", type=int, default=LIMIT, help="held-out tokens of each file")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--figures", type=Path, help="where the figures go, as JSON")
+    parser.add_argument("--card", type=Path, help="a model card to fill in")
+    parser.add_argument("--compare", type=Path, nargs=2, metavar=("BEFORE", "AFTER"), help="figures of two pairs")
+    parser.add_argument("--sheet", type=Path, help="the folder for the sheet of their comparison and its key")
+    args = parser.parse_args(arguments)
+    if args.compare:
+        if args.sheet is None:
+            sys.exit("Say where the sheet goes: --sheet FOLDER.")
+        before, after = (json.loads(path.read_text())["stories"] for path in args.compare)
+        write_sheet(before, after, args.sheet, args.seed)
+        return
+    if args.work is None or not (args.figures or args.card):
+        sys.exit("Name the work folder of train.py with --work, and where the figures go with --figures or --card.")
+    pair = decoders.load_pair(args.pair, dtype="float32")
+    figures = measure(pair, json.loads(PROMPTS.read_text()), args.work, args.limit, args.seed)
+    if args.figures:
+        with atomic(args.figures) as path:
+            path.write_text(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+    if args.card:
+        figures["corpus"] = json.loads((args.work / "tokens" / "report.json").read_text())
+        figures["log"] = [json.loads(line) for line in (args.work / "losses.jsonl").read_text().splitlines()]
+        args.card.write_text(fill(args.card.read_text(), "figures", figures_as_markdown(figures)))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,11 @@ from recipe import sizes
 
 HERE = Path(__file__).parent
 OPENINGS = {"tinystories": 36, "tinystories_recased": 6, "snakes_stories": 24}
+BLIND = {
+    "tinystories": 29,
+    "tinystories_recased": 7,
+    "snakes_stories": 24,
+}  # of a comparison read by eye: others than those
 WORDS = 22  # about 28 tokens: longer than the runs that training and held-out text may share
 INSTRUCTIONS = 10
 
@@ -21,18 +26,26 @@ def opening(text: str) -> str | None:
 
 
 def pick(data: Path) -> dict[str, list[str]]:
-    """{"openings": ..., "instructions": ...}: story openings, and `User: ...` lines that ask for a story."""
+    """{"openings": ..., "instructions": ..., "blind": ...}: story openings, `User: ...` lines that ask for a story, and openings
+    that nothing but the blind comparison uses. RuntimeError if there are too few documents."""
     settings = sizes()["full"].corpus
     files = find_files(data, settings)
     held_out = {n: [d for d in documents(files[n]) if is_held_out(d, settings.held_out_every)] for n in OPENINGS}
     asked = [
         d.split("\nAssistant:") for d in held_out["snakes_stories"] if re.match(r"User: .* (story|tale) called", d)
     ]
-    held_out["snakes_stories"] = [turns[1] for turns in asked[INSTRUCTIONS:]]
-    openings = []
+    told = [d for d in held_out["snakes_stories"] if re.match(r"User: .*this story:\n", d)]  # to be summed up, say
+    held_out["snakes_stories"] = [turns[1] for turns in asked[INSTRUCTIONS:]] + [d.split("\n", 1)[1] for d in told]
+    openings, blind = [], []
     for name, count in OPENINGS.items():
-        openings += [found for text in held_out[name] if (found := opening(text))][:count]
-    return {"openings": openings, "instructions": [f"{turns[0]}\nAssistant:" for turns in asked[:INSTRUCTIONS]]}
+        found = [words for text in held_out[name] if (words := opening(text))]
+        openings += found[:count]
+        unseen = list(dict.fromkeys(words for words in found[count:] if words not in openings))[: BLIND[name]]
+        if len(unseen) < BLIND[name]:
+            raise RuntimeError(f"{name} has {len(unseen)} more openings, {BLIND[name]} are needed.")
+        blind += unseen
+    instructions = [f"{turns[0]}\nAssistant:" for turns in asked[:INSTRUCTIONS]]
+    return {"openings": openings, "instructions": instructions, "blind": blind}
 
 
 if __name__ == "__main__":

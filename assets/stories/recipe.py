@@ -1,4 +1,4 @@
-"""Every number of the recipe, by size. `full` is the pair the project wants, `interim` what two CPU cores can teach in an hour."""
+"""Every number of the recipe, by size. `full` is the pair the project wants, `interim` what two CPU cores can teach in a few hours."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -71,20 +71,24 @@ class Run:
 
     steps: int
     tokens_per_step: int
-    short: int = 256  # tokens of context ...
-    long_from: float = 0.85  # ... until this share of the steps, and the whole context from there on
-    decay_from: float = 0.6
+    decay_steps: int  # the last steps, in which the rates fall to zero and the context is whole
+    warm_up_steps: int = 60
+    short: int = 256  # tokens of context before the decay
     muon_rate: float = 0.02
     adam_rate: float = 0.008
     weight_decay: float = 0.05
     compile: bool = True
     checkpoint_every: int = 50  # steps
 
+    @property
+    def plateau_end(self) -> int:
+        """The step at which the decay begins; all before it is independent of `steps`."""
+        return self.steps - self.decay_steps
+
     def rate(self, step: int) -> float:
-        """Warm-up, plateau, then straight to zero: a function of the step and `steps` alone, so a run that is still
-        on its plateau may be given another number of steps when it resumes."""
-        progress = step / self.steps
-        return min(1.0, (step + 1) / (0.02 * self.steps + 1), (1 - progress) / (1 - self.decay_from))
+        """Warm-up, plateau, then straight to zero. As nothing before the decay depends on `steps`, a run on its plateau may be
+        given another end when it resumes, and a copy of its work folder a short one of its own (Hu et al. 2024, MiniCPM, 4.2)."""
+        return min(1.0, (step + 1) / (self.warm_up_steps + 1), (self.steps - step) / self.decay_steps)
 
 
 @dataclass(frozen=True)
@@ -116,9 +120,25 @@ def sizes() -> Mapping[str, Recipe]:
             ),
             target=Shape(width=32, layers=2, heads=2, feed_forward=64),
             draft=Shape(width=16, layers=1, heads=1, feed_forward=32),
-            target_run=Run(steps=30, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
-            draft_run=Run(steps=10, tokens_per_step=256, short=32, compile=False, checkpoint_every=5),
-            own_batches=1,
+            target_run=Run(
+                steps=30,
+                tokens_per_step=256,
+                decay_steps=12,
+                warm_up_steps=2,
+                short=32,
+                compile=False,
+                checkpoint_every=5,
+            ),
+            draft_run=Run(
+                steps=10,
+                tokens_per_step=256,
+                decay_steps=4,
+                warm_up_steps=2,
+                short=32,
+                compile=False,
+                checkpoint_every=5,
+            ),
+            own_batches=3,
             own_rows=16,
             own_length=32,
             context=128,
@@ -127,17 +147,17 @@ def sizes() -> Mapping[str, Recipe]:
             corpus=CorpusSettings(STORIES_ABOVE_ALL),
             target=Shape(width=256, layers=8, heads=4, feed_forward=704),  # 7.5M
             draft=draft,
-            target_run=Run(steps=3000, tokens_per_step=8192),
-            draft_run=Run(steps=2000, tokens_per_step=4096),
-            own_batches=14,
+            target_run=Run(steps=3660, tokens_per_step=16384, decay_steps=730, checkpoint_every=20),
+            draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1240),
+            own_batches=150,
         ),
         "full": Recipe(
             corpus=CorpusSettings(STORIES_FIRST),
             target=Shape(width=512, layers=8, heads=8, feed_forward=1408),  # 27.8M
             draft=draft,
             # 5,000 steps are four times through the text; the held-out loss in the log says whether that is too often
-            target_run=Run(steps=5000, tokens_per_step=65536, long_from=0.5, weight_decay=0.1, checkpoint_every=250),
-            draft_run=Run(steps=6000, tokens_per_step=65536, checkpoint_every=250),
+            target_run=Run(steps=5000, tokens_per_step=65536, decay_steps=2000, weight_decay=0.1, checkpoint_every=250),
+            draft_run=Run(steps=6000, tokens_per_step=65536, decay_steps=2400, checkpoint_every=250),
             own_batches=50,
             own_rows=1024,
             own_length=512,

@@ -2,10 +2,14 @@
 
     python assets/stories/train.py --size interim --data ../shared/data
 
-Run the same command again after a kill: every stage resumes. The losses are in <work>/losses.jsonl.
+Run the same command again after a kill: every stage resumes. The losses are in <work>/losses.jsonl. To train a saved target on:
+
+    python assets/stories/train.py --start-from assets/stories/target --seed 1
 """
 
 import argparse
+import ctypes
+import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -15,33 +19,73 @@ from pathlib import Path
 import numpy as np
 import torch
 from corpus import Mixture, prepare
-from fit import distillation_loss, fit, next_token_loss
+from fit import distillation_loss, fit, half_twin, in_half, load_checkpoint, next_token_loss
 from own_text import write
 from recipe import Recipe, Run, sizes
 from saving import atomic
-from transformers import PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 HERE = Path(__file__).parent
 
 
+def save_model(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
+    """In bfloat16, with the tokenizer and no file of 10 MB."""
+    in_half(model).save_pretrained(folder, max_shard_size="9MB")
+    tokenizer.save_pretrained(folder)
+
+
 def save_pair(target: PreTrainedModel, draft: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, out: Path) -> None:
-    """`out/target` and `out/draft`, bfloat16, each with the tokenizer and no file of 10 MB; both whole or neither."""
+    """`out/target` and `out/draft`; both whole or neither."""
     with atomic(out / "draft") as draft_folder, atomic(out / "target") as target_folder:
-        for model, folder in ((draft, draft_folder), (target, target_folder)):
-            model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="9MB")
-            tokenizer.save_pretrained(folder)
+        save_model(draft, tokenizer, draft_folder)
+        save_model(target, tokenizer, target_folder)
 
 
-def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str) -> None:
+def export(recipe: Recipe, work: Path, folder: Path) -> None:
+    """Saves the target of the last checkpoint under `work`, as `--start-from` takes it; ValueError if there is none."""
+    if not (work / "target.pt").is_file():
+        raise ValueError(f"{work} holds no target.pt to export; give the folder of a training with --work.")
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(work / "tokenizer")
+    target = recipe.target.build(len(tokenizer), recipe.context)
+    target.load_state_dict(load_checkpoint(work / "target.pt", recipe.target, recipe.target_run)["model"])
+    with atomic(folder) as part:
+        save_model(target, tokenizer, part)
+
+
+def take_tokenizer(folder: Path, work: Path) -> None:
+    """Copies the tokenizer of a saved model to where `prepare` looks for one, so that ids keep their meaning."""
+    if not (work / "tokenizer").is_dir():
+        with atomic(work / "tokenizer") as copy:
+            copy.mkdir()
+            for path in folder.glob("tokenizer*.json"):
+                shutil.copy(path, copy)
+
+
+def first_target(recipe: Recipe, vocab_size: int, start_from: Path | None) -> PreTrainedModel:
+    """Fresh weights, or those of a saved target; ValueError if that one is of another size."""
+    fresh = recipe.target.build(vocab_size, recipe.context)
+    if start_from is None:
+        return fresh
+    saved = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32)
+    try:
+        fresh.load_state_dict(saved.state_dict())
+    except RuntimeError as error:
+        raise ValueError(f"The weights in {start_from} are of another size; give their own with --size.") from error
+    return fresh
+
+
+def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_from: Path | None = None) -> None:
     """Trains and saves the pair. ValueError for data or checkpoints that do not fit, OSError for what cannot be written."""
     work.mkdir(parents=True, exist_ok=True)
+    if start_from is not None:
+        take_tokenizer(start_from, work)
     prepare(data, work, recipe.corpus)
     tokenizer = PreTrainedTokenizerFast.from_pretrained(work / "tokenizer")
     mixture = Mixture.load(work, recipe.corpus.weights)
     held_out = Mixture.load(work, recipe.corpus.weights, "held_out")
     probe = held_out.batch(np.random.default_rng(recipe.seed), 64, recipe.target_run.short)
     torch.manual_seed(recipe.seed)
-    target = recipe.target.build(len(tokenizer), recipe.context)
+    target = first_target(recipe, len(tokenizer), start_from)
     draft = recipe.draft.build(len(tokenizer), recipe.context)
     common = {"work": work, "seed": recipe.seed, "device": device}
 
@@ -51,20 +95,28 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str) -> Non
     fit(
         target, next_token_loss, story_batch, probe, name="target", shape=recipe.target, run=recipe.target_run, **common
     )
-    target.requires_grad_(False)
+    teacher = half_twin(target).requires_grad_(False)
     own = write(target, mixture, work, recipe, device)
 
     def draft_batch(rng: np.random.Generator, step: int, rows: int, length: int) -> np.ndarray:
         source = own if step >= recipe.own_from * recipe.draft_run.steps else mixture
         return source.batch(rng, rows, length)
 
-    loss = partial(distillation_loss, target)
+    loss = partial(distillation_loss, teacher)
     fit(draft, loss, draft_batch, probe, name="draft", shape=recipe.draft, run=recipe.draft_run, **common)
     save_pair(target, draft, tokenizer, out)
 
 
-def with_steps(run: Run, steps: int | None) -> Run:
-    return replace(run, steps=steps) if steps else run
+def with_steps(run: Run, steps: int | None, decay_steps: int | None = None) -> Run:
+    return replace(run, steps=steps or run.steps, decay_steps=decay_steps or run.decay_steps)
+
+
+def keep_freed_memory() -> None:
+    """Asks glibc to use freed memory again: else each large tensor is mapped anew and its pages are zeroed."""
+    m_trim_threshold, m_mmap_max = -1, -4
+    if sys.platform == "linux" and hasattr(libc := ctypes.CDLL(None), "mallopt"):
+        libc.mallopt(m_mmap_max, 0)
+        libc.mallopt(m_trim_threshold, 2**31 - 1)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -74,18 +126,29 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--work", type=Path, help="folder for tokens, checkpoints, log (~/.cache/llama-stories/<size>)")
     parser.add_argument("--out", type=Path, default=HERE, help="where target/ and draft/ are saved")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--start-from", type=Path, help="a saved target whose weights and tokenizer are taken")
+    parser.add_argument("--seed", type=int, help="another one draws other text, as a run from saved weights should")
+    parser.add_argument(
+        "--export", type=Path, help="only save the target of the last checkpoint there, for --start-from"
+    )
     parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says")
+    parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--draft-steps", type=int)
     args = parser.parse_args(arguments)
+    keep_freed_memory()
     recipe = sizes()[args.size]
     recipe = replace(
         recipe,
-        target_run=with_steps(recipe.target_run, args.target_steps),
+        seed=recipe.seed if args.seed is None else args.seed,
+        target_run=with_steps(recipe.target_run, args.target_steps, args.target_decay),
         draft_run=with_steps(recipe.draft_run, args.draft_steps),
     )
     work = args.work or Path.home() / ".cache" / "llama-stories" / args.size
     try:
-        train(recipe, args.data, work, args.out, args.device)
+        if args.export:
+            export(recipe, work, args.export)
+            return
+        train(recipe, args.data, work, args.out, args.device, args.start_from)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
 

@@ -5,10 +5,10 @@ One operator over plain tensors, so that a compiled pass has no graph break. A m
 """
 
 import inspect
+import logging
 import os
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -18,8 +18,9 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from decoders.errors import InputError
+from decoders.errors import InputError, first_line
 
+log = logging.getLogger("decoders")
 NAME = "decoders_packed"
 FLASH = (
     torch.version.cuda is not None
@@ -53,15 +54,6 @@ class Packing(NamedTuple):
     values: list[Tensor]
 
 
-@dataclass
-class LayoutProbe:
-    """Takes the place of a packing in a first pass and notes, for each layer, (K, D of keys, D of values); and in `groups` the most query
-    heads that share a key head."""
-
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    groups: int = 1
-
-
 def attend(
     q: Tensor,
     k: Tensor,
@@ -82,8 +74,20 @@ def attend(
     """
     keys.index_copy_(0, rows, k.transpose(0, 1))
     values.index_copy_(0, rows, v.transpose(0, 1))
-    way = choose_way(q, values, segments, softcap)
-    return way(q, keys, values, segments, table, masks, biases, scale, softcap)
+    while True:
+        way = choose_way(q, values, segments, softcap)
+        try:
+            return way(q, keys, values, segments, table, masks, biases, scale, softcap)
+        except Exception as error:  # of a compiler that lacks Python.h, of a driver, of a GPU that nobody has tested
+            if way is attend_one_by_one or way in FAILED or isinstance(error, torch.OutOfMemoryError):
+                raise
+            FAILED.add(way)
+            log.warning(
+                "%s does not run here (%s); passes use slower attention.", way.__doc__.split(",")[0], first_line(error)
+            )
+
+
+FAILED: set[Callable[..., Tensor]] = set()  # what raised an error on this machine is not tried again
 
 
 def choose_way(
@@ -94,13 +98,9 @@ def choose_way(
         return attend_one_by_one
     size = q.shape[-1]
     fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not softcap
-    if flash and fits_flash and bool((segments[:, 4] < 0).all()):
+    if flash and attend_chains not in FAILED and fits_flash and bool((segments[:, 4] < 0).all()):
         return attend_chains
-    if triton:
-        from decoders.engine.kernels import attend_with_triton
-
-        return attend_with_triton
-    return attend_one_by_one
+    return attend_with_triton if triton and attend_with_triton not in FAILED else attend_one_by_one
 
 
 def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
@@ -109,26 +109,35 @@ def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
 
 def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether the attention of a pass may run request by request."""
-    return not (TRITON and takes_kernels(device, dtype))
+    return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
 
 
 def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
-    """One call of FlashAttention, for passes in which every request's tokens are a chain."""
+    """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
     starts, bases, totals, _ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
+    most = int(count.max())
     return varlen_attn(
         q.transpose(0, 1),
         keys,
         values,
         starts,
         bases,  # where each request's keys begin; seqused_k says how many there are, so there may be gaps between requests
-        int(count.max()),
+        most,
         int((past + count).max()),
         scale=scale,
-        window_size=(-1, 0),  # causal, the last query aligned with the last key
+        # Causal, the last query aligned with the last key. A window would keep single tokens from split keys and packed groups.
+        window_size=(-1, 0) if most > 1 else (-1, -1),
         enable_gqa=True,
         seqused_k=totals[:-1],
     ).contiguous()
+
+
+def attend_with_triton(*arguments) -> Tensor:
+    """Triton, in one launch, for all passes; it is imported only if it is used."""
+    from decoders.engine.kernels import attend_packed
+
+    return attend_packed(*arguments)
 
 
 def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
@@ -139,29 +148,32 @@ def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, so
     heads, _, size = q.shape
     groups = heads // keys.shape[1]
     parts = []
-    for start, stop, base, past, _, bias_start in segments.tolist():
+    for start, stop, base, past, mask_start, bias_start in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
             continue
         query = q[None, :, start:stop]
         key = keys[base : base + total].transpose(0, 1)[None]
         value = values[base : base + total].transpose(0, 1)[None]
-        if bias_start < 0 and n > 1 and not softcap:
+        if bias_start < 0 and mask_start < 0 and past == 0 and n > 1 and not softcap:
             part = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=groups > 1)
         else:
             query = query.reshape(1, -1, groups * n, size)
             bias = None
             if bias_start >= 0:
                 bias = biases[bias_start : bias_start + groups * n * total].view(groups * n, total)
-            elif n > 1:
-                bias = q.new_full((n, n), float("-inf")).triu(1).repeat(groups, 1)
+            elif n > 1:  # without a bias if none are needed usually, or if they are the same for all prompts
+                seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
+                if mask_start >= 0:
+                    seen = masks[mask_start : mask_start + n * total].view(n, total)
+                bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf")).repeat(groups, 1)
             if softcap:
                 scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
                 scores = scores if bias is None else scores + bias
                 part = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype) @ value
             else:
                 part = scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
-        parts.append(part.view(heads, n, -1))
+        parts.append(part.reshape(heads, n, -1))  # a copy if the kernel that SDPA took lays heads side by side
     return torch.cat(parts, 1).transpose(0, 1).contiguous()
 
 
@@ -178,20 +190,17 @@ _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cach
                       "output_router_logits", "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
 
 
-def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
-    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
-    if others.get("sliding_window"):
-        raise InputError("its attention has a sliding window, which the packed cache does not model.")
+def only_known(others: dict[str, object]) -> None:
+    """Raise InputError if a model gives its attention something that packed attention does not model."""
     strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
     if strange:
         raise InputError(f"its attention takes {', '.join(strange)}, which the packed attention does not model.")
-    if packing is None:
-        raise InputError("it does not pass its keyword arguments to its attention.")
+
+
+def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
+    only_known({**others, "a mask": attention_mask})
     layer = module.layer_idx
-    if isinstance(packing, LayoutProbe):
-        packing.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
-        packing.groups = max(packing.groups, query.shape[1] // key.shape[1])
-        return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
     run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     out = run(

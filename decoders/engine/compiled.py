@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental import _config as fx_config
 
 from decoders.engine.model import Engine, PackedModel
-from decoders.errors import InputError
+from decoders.errors import InputError, first_line
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
@@ -29,7 +29,7 @@ def compile_passes(models: Iterable[PackedModel]) -> None:
                 warm_up(packed)
         except Exception as error:  # the compiler's own errors, or those of the tools that it calls
             packed.forward = plain
-            reason = str(error).strip().splitlines()[0]
+            reason = first_line(error)
             raise InputError(
                 f"The {packed.name} could not be compiled ({reason}); load it with compile=False."
             ) from error

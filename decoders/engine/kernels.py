@@ -5,8 +5,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+STAGES = 2  # blocks of keys and values in flight
 
-@triton.jit
+
+@triton.jit(do_not_specialize=["requests"])
 def kernel(
     q,
     keys,
@@ -42,7 +44,9 @@ def kernel(
     base = tl.load(table + requests + 1 + request).to(tl.int64)
     total = tl.load(table + 2 * (requests + 1) + request)
     mask_start = tl.load(table + 3 * (requests + 1) + request).to(tl.int64)
-    end = total if mask_start >= 0 else tl.minimum(total, total - n + first + TOKENS)
+    masked = mask_start >= 0
+    end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
+    told = tl.where(masked, end, 0)  # rows of which the mask tells who sees them
 
     line = tl.arange(0, TOKENS * LANES)
     token, lane = first + line // LANES, line % LANES
@@ -66,12 +70,11 @@ def kernel(
         scores = tl.dot(query, key, input_precision="ieee") * scale
         if SOFTCAP > 0:
             scores = SOFTCAP * (2 * tl.sigmoid(scores * (2 / SOFTCAP)) - 1)  # tanh
-        if mask_start < 0:
-            seen = rows[None, :] <= (total - n + token)[:, None]
-        else:
-            asked = real[:, None] & inside[None, :]
-            seen = tl.load(masks + mask_start + token[:, None] * total + rows[None, :], mask=asked, other=1) != 0
-        seen &= inside[None, :]
+        # Without a branch: a condition that leaves an `if` as a boolean does not compile for capability 7.5.
+        asked = real[:, None] & (rows < told)[None, :]
+        mask = tl.load(masks + mask_start + token[:, None] * total + rows[None, :], mask=asked, other=1)
+        last = tl.where(masked, total, total - n + token)
+        seen = (mask != 0) & (rows[None, :] <= last[:, None]) & inside[None, :]
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp(highest - higher)
@@ -88,7 +91,29 @@ def kernel(
     tl.store(places, result / weight[:, None], mask=real[:, None] & (v < VALUE_SIZE)[None, :])
 
 
-def attend_with_triton(
+def tiling(longest: int, groups: int, key_size: int, value_size: int, dtype: torch.dtype) -> dict[str, int]:
+    """The kernel's block sizes for a pass whose longest request has `longest` tokens.
+
+    A matrix unit takes at least 16 lines: enough for single tokens and short drafts. With more the cache is read less often. 64 lines
+    are too many for the shared memory of small GPUs (64 KB at capability 7.5) if heads are larger than 128; and in float32, which
+    has no matrix unit, 64 would make a kernel of 600 kB.
+    """
+    lanes = triton.next_power_of_2(groups)
+    key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (key_size, value_size))
+    largest = max(key_block, value_block)
+    lines = 16 if longest * lanes <= 16 or dtype == torch.float32 else 64 if largest <= 128 else 32
+    # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small GPUs too.
+    rows = max(16, min(64, 2**14 // (largest * dtype.itemsize)))
+    return {
+        "TOKENS": max(1, lines // lanes),
+        "LANES": lanes,
+        "ROWS": rows,
+        "KEY_BLOCK": key_block,
+        "VALUE_BLOCK": value_block,
+    }
+
+
+def attend_packed(
     q: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -108,16 +133,9 @@ def attend_with_triton(
     key_heads, value_size = values.shape[1:]
     out = q.new_empty(tokens, heads, value_size)
     longest = int((segments[:, 1] - segments[:, 0]).max())
-    lanes = triton.next_power_of_2(heads // key_heads)
-    # A matrix unit takes at least 16 lines: enough for single tokens and short drafts. With 64 the cache is read less often, but in
-    # float32, which has no matrix unit, they would need too much shared memory and a kernel of 600 kB.
-    short = longest * lanes <= 16 or q.dtype == torch.float32
-    block = max(1, (16 if short else 64) // lanes)
-    key_block, value_block = (max(16, triton.next_power_of_2(n)) for n in (size, value_size))
-    # Tiles of at most 16 KiB, so that two stages of keys and values fit into the shared memory of small GPUs too.
-    rows = max(16, min(64, 2**14 // (max(key_block, value_block) * q.element_size())))
+    tiles = tiling(longest, heads // key_heads, size, value_size, q.dtype)
     with torch.cuda.device_of(q):
-        kernel[triton.cdiv(longest, block), key_heads, len(segments)](
+        kernel[triton.cdiv(longest, tiles["TOKENS"]), key_heads, len(segments)](
             q,
             keys,
             values,
@@ -132,11 +150,7 @@ def attend_with_triton(
             KEY_HEADS=key_heads,
             KEY_SIZE=size,
             VALUE_SIZE=value_size,
-            TOKENS=block,
-            LANES=lanes,
-            ROWS=rows,
-            KEY_BLOCK=key_block,
-            VALUE_BLOCK=value_block,
-            num_stages=2,
+            **tiles,
+            num_stages=STAGES,
         )
     return out

@@ -4,10 +4,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
-from decoders.engine.pair import ModelPair, same_size
-from decoders.errors import InputError
+from decoders.engine.pair import ModelPair, same_vocabulary
+from decoders.errors import InputError, first_line
 
 EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
 
@@ -18,8 +18,11 @@ def default_device() -> torch.device:
 
 
 def default_dtype(device: torch.device) -> torch.dtype:
-    """What dtype "auto" means to `load_pair`: bfloat16 on CUDA, else float32."""
-    return torch.bfloat16 if device.type == "cuda" else torch.float32
+    """What dtype "auto" means to `load_pair`: on CUDA bfloat16, or float16 below capability 8.0, where bfloat16 is very slow; else
+    float32."""
+    if device.type != "cuda":
+        return torch.float32
+    return torch.bfloat16 if torch.cuda.get_device_capability(device) >= (8, 0) else torch.float16
 
 
 def load_pair(
@@ -51,10 +54,9 @@ def load_pair(
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
     tokenizers = [_fetch(AutoTokenizer, name) for name in names]
     if len(names) == 2:
-        same_size(*(config.get_text_config().vocab_size for config in configs))
-        _same_vocabulary(*tokenizers)
-    options = {"dtype": dtype, "use_safetensors": safetensors}
-    models = [_fetch(AutoModelForCausalLM, name, **options).to(device) for name in names]
+        same_vocabulary(*(config.get_text_config().vocab_size for config in configs), tokenizers[0])
+        _same_tokens(*tokenizers)
+    models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
     if compile:
         from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
@@ -85,7 +87,7 @@ def _device(device: str | torch.device | None) -> torch.device:
     try:
         return torch.empty(0, device=device or default_device()).device
     except (RuntimeError, AssertionError, TypeError) as error:
-        raise InputError(f"There is no device {str(device)!r} here ({_first_line(error)}); take 'cpu'.") from error
+        raise InputError(f"There is no device {str(device)!r} here ({first_line(error)}); take 'cpu'.") from error
 
 
 def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
@@ -103,14 +105,21 @@ def _fetch(kind: Any, name: str, **options: Any) -> Any:
     try:
         return kind.from_pretrained(name, trust_remote_code=False, **options)
     except Exception as error:  # files, network, JSON and safetensors each have their own errors
-        raise InputError(f"{name} could not be loaded: {_first_line(error)}") from error
+        raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
 
 
-def _first_line(error: Exception) -> str:
-    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+def _weights(name: str, **options: Any) -> PreTrainedModel:
+    """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
+    model, notes = _fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
+    if missing := sorted(notes["missing_keys"]):
+        more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
+        raise InputError(
+            f"{name} has no weights for {', '.join(missing[:2])}{more}; load a folder or revision that holds the whole model."
+        )
+    return model
 
 
-def _same_vocabulary(target: Any, draft: Any) -> None:
+def _same_tokens(target: Any, draft: Any) -> None:
     words = [t.get_vocab() for t in (target, draft)]
     if words[0] != words[1]:
         by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]

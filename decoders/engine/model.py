@@ -1,18 +1,22 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
-import copy
 import inspect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from itertools import zip_longest
 
 import torch
+from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from decoders.engine.attention import NAME, LayoutProbe
+from decoders.engine.attention import NAME
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
+from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.twin import twin
 from decoders.errors import InputError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
@@ -27,13 +31,15 @@ class PackedModel:
     role       "target" or "draft", for messages
     forward    the twin's forward; replace it with a compiled one to compile passes
     positions  the most tokens that it can see, or None if its config does not say
+    own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
+               tokens that it lacks are impossible, and are fed to it as token 0
     layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if packed attention does not model its attention.
     """
 
-    def __init__(self, model: PreTrainedModel, role: str):
+    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
         self.model, self.role = model, role
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         config = model.config.get_text_config()
@@ -47,16 +53,14 @@ class PackedModel:
             raise InputError(
                 f"The {self.name} ({model.config.model_type}) has its own attention; take a model that uses the attention interface of transformers."
             )
-        if any(kind != "full_attention" for kind in getattr(config, "layer_types", None) or ()):
-            kinds = sorted(set(config.layer_types) - {"full_attention"})
-            raise InputError(f"The {self.name} has {' and '.join(kinds)} layers; only full attention can be packed.")
-        self.vocabulary: int = config.vocab_size
-        self.positions: int | None = getattr(config, "max_position_embeddings", None)
-        packed = twin(model, NAME)
-        hasten(packed)
-        self.forward: Callable = packed.forward
-        self._keep = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.groups = self._probe()
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
+        self.positions = positions_of(config)
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layout, self.groups = layout_of(model, self.name, self.positions)
+        self._twin = twin(model, NAME)
+        hasten(self._twin)
+        self.forward: Callable = self._twin.forward
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
         head = model.get_output_embeddings()
@@ -73,40 +77,40 @@ class PackedModel:
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
-        keep = {"logits_to_keep": wanted} if self._keep else {}
-        with torch.inference_mode():
+        keep = {"logits_to_keep": wanted} if self.keeps else {}
+        if self.own < self.vocabulary:
+            input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
+        with undisturbed(self.device):
             logits = self.forward(
                 input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
             ).logits[0]
-        return logits if self._keep else logits[wanted]
+            return self.over_vocabulary(logits if self.keeps else logits[wanted])
 
-    def _probe(self) -> tuple[list[tuple[int, int, int]], int]:
-        probe = LayoutProbe()
-        ids = torch.zeros(1, 2, dtype=torch.long, device=self.device)
-        try:
-            self(ids, torch.tensor([[0, 1]], device=self.device), torch.tensor([0, 1], device=self.device), probe)
-        except InputError as error:
-            raise InputError(f"The {self.name} cannot be run: {error}") from None
-        except Exception as error:  # foreign code can fail in any way on arguments that it does not expect
+    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
+        """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
+        missing = self.vocabulary - self.own
+        return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)
+
+    def refuse_changes(self) -> None:
+        """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
+        pairs = zip_longest(self._twin.modules(), self.model.modules())
+        if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
             raise InputError(
-                f"The {self.name} ({self.model.config.model_type}) cannot run a packed pass: {error}."
-            ) from None
-        if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
-            raise InputError(
-                f"The {self.name} does not send all its layers through the attention interface of transformers."
+                f"The {self.name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
             )
-        return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
 
 
-def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
-    """A copy of the model that shares its weights and buffers, with its own config, which names another attention.
+def adapters(module: torch.nn.Module) -> list[object]:
+    """How a layer of the package `peft` is switched."""
+    return [vars(module).get(name) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
 
-    So nothing is switched on and off around a pass, and the caller may use the model in another thread at the same time.
-    """
-    shared = {id(d): d for m in model.modules() for d in (m._parameters, m._buffers)}
-    other = copy.deepcopy(model, shared)
-    other.config._attn_implementation = attention
-    return other
+
+@contextmanager
+def undisturbed(device: torch.device) -> Iterator[None]:
+    """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
+    current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
+    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,7 @@ def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
     rows: list[int] = []
     wanted: list[int] = []
     segments: list[tuple[int, int, int, int, int, int]] = []
-    masks, biases = Flat(), Flat()
+    masks, biases = Flat(), Flat(16)  # memory-efficient SDPA reads biases in aligned pieces
     for feed in feeds:
         start, past, n = len(tokens), len(feed.cache), len(feed.nodes)
         arena.make_room(feed.cache, n)
@@ -90,9 +90,10 @@ def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
 
 
 class Flat:
-    """Arrays joined into one flat tensor of at least two numbers."""
+    """Arrays joined into one flat tensor of at least two numbers; each begins at a multiple of `step`."""
 
-    def __init__(self):
+    def __init__(self, step: int = 1):
+        self.step = step
         self.arrays: list[np.ndarray] = []
         self.size = 0
 
@@ -100,9 +101,12 @@ class Flat:
         """Append an array; returns where it begins, -1 for None."""
         if array is None:
             return -1
+        begin = self.size
         self.arrays.append(array.ravel())
-        self.size += array.size
-        return self.size - array.size
+        if gap := -array.size % self.step:
+            self.arrays.append(np.zeros(gap, array.dtype))
+        self.size += array.size + gap
+        return begin
 
     def tensor(self, dtype: torch.dtype) -> torch.Tensor:
         return torch.from_numpy(np.concatenate(self.arrays)) if self.arrays else torch.zeros(2, dtype=dtype)

@@ -5,6 +5,7 @@ the request that kept most. "both" is the vanilla scheme. Prompts are not padded
 """
 
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import replace
 
 from decoders.engine.cache import CacheRows
@@ -17,33 +18,27 @@ PADDINGS = ("none", "inputs", "kv", "both")
 PAD: NodeId = -1  # in place of a node, for a row that only aligns this request's cache with the others
 
 
-class PaddedTree:
-    """A request's tree for one pass, with `count` pads as a chain below the last node that is fed.
-
-    So pads are computed and attend like any other token, and no other token sees them. They share the last node's depth, because the
-    model may have no positions after it.
-    """
-
-    def __init__(self, tree: TokenTree, last: NodeId, count: int):
-        size = len(tree.tokens)
-        self.pads = list(range(size, size + count))
-        self.tokens = [*tree.tokens, *[0] * count]
-        self.parents = [*tree.parents, *[last, *self.pads][:count]]
-        self.depths = [*tree.depths, *[tree.depths[last]] * count]
-        self.trunk = tree.trunk
-
-
 def fill_up(feeds: Sequence[Feed]) -> list[Feed]:
     """The feeds, with all but those of prompts filled up to the longest of these."""
     drafts = [feed.nodes[0] >= feed.tree.prompt_length for feed in feeds]
     longest = max((len(feed.nodes) for feed, draft in zip(feeds, drafts, strict=True) if draft), default=0)
-    filled = []
-    for feed, draft in zip(feeds, drafts, strict=True):
-        if draft and len(feed.nodes) < longest:
-            tree = PaddedTree(feed.tree, feed.nodes[-1], longest - len(feed.nodes))
-            feed = replace(feed, tree=tree, nodes=[*feed.nodes, *tree.pads])
-        filled.append(feed)
-    return filled
+    return [
+        with_pads(feed, longest - len(feed.nodes)) if draft else feed for feed, draft in zip(feeds, drafts, strict=True)
+    ]
+
+
+def with_pads(feed: Feed, count: int) -> Feed:
+    """The feed and, below its last node, a chain of pads, in a copy of its tree.
+
+    So pads are computed and attend like any other token, and no other token sees them. They share the last node's depth, because the
+    model may have no positions after it.
+    """
+    tree, last, size = copy(feed.tree), feed.nodes[-1], len(feed.tree.tokens)
+    nodes = [*feed.nodes, *range(size, size + count)]
+    tree.tokens = [*tree.tokens, *[0] * count]
+    tree.parents = [*tree.parents, *nodes[-1 - count : -1]]
+    tree.depths = [*tree.depths, *[tree.depths[last]] * count]
+    return replace(feed, tree=tree, nodes=nodes)
 
 
 class PaddedRows(CacheRows):
@@ -111,7 +106,7 @@ class PaddedEngine(Engine):
 
     def _align(self, feeds: Sequence[Feed]) -> None:
         """Once per round, pad every cache by as many rows as it kept less than the one that kept most. Pads stay until the batch ends."""
-        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length, 0)) for feed in feeds}
+        before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
         if any(tree.commits == commits for tree, (_, commits) in before.items()):
             return
         alive = {feed.tree: feed.cache.alive(feed.tree) for feed in feeds}

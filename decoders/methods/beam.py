@@ -6,6 +6,7 @@ from decoders.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_tri
 from decoders.request import Request
 from decoders.settings import Decoding, Method, setting
 from decoders.trace import Fate, Trial
+from decoders.warp import top
 
 
 @dataclass(frozen=True)
@@ -35,7 +36,8 @@ class BeamSampling(Method):
 
 @dataclass(frozen=True)
 class BeamSearch(Method):
-    """The beam search of `transformers`' generate(num_beams=W, do_sample=False), with scores in float32 as there."""
+    """The beam search of `transformers`' generate(num_beams=W, do_sample=False), with whole scores in float32 as there. Equal scores
+    are ordered by beam and token id."""
 
     name = "beam_search"
     law = None
@@ -58,13 +60,13 @@ class BeamSearch(Method):
 
     def decode(self, request: Request) -> Decoding:
         live, done, steps = [Beam(request.tip, 0.0)], [], 0
-        # Enough candidates for W live beams even if every kept beam ends now.
-        candidates = max(2, 1 + len(request.end_tokens)) * self.beams
+        # Enough candidates for W live beams even if every kept beam ends now. One beam is greedy: it ends with its first end of text.
+        candidates = max(2, 1 + len(request.end_tokens)) * self.beams if self.beams > 1 else 1
         while not request.finished:
-            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])).float())
+            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])).float(), origin=0.0)
             steps += 1
-            order = log_joint.flatten().topk(min(candidates, log_joint.numel())).indices.tolist()
-            drawn = [extend(request, live, log_joint, i).beam for i in order]
+            order = top(log_joint.flatten(), candidates)[1].tolist()
+            drawn = [extend(request, live, log_joint, i, origin=0.0).beam for i in order]
             reason = {b.node: request.ends(b.node) or ("budget" if steps == request.budget else None) for b in drawn}
             ended = [b for b in drawn[: self.beams] if reason[b.node]]
             live = [b for b in drawn if not reason[b.node]][: self.beams]

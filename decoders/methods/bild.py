@@ -33,7 +33,9 @@ class BiLD(Method):
     name = "bild"
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
-    summary = "The small model writes while it is sure; the large one takes over when it hesitates, and undoes its mistakes."
+    summary = (
+        "The small model writes while it is sure; the large one takes over when it hesitates, and undoes its mistakes."
+    )
     uses_draft = True
 
     draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)

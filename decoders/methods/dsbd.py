@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, joint
+from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, highest, joint
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource, residual
 from decoders.settings import Decoding, Method, claim, setting
@@ -133,7 +133,7 @@ class DSBD(Method):
             log_joint, p_beam = self._target(request, above, p)
             # q_beam of the draws with live parents, renormalised and never warped again, rows in the order of p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
-            q_beam = layer.q_beam[list(rows)]
+            q_beam = layer.q_beam[list(rows)].to(p_beam.device)
             q_beam = q_beam / q_beam.sum()
             surviving = sum(d.parent in rows for d in layer.draws)
             if self.beams is None:
@@ -141,7 +141,7 @@ class DSBD(Method):
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
             kept, rest = accept_layer(request.source, layer.draws, layer_trials, rows, p_beam, q_beam, width)
             accepted = {
-                i: Beam(d.beam.node, log_joint[rows[d.parent], d.token].item())
+                i: Beam(d.beam.node, highest(above.values()) + log_joint[rows[d.parent], d.token].item())
                 for i, d in enumerate(layer.draws)
                 if i in kept
             }

@@ -43,6 +43,7 @@ def keep_longest(
         log_q = torch.zeros_like(log_p)
     else:
         log_q = path_log_probs(request.warp(q_logits).log() if warped else q_logits.log_softmax(-1), tokens)
+        log_q = log_q.to(log_p.device)
     ratios = joint_ratios(log_p, log_q).clamp(max=0)
     # In logs, because a tiny ratio would underflow to 0 and fail threshold 0, which keeps whatever the target can write.
     passing = (ratios > (math.log(threshold) if threshold else -math.inf)).nonzero()

@@ -8,18 +8,20 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import fit as fit_script
 import numpy as np
 import pytest
 import torch
 import train as script
-from fit import fit, next_token_loss
+from attention import block_attention
+from fit import fit, half_twin, next_token_loss
 from recipe import Run, sizes
 from saving import atomic
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 STORIES = Path(script.__file__).parent
 TINY = sizes()["tiny"]
-RUN = Run(steps=8, tokens_per_step=64, short=16, compile=False, checkpoint_every=3)
+RUN = Run(steps=8, tokens_per_step=64, decay_steps=3, warm_up_steps=1, short=16, compile=False, checkpoint_every=3)
 
 
 def train_tiny(work, run=RUN, stop_at=None):
@@ -48,18 +50,78 @@ def test_a_resumed_run_ends_where_an_uninterrupted_one_does(tmp_path):
     assert steps == [1, 2, 3, 4, 5, 4, 5, 6, 7, 8]
 
 
+def test_slow_steps_are_saved_by_the_clock(tmp_path, monkeypatch):
+    """Beside other work 20 steps took a quarter of an hour, and a kill lost them."""
+    monkeypatch.setattr(fit_script, "CHECKPOINT_SECONDS", 0)
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(tmp_path, replace(RUN, checkpoint_every=100), stop_at=5)
+    assert torch.load(tmp_path / "target.pt", weights_only=True)["step"] == 5
+
+
 def test_steps_may_change_on_the_plateau_only(tmp_path):
     with pytest.raises(KeyboardInterrupt):
         train_tiny(tmp_path, stop_at=4)
     train_tiny(tmp_path, replace(RUN, steps=6))
-    with pytest.raises(ValueError, match=r"plateau.*give 6 steps"):
+    with pytest.raises(ValueError, match=r"plateau.*give 6 steps, 3 of them decay"):
         train_tiny(tmp_path, RUN)
 
 
+def test_a_branch_may_decay_at_once(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        train_tiny(tmp_path, stop_at=4)  # the checkpoint is of step 3
+    train_tiny(tmp_path, replace(RUN, steps=5, decay_steps=2))
+    last = json.loads((tmp_path / "losses.jsonl").read_text().splitlines()[-1])
+    assert (last["step"], last["rate"]) == (5, 0.5)
+
+
 def test_the_rate_warms_up_and_decays_to_zero():
-    rates = [Run(steps=100, tokens_per_step=1).rate(step) for step in range(101)]
+    run = Run(steps=100, tokens_per_step=1, decay_steps=40, warm_up_steps=5)
+    rates = [run.rate(step) for step in range(101)]
     assert rates[0] < rates[1] < rates[10] == rates[60] == 1 > rates[80] == pytest.approx(0.5)
     assert rates[100] == 0
+
+
+def test_weights_learn_in_float32_and_pass_in_bfloat16():
+    """An update below half of bfloat16's spacing is not lost, and the positions keep their float32 frequencies."""
+    torch.manual_seed(0)
+    model = TINY.target.build(300, 2048)
+    twin = half_twin(model)
+    assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
+    assert {p.dtype for p in model.parameters()} == {torch.float32}
+    assert all(buffer.dtype == torch.float32 for buffer in twin.buffers())
+
+
+@pytest.mark.parametrize("length", [1, 60, 128, 300])
+def test_block_attention_is_attention(length):
+    query, key, value = torch.randn(3, 2, 4, length, 8, dtype=torch.float64).requires_grad_().unbind()
+    ours, _ = block_attention(None, query, key, value, None, scaling=8**-0.5)
+    theirs = torch.nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+    torch.testing.assert_close(ours.transpose(1, 2), theirs, atol=1e-5, rtol=1e-5)  # its softmax is float32
+
+
+def test_training_starts_from_saved_weights_and_their_tokenizer(data, tmp_path):
+    script.train(TINY, data, tmp_path / "first", tmp_path / "saved", "cpu")
+    saved = tmp_path / "saved" / "target"
+    still = replace(TINY, seed=1, target_run=replace(TINY.target_run, muon_rate=0.0, adam_rate=0.0))
+    script.train(still, data, tmp_path / "second", tmp_path / "again", "cpu", start_from=saved)
+    for name in ("model.safetensors", "tokenizer.json"):
+        assert (tmp_path / "again" / "target" / name).read_bytes() == (saved / name).read_bytes()
+
+
+def test_the_weights_of_a_checkpoint_are_exported_for_a_later_start(data, tmp_path):
+    arguments = ["--size=tiny", f"--work={tmp_path / 'work'}", f"--export={tmp_path / 'weights'}"]
+    with pytest.raises(SystemExit, match=r"no target\.pt"):
+        script.main(arguments)
+    script.train(TINY, data, tmp_path / "work", tmp_path / "out", "cpu")
+    script.main(arguments)
+    kept = (tmp_path / "weights" / "model.safetensors").read_bytes()
+    assert kept == (tmp_path / "out" / "target" / "model.safetensors").read_bytes()
+
+
+def test_weights_of_another_size_are_named(tmp_path):
+    TINY.draft.build(300, 32).save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"another size.*--size"):
+        script.first_target(TINY, 300, tmp_path)
 
 
 def test_a_checkpoint_of_another_size_is_named(tmp_path):

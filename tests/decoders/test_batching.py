@@ -3,8 +3,12 @@
 import pytest
 
 from decoders import InputError, cache_need, catalog, generate, stream
+from decoders.drafts.draft import Draft, Draw
+from decoders.drafts.lookup import Lookup
 from decoders.engine.model import PackedModel
 from decoders.engine.padding import PADDINGS
+from decoders.rules.speculative import SpeculativeRule
+from decoders.rules.walk import Pick
 from tests.models import build_pair
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2, 1, 2, 1], [60, 3, 3]]
@@ -49,16 +53,43 @@ def test_padded_rows_and_tokens_are_counted_by_hand(pair):
     expected_tokens = [
         sum(max(pair) - own[i] for i, pair in enumerate(zip(*inputs, strict=False)) if i) for own in inputs
     ]
-    kept = [[n - (i == 0) for i, n in enumerate(own)] for own in lengths]  # the first token is fed in the second pass
-    expected_rows = [
-        sum(max(pair) - own[i] for i, pair in enumerate(zip(*kept, strict=False)) if i < together - 1) for own in kept
+    pads = [
+        [(max(pair) - own[i], max(pair)) for i, pair in enumerate(zip(*lengths, strict=False)) if i < together - 1]
+        for own in lengths
     ]
+    expected_rows = [sum(rows for rows, _ in own) for own in pads]
     assert any(expected_tokens)
     assert any(expected_rows)
     for result, tokens, rows in zip(results, expected_tokens, expected_rows, strict=True):
         assert result.metrics.padded_tokens == tokens
         # While both run; the one left over is alone and never padded.
         assert result.metrics.padded_rows == rows
+    for result, own in zip(results, pads, strict=True):
+        ratios = [rows / longest for rows, longest in own] + [0.0] * (len(result.rounds) - together)
+        assert result.metrics.padding_ratio == pytest.approx(sum(ratios) / len(ratios))
+
+
+def test_the_first_rounds_padding_ratio(pair, monkeypatch):
+    """Its growth was counted without the prompt's last token, which is the root of that round as a correction is of the others: for
+    rounds that keep 3 and 2 tokens 1/2 was given, and 1/3 is true."""
+    drafts = {(1, 2): [10, 11], (3, 4): [20]}
+
+    def propose(lookup, request):
+        yield from ()
+        draft, node = Draft(request.tip), request.tip
+        for token in drafts[tuple(request.tree.tokens[:2])]:
+            node, parent = request.tree.add(node, token), node
+            draft.draws.append(Draw(node, parent, token))
+        return draft
+
+    monkeypatch.setattr(Lookup, "propose", propose)
+    monkeypatch.setattr(SpeculativeRule, "pick", lambda rule, p, *others: Pick([(1.0, 1.0, 1.0, 0.0)], True))
+    results = generate(pair, list(map(list, drafts)), "lookup", max_new_tokens=6, padding="kv", ignore_eos=True)
+    assert [[len(r.nodes) for r in result.rounds][:2] for result in results] == [[3, 3], [2, 2]]
+    assert [result.metrics.padding_ratio for result in results] == [
+        0,
+        pytest.approx((1 / 3 + 0) / 2),
+    ]  # alone in its last
 
 
 @pytest.mark.parametrize("name", catalog)

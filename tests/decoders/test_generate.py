@@ -2,6 +2,7 @@
 
 import copy
 import re
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 
 from decoders import InputError, ModelPair, catalog, check, generate, stream
 from decoders.engine.model import Engine, PackedModel
+from decoders.inputs import stop_finder
 from tests.models import POSITIONS, VOCABULARY, build_pair, build_tokenizer
 
 
@@ -68,6 +70,20 @@ def test_text_and_tokens(pair):
     result = generate(pair, "abc", "greedy", max_new_tokens=6)
     assert result.text == pair.tokenizer.decode(result.tokens)
     assert generate(ModelPair(pair.target, None), [8, 9, 10], "greedy", max_new_tokens=6).tokens == result.tokens
+
+
+@pytest.mark.parametrize("fill", [1, 40])
+def test_a_stop_string_that_spans_special_tokens(pair, fill):
+    """The text leaves special tokens out and the finder had them in: the text was cut at the stop string, and decoding ran on."""
+    a, b, end = *pair.tokenizer("ab").input_ids, pair.tokenizer.eos_token_id
+    finds = stop_finder(pair.tokenizer, ["ab"])
+    assert not finds([b, a, *[end] * fill])
+    assert finds([b, a, *[end] * fill, b])
+    written = iter([a, *[end] * fill, b, b, b])
+    with mock.patch("decoders.sampling.SeededSource.draw", side_effect=lambda *args: [next(written)]):
+        result = generate(pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True)
+    assert (result.text, result.finished) == ("", "stop string")
+    assert len(result.tokens) == fill + 2
 
 
 BAD = {

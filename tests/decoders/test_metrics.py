@@ -19,6 +19,12 @@ def test_perplexity_is_e_to_the_mean_surprise():
     assert ratio(1, 0) is None
 
 
+def test_a_perplexity_beyond_what_a_float_holds():
+    """Above 709 nats a token `exp` raises, which ended a whole batch."""
+    assert perplexity([-710.0, -800.0]) == math.inf
+    assert perplexity([-math.inf]) == math.inf
+
+
 def test_a_scripted_run_measured_by_hand():
     situation = Situation(Rows((TARGET,)), Rows((DRAFT,)), budget=5)
     r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))

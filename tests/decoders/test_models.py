@@ -1,12 +1,15 @@
 """Whole decoders on random models in float64: the tokens of `transformers`, and the same tokens in any batch."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
+from decoders.engine.model import Engine
 from decoders.trace import DRAFTED
+from tests.elsewhere import Elsewhere, Here
 from tests.models import VOCABULARY, build, build_pair, plain_logits
 
 PROMPT = [5, 6, 7, 8]
@@ -77,6 +80,18 @@ def test_beam_search_is_generate(early_stopping, penalty):
     assert decided >= 10
 
 
+@pytest.mark.parametrize("early_stopping", [False, True, "never"])
+@pytest.mark.parametrize("penalty", [1.0, 2.0, -1.0])
+def test_one_beam_is_generate(early_stopping, penalty):
+    """`generate` with one beam is greedy and ends at the first end of sequence; ours ran past it if a longer text scored better."""
+    model = build()
+    model.generation_config.eos_token_id = eos = list(range(20))
+    method = catalog["beam_search"](beams=1, early_stopping=early_stopping, length_penalty=penalty)
+    results = generate(ModelPair(model, None), PROMPTS, method, max_new_tokens=14)
+    assert [r.tokens for r in results] == [by_transformers(model, p, 14, eos, num_beams=1) for p in PROMPTS]
+    assert any(len(r.tokens) < 14 for r in results)
+
+
 @pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.law is not None])
 def test_temperature_zero_is_greedy(pair, name):
     """Every lossless decoder, and beam sampling whose draws coincide there."""
@@ -140,6 +155,23 @@ def test_requests_of_a_batch_propose_different_numbers_of_tokens_and_decode_as_a
         assert [r.tokens for r in batch] == [r.tokens for r in alone]
         if name == "lookup":
             assert len({r.rounds[0].drafted for r in batch}) > 1
+
+
+@pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.uses_draft])
+def test_a_draft_on_a_device_of_its_own(pair, name, monkeypatch):
+    """Rules that compare p and q bring them to one device; DSBD and MTAD took for granted that they were."""
+    options = {"max_new_tokens": 12, "seed": 3, "ignore_eos": True}
+    together = generate(pair, PROMPTS[:3], name, **options)
+    run = Engine.run
+
+    def elsewhere(engine, wants, chunk=None):
+        answers = run(engine, wants, chunk)
+        device = Elsewhere if engine.model.role == "draft" else Here
+        return [replace(a, logits=a.logits.as_subclass(device)) for a in answers]
+
+    monkeypatch.setattr(Engine, "run", elsewhere)
+    apart = generate(pair, PROMPTS[:3], name, **options)
+    assert [r.tokens for r in apart] == [r.tokens for r in together]
 
 
 def test_thirteen_target_calls():

@@ -29,6 +29,15 @@ def test_it_is_temperature_then_top_k_then_top_p(row, warping):
     assert probs.sum().item() == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("tiny", [1e-40, 1e-46, 5e-324])
+def test_settings_smaller_than_the_type_can_hold(tiny, dtype):
+    """Below 1e-45 a temperature or top_p is 0 in float32: nothing was left to draw from, and that ended in an IndexError."""
+    logits = torch.tensor([0.5, 2.0, -1.0, NEVER], dtype=dtype)
+    for warping in (Warping(tiny), Warping(1.0, top_p=tiny), Warping(tiny, 2, tiny)):
+        assert warp(logits, warping).tolist() == [0, 1, 0, 0]
+
+
 @given(ROWS, st.floats(0.1, 3.0))
 def test_top_k_1_and_temperature_0_are_the_argmax_ties_to_the_lowest_id(row, temperature):
     logits = torch.tensor(row, dtype=torch.float64)

@@ -89,11 +89,13 @@ def measure(packed: PackedModel, batch: int, tokens: int, shape: str, way: Calla
 def main(names: list[str]) -> None:
     if not torch.cuda.is_available():
         sys.exit("There is no CUDA device here; run this on a machine that has one.")
-    from decoders.engine.kernels import attend_with_triton  # comes with CUDA builds of torch
-
     rate = bandwidth()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: copies move {rate / 1e12:.2f} TB/s\n")
-    ways = {"Triton": attend_with_triton, "one by one": attention.attend_one_by_one, "no attention": attend_to_nothing}
+    ways = {
+        "Triton": attention.attend_with_triton,
+        "one by one": attention.attend_one_by_one,
+        "no attention": attend_to_nothing,
+    }
     if attention.FLASH:
         ways = {"FlashAttention": attention.attend_chains, **ways}
     print("| model | requests | new tokens each | memory floor ms |", " | ".join(f"{way} ms" for way in ways), "|")

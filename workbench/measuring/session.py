@@ -74,7 +74,6 @@ class _Session:
                 self.done += 1
                 continue
             yield from self._timed(self._at(number, lap), self.jobs[number])
-            self.done += 1
             if self.run.results and self.run.results[-1].cancelled:
                 break
         stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
@@ -91,7 +90,7 @@ class _Session:
         if at.lap == 0:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
-            if result.cancelled and job.keep != "trace":
+            if job.keep != "trace" and self._is_half(result):
                 return  # half a measurement is none; half a text is worth showing
             result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
             self.first[at.job] = measured
@@ -101,10 +100,15 @@ class _Session:
         else:
             quiet = replace(job, keep="lengths")  # nothing is drawn: that is what these laps are for
             measured = yield from self._shown(at, measure(self.work, quiet, drawn=False))
-            if measured.result.cancelled:
+            if self._is_half(measured.result):
                 return
             result = self._merged(at, job, measured)
+        self.done += 1
         yield Finished(at, result, self.run)
+
+    def _is_half(self, result: Result) -> bool:
+        """Whether it was stopped within a batch, or between two of them."""
+        return result.cancelled or (result.error is None and len(result.samples) < len(self.work.ids))
 
     def _merged(self, at: At, job: Job, measured: Measured) -> Result:
         """The job's result with one lap more, in its place in the run."""

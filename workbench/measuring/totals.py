@@ -15,6 +15,7 @@ SUMMED = (
     "new_tokens", "target_calls", "draft_calls", "prefill_calls", "drafted", "tested", "accepted", "bytes_read",
     "padded_tokens", "padded_rows",
 )  # fmt: skip
+OF_BATCHES = ("decode_seconds", "decode_tokens", "passes", "fed_tokens", "at_once")
 
 
 @dataclass
@@ -83,7 +84,7 @@ def totals(requests: Sequence[Request], times: Sequence[Times], apart: bool, ene
     """
     metrics = [r.result.metrics for r in requests if r.result is not None]
     if not metrics:
-        return {f.name: None for f in fields(Metrics)}
+        return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
     added = replace(_added(metrics, sum(t.whole for t in times)), joules=energy.joules, energy_source=energy.source)
     found = {name: finite(value) if isinstance(value, float) else value for name, value in asdict(added).items()}
     return found | {

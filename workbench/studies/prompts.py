@@ -91,7 +91,9 @@ def read(path: str | Path) -> PromptSet:
             raise InputError(
                 f"{prompt.place}: {len(prompt.text):,} characters are too long; a prompt has at most {LONGEST_PROMPT:,}."
             )
-    return PromptSet(path.name, tuple(prompts))
+    return PromptSet(
+        path.name.encode(errors="replace").decode(), tuple(prompts)
+    )  # a name may hold bytes that are no text
 
 
 def _folder(path: Path) -> Iterator[Prompt]:

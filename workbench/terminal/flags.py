@@ -1,17 +1,16 @@
-"""What the commands of the terminal have in common: flags for decoders, settings and models, an interrupt that keeps what is done, files."""
+"""The flags that commands share: decoders, settings, models, files."""
 
 import argparse
 import dataclasses
-import signal
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from decoders import InputError, catalog
 from decoders.settings import nearest
 from workbench.models.presets import PAIRS, PairChoice
+from workbench.runs.record import Run
+from workbench.show.files import WRITERS
 from workbench.studies.presets import SETTINGS
 from workbench.studies.settings import Settings, shared
 from workbench.studies.text import parse
@@ -20,7 +19,7 @@ Start = Mapping[str, Any]  # what a command begins with, as `Settings.to_json` h
 
 
 def add(command: argparse.ArgumentParser, start: Start) -> None:
-    """Flags that `settings` and `pair` read."""
+    """Flags that `settings`, `pair` and `files` read."""
     command.add_argument("--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}")
     command.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}")
     for field in shared():
@@ -44,33 +43,22 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
         "--models", nargs="+", metavar="MODEL",
         help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
     )  # fmt: skip
-    command.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA where there is one)")
+    command.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
     command.add_argument(
         "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
     )
-
-
-@contextmanager
-def interruptible() -> Iterator[threading.Event]:
-    """An event that the first interrupt sets, so that what is finished is kept; the second one raises as usual."""
-    stop = threading.Event()
-
-    def on_interrupt(*_: Any) -> None:
-        signal.signal(signal.SIGINT, usual)
-        stop.set()
-
-    usual = signal.signal(signal.SIGINT, on_interrupt)
-    try:
-        yield stop
-    finally:
-        signal.signal(signal.SIGINT, usual)
+    for kind in WRITERS:
+        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
+    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
     """The settings that the flags say, on top of the preset's or of what the command begins with."""
     if args.preset is not None and args.preset not in SETTINGS:
         raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
-    data = dict(SETTINGS[args.preset].to_json() if args.preset else start)
+    data = dict(start)
+    if args.preset:  # of how often each decoder is timed it says nothing
+        data |= {name: value for name, value in SETTINGS[args.preset].to_json().items() if name != "timings"}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:
@@ -96,11 +84,15 @@ def pair(args: argparse.Namespace) -> PairChoice:
     return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
 
 
-def check_folders(paths: Iterable[Path]) -> None:
-    """Raise InputError, before any work, where a file could not be written after it."""
-    for path in paths:
+def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:
+    """The files to write and how. Raises InputError, before any work, if one could not be written after it."""
+    found = {path: writer for kind, writer in WRITERS.items() if (path := getattr(args, kind))}
+    for path in found:
         if not path.absolute().parent.is_dir():
             raise InputError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
+        if path.is_dir():
+            raise InputError(f"{path} is a folder; give the name of a file.")
+    return found
 
 
 def write(path: Path, text: str) -> None:

@@ -1,21 +1,29 @@
-"""How a comparison looks in a terminal: coloured text, figures, a progress bar."""
+"""How runs look in a terminal: coloured text, figures, a progress bar."""
 
 import unicodedata
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from decoders import Fate, catalog
-from workbench.measuring import session
-from workbench.runs.store import Run, RunResult, RunSummary, TokenRecord
-from workbench.show import quantities as numbers
-from workbench.show import strip as views
+from workbench.runs import events
+from workbench.runs.estimates import rows
+from workbench.runs.record import Result, Run, TokenRecord
+from workbench.runs.store import RunSummary
 from workbench.show.fates import FATES
+from workbench.show.strip import badge
+from workbench.show.tables import Table, by_decoder, figures, findings, notes
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.schemes import scheme_label
 
-PROMPT_SHOWN = 40
+TITLE_SHOWN = 40
+# The figures of a batch that 80 columns hold; the files have all.
+BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "x greedy", "padding", "at once", "same", "J/token")
 
 
 def plain(text: str) -> str:
@@ -34,75 +42,114 @@ def coloured(tokens: Iterable[TokenRecord]) -> Text:
     return text
 
 
-def legend(results: Iterable[RunResult]) -> Text:
+def legend(results: Iterable[Result]) -> Text:
     """The fates that occur, each in its own style."""
-    occurring = {t.fate for r in results for t in r.tokens}
+    occurring = {token.fate for result in results for token in result.alone.tokens}
     entries = [Text(style.label, style.terminal) for fate, style in FATES.items() if fate in occurring]
     return Text("   ").join(entries)
 
 
-def result(r: RunResult) -> Group:
-    """One decoder's text under its name, with its badge or error."""
-    summary = catalog[r.decoder].summary if r.decoder in catalog else ""
-    parts = [Text.assemble("\n", (plain(r.decoder), "bold"), (f"  {summary}", "dim")), coloured(r.tokens)]
-    if r.greedy_check is not None:
-        parts.append(Text(views.badge(r.greedy_check)["text"], "dim"))
-    if r.error is not None:
-        parts.append(Text(plain(r.error), "red"))
+def text(result: Result) -> Group:
+    """What one decoder of a comparison wrote under its name, with its badge or error."""
+    summary = catalog[result.decoder].summary if result.decoder in catalog else ""
+    name = Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim"))
+    parts = [name, coloured(result.alone.tokens)]
+    if result.agreement is not None:
+        parts.append(Text(badge(result.agreement)["text"], "dim"))
+    if result.error is not None:
+        parts.append(Text(plain(result.error), "red"))
     return Group(*parts)
 
 
-def run(r: Run) -> Group:
-    """A whole run: its texts (of the first repeat), the legend and the figures."""
-    first = [result for result in r.results if result.repeat == 0]
-    head = Text.assemble((r.id, "bold"), f"  {r.created}  {plain(r.models)}\n", (plain(r.prompt), "dim"))
-    return Group(head, *map(result, first), Text(), legend(first))
+def summary(run: Run) -> Group:
+    """What is shown once a run is over: its figures, and what they say."""
+    if run.kind == Comparison.kind:
+        return Group("", "", legend(run.results), "", comparison_figures(run), *remarks(run))
+    if run.kind == Batch.kind:
+        found = figures(run)
+        shown = [i for i, head in enumerate(found.heads) if head in BATCH_SHOWN]
+        found = Table([found.heads[i] for i in shown], [[row[i] for i in shown] for row in found.rows])
+        return Group(grid(found), *remarks(run), "", "", *(Text(plain(words)) for words in findings(run)))
+    return Group(grid(figures(run)), *remarks(run))
 
 
-def figures(results: list[RunResult]) -> Group:
-    """The figures, a row each and a column for each decoder, and why energy is not among them."""
-    heads, rows = numbers.table(results)
-    turned = [list(row) for row in zip(heads, *rows, strict=True)]
-    sources = dict.fromkeys(r.energy.source for r in results if r.energy.joules is None)
-    return Group(grid(turned[0], turned[1:]), *(Text(f"energy {plain(source)}", "dim") for source in sources))
+def comparison_figures(run: Run) -> Grid:
+    """The figures of a comparison, a row each and a column for each decoder under the name that flags know."""
+    found = rows(run.results)
+    table = by_decoder(found)
+    turned = zip(
+        table.heads, *([row.decoder, *cells[1:]] for row, cells in zip(found, table.rows, strict=True)), strict=True
+    )
+    heads, *lines = map(list, turned)
+    return grid(Table(heads, lines))
 
 
-def grid(heads: list[str], rows: list[list[str]]) -> Table:
+def remarks(run: Run) -> list[Text]:
+    """What a reader of the figures must know: how they were timed, and why energy is not among them."""
+    sources = dict.fromkeys(result.energy.source for result in run.results if result.energy.joules is None)
+    return [Text(plain(words), "dim") for words in (*notes(run), *(f"energy {source}" for source in sources))]
+
+
+def run(run: Run) -> Group:
+    """A whole run: what it was, the texts of its first repeat if it kept them, and its summary."""
+    head = Text.assemble((run.id, "bold"), f"  {run.created}  {plain(run.models)}\n", (plain(run.title), "dim"))
+    texts = [text(result) for result in run.results if result.repeat == 0] if run.kind == Comparison.kind else [""]
+    return Group(head, *texts, summary(run))
+
+
+def grid(table: Table) -> Grid:
     """Any table of texts; nothing in it is read as markup."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for head in heads:
-        table.add_column(Text(head), overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(plain(cell)) for cell in row))
-    return table
+    found = Grid(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for head in table.heads:
+        found.add_column(Text(head), overflow="fold")
+    for row in table.rows:
+        found.add_row(*(Text(plain(cell)) for cell in row))
+    return found
 
 
-def summaries(runs: Iterable[RunSummary]) -> Table:
-    rows = [[r.id, r.created[:16].replace("T", " "), _short(r.prompt), ", ".join(r.decoders), r.models] for r in runs]
-    return grid(["run", "created (UTC)", "prompt", "decoders", "models"], rows)
+def summaries(runs: Iterable[RunSummary]) -> Grid:
+    lines = [
+        [r.id, r.created[:16].replace("T", " "), r.kind, _short(r.title), ", ".join(r.decoders), r.models] for r in runs
+    ]
+    return grid(Table(["run", "created (UTC)", "kind", "title", "decoders", "models"], lines))
 
 
-def follow(events: Iterable[session.SessionEvent], console: Console) -> Iterator[session.Finished | session.Ended]:
-    """Draw the progress of a comparison on `console`; hands on what is finished."""
+def follow(happening: Iterator[events.Event], console: Console, progress: Console) -> Run:
+    """Draw the events as a bar on `progress`, and on `console` each text of a comparison's first repeat as it is finished; gives the
+    run."""
+    first = next(happening)  # a study that is refused is refused before there is a bar
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:.0f}/{task.total:.0f} tokens{task.fields[left]}"),
     )
-    with Progress(*columns, console=console, transient=True, auto_refresh=False) as bar:
+    with Progress(*columns, console=progress, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", left="")
-        for event in events:
-            if isinstance(event, session.Started):
-                again = f" (repeat {event.repeat + 1})" if event.repeat else ""
-                bar.reset(task, description=f"{event.job + 1}/{event.jobs} {event.decoder}{again}", left="")
-            elif isinstance(event, session.Progress):
+        for event in chain([first], happening):
+            if isinstance(event, events.Started):
+                bar.reset(task, description=_job(event.at), left="")
+            elif isinstance(event, events.Progress):
                 left = "" if event.eta_seconds is None else f", about {event.eta_seconds:.0f} s left"
-                bar.update(task, completed=len(event.tokens), total=event.budget, left=left)
+                bar.update(task, completed=event.done, total=event.budget, left=left)
                 bar.refresh()
-            else:
-                yield event
+            elif isinstance(event, events.Finished) and _has_new_text(event):
+                console.print(text(event.result))
+    return event.run
+
+
+def _has_new_text(event: events.Finished) -> bool:
+    return event.run.kind == Comparison.kind and event.at.repeat == event.at.lap == 0
+
+
+def _job(at: events.At) -> str:
+    batch = (
+        f", batch {at.batch_size}, {scheme_label(at.decoder, at.batch_size, at.scheme)}" if at.batch_size > 1 else ""
+    )
+    again = f" (repeat {at.repeat + 1})" if at.repeat else ""
+    timing = f", timing {at.lap + 1} of {at.laps}" if at.laps > 1 else ""
+    return f"{at.step + 1}/{at.steps} {at.decoder}{batch}{again}{timing}"
 
 
 def _short(text: str) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= PROMPT_SHOWN else line[: PROMPT_SHOWN - 1] + "…"
+    return line if len(line) <= TITLE_SHOWN else line[: TITLE_SHOWN - 1] + "…"

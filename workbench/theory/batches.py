@@ -45,8 +45,8 @@ class MeasuredBatch:
     def p(self) -> float:
         """Next-token accuracy: the likeliest one if every tau is geometric up to the cap. A tau of k has k - 1 tokens that were right
         and, below the cap, one that was wrong."""
-        right = sum(tau - 1 for tau in self.lengths)
-        wrong = sum(tau < self.cap for tau in self.lengths)
+        cap = self.cap
+        right, wrong = sum(tau - 1 for tau in self.lengths), sum(tau < cap for tau in self.lengths)
         return right / (right + wrong) if right + wrong else 0.0
 
     def padding(self, size: int) -> Padding | None:

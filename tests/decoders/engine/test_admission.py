@@ -1,18 +1,143 @@
 """A model is admitted only if its packed passes answer like plain ones."""
 
 import pytest
+import torch
 from transformers import LlamaForCausalLM
 
-from decoders import InputError, ModelPair
+from decoders import InputError, ModelPair, generate
+from decoders.engine import attention
 from tests.models import build
 
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
-class DeafToPositions(LlamaForCausalLM):
+
+class Changed(LlamaForCausalLM):
+    """What it does is changed for packed passes, and its logits are shifted for all: a softmax does not see that."""
+
+    shift = 0.0
+
     def forward(self, input_ids, position_ids=None, **others):
-        return super().forward(input_ids, **others)
+        if "packing" in others:
+            position_ids = self.place(position_ids)
+        out = super().forward(input_ids, position_ids=position_ids, **others)
+        out.logits = self.answer(out.logits, "packing" in others) + self.shift
+        return out
+
+    def place(self, position_ids):
+        return position_ids
+
+    def answer(self, logits, packed):
+        return logits
 
 
-def test_silent_failure_is_caught():
-    """A model that ignores positions runs, with wrong logits: the pass on admission finds out."""
+class DeafToPositions(Changed):
+    def place(self, position_ids):
+        return None
+
+
+class PositionsFromTheFirst(Changed):
+    """Right as long as a pass begins with the first token of some text."""
+
+    def place(self, position_ids):
+        return position_ids - position_ids.min()
+
+
+class Rounded(Changed):
+    """Two passes of this model are as far from each other as products in TF32 leave them."""
+
+    def answer(self, logits, packed):
+        noise = torch.randn(logits.shape, generator=torch.Generator().manual_seed(int(packed)))
+        return logits * (1 + noise.to(logits.dtype) * 2**-11)
+
+
+def make(kind=Changed, dtype=torch.float32, shift=0.0, **changes):
+    torch.manual_seed(0)
+    model = kind(build(**changes).config).to(dtype)
+    model.shift = shift
+    return model
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shift", [0.0, -10.0])
+@pytest.mark.parametrize("kind", [DeafToPositions, PositionsFromTheFirst])
+def test_silent_failure_is_caught(kind, dtype, shift):
+    """Models that run, with wrong logits. The check was one pass without cached rows, so it did not see what goes wrong only over
+    those; and its bound grew with an offset of all logits, so that in bfloat16 it saw next to nothing."""
     with pytest.raises(InputError, match="answers a packed pass with other logits"):
-        ModelPair(DeafToPositions(build().config), None)
+        ModelPair(make(kind, dtype, shift), None)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shift", [0.0, -10.0])
+@pytest.mark.parametrize(
+    "changes", [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}]
+)
+def test_rounding_is_allowed_for(dtype, shift, changes):
+    ModelPair(make(Changed, dtype, shift, **changes), None)
+
+
+def test_every_way_to_attend_runs_at_load(monkeypatch):
+    """FlashAttention takes chains, a second block of keys begins at 64, and Triton compiles one kernel for up to 16 query heads and
+    tokens and one for more. The check was one small pass of trees, so the rest was first tried, and compiled, while decoding."""
+    passes = []
+
+    def noted(q, values, segments, softcap):
+        counts = segments[:, 1] - segments[:, 0]
+        passes.append((bool((segments[:, 4] >= 0).any()), int(counts.max()), int((segments[:, 3] + counts).max())))
+        return attention.attend_one_by_one
+
+    monkeypatch.setattr(attention, "choose_way", noted)
+    ModelPair(build(num_hidden_layers=1), None)
+    trees = [tokens for tree, tokens, _ in passes if tree]
+    chains = [tokens for tree, tokens, _ in passes if not tree]
+    assert min(trees) * 8 <= 16 < max(trees)
+    assert min(chains) == 1
+    assert max(chains) > 64
+    assert all(rows > 64 for _, _, rows in passes)
+
+
+@pytest.fixture
+def tf32():
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def test_products_in_tf32_are_allowed_for(tf32):
+    """With `torch.set_float32_matmul_precision("high")`, as many programs have it, good models in float32 were refused on CUDA."""
+    ModelPair(make(Rounded), None)
+    with pytest.raises(InputError, match="answers a packed pass with other logits"):
+        ModelPair(make(PositionsFromTheFirst), None)
+
+
+def test_products_in_float32_are_held_to_float32():
+    with pytest.raises(InputError, match="answers a packed pass with other logits"):
+        ModelPair(make(Rounded), None)
+
+
+@pytest.mark.parametrize("positions", [2, 5, 9, 40])
+def test_models_of_few_positions(positions):
+    """No text of the check is longer than the model can see."""
+    model = build("gpt2", max_position_embeddings=positions, n_positions=positions)
+    assert ModelPair(model, None).positions == positions
+
+
+def test_one_token():
+    """A vocabulary of one token ended in an error of ours."""
+    pair = ModelPair(build(vocab_size=1), None)
+    assert generate(pair, [0], "beam_search", max_new_tokens=3).tokens == [0] * 3
+
+
+def test_a_plain_pass_that_fails():
+    """DeepSeek V2 with 2 key-value heads of 4 fails in its own attention, where the check ran it: its error came through raw."""
+
+    class Failing(LlamaForCausalLM):
+        def forward(self, input_ids, **others):
+            if "packing" not in others:
+                raise RuntimeError("The size of tensor a (4) must match\nand more")
+            return super().forward(input_ids, **others)
+
+    with pytest.raises(
+        InputError, match=r"\(llama\) fails in a plain forward pass: The size of tensor a \(4\) must match\.$"
+    ):
+        ModelPair(make(Failing), None)

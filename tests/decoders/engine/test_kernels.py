@@ -7,6 +7,7 @@ is stood in for by what `torch.nn.attention.varlen` documents. What needs the de
 import multiprocessing
 import random
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
 
@@ -15,8 +16,9 @@ import torch
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 
+from decoders import ModelPair, generate
 from decoders.engine import attention
-from decoders.engine.attention import attend_chains, attend_one_by_one, choose_way
+from decoders.engine.attention import attend_chains, attend_one_by_one, attend_with_triton, choose_way
 from decoders.engine.cache import Arena
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
@@ -29,7 +31,7 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=False) -> Packing:
+def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=False, drafts=(1, 5, 20)) -> Packing:
     """A pass of requests with 0 to 69 rows behind them in an arena with gaps, their tokens chains, trees or both, in float64."""
     rng = random.Random(seed)
     arena, feeds = Arena([layout], torch.float64, torch.device("cpu")), []
@@ -41,7 +43,7 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
             if fed:
                 pack([Feed(tree, cache, fed, [])], arena)
             branches = rng.random() < {"chains": 0, "trees": 1, "mixed": 0.5}[shapes]
-            for token in range(rng.choice([1, 5, 20])):
+            for token in range(rng.choice(drafts)):
                 tips = [tree.trunk[-1], *tree.tail]
                 tree.add(rng.choice(tips) if branches else tips[-1], token)
         feeds.append(Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], []))
@@ -76,6 +78,7 @@ CASES = {
     "chains": ({"shapes": "chains"}, {"heads": 4}),
     "prompts": ({"shapes": "prompts", "requests": 2}, {"heads": 4}),
     "trees, groups of 3, sizes that are no powers of two": ({"shapes": "trees", "layout": (2, 20, 24)}, {"heads": 6}),
+    "single tokens": ({"shapes": "chains", "drafts": (1,)}, {"heads": 4}),
     "mixed, one key head for 8": ({"shapes": "mixed", "layout": (1, 8, 8), "requests": 3}, {"heads": 8}),
     "mixed, soft-capped": ({"shapes": "mixed"}, {"heads": 2, "softcap": 3.0}),
     "padded": ({"shapes": "mixed", "padded": True}, {"heads": 2}),
@@ -84,8 +87,6 @@ CASES = {
 
 
 def triton_error(case: str, dtype: torch.dtype, device: str = "cpu") -> float:
-    from decoders.engine.kernels import attend_with_triton
-
     drawn, run = CASES[case]
     return worst_error(attend_with_triton, draw_pass(0, **drawn), dtype, device=device, **run)
 
@@ -111,27 +112,134 @@ def test_triton_interpreted_in_half_precision(interpreter):
     assert interpreter.submit(triton_error, "padded", torch.float16).result() < TOLERANCE[torch.float16]
 
 
+SHARED = {75: 64, 80: 163, 89: 99, 90: 227}  # KB of shared memory that one block of threads may have, by capability
+HEADS = [(64, 64, 4), (128, 128, 8), (256, 256, 1), (20, 24, 3)]  # sizes of keys and values, query heads per key head
+
+
+def compiled_sizes():
+    """At head sizes of real models, for single tokens and for long drafts and prompts, on the cards of least and most memory; the other
+    two get one size."""
+    for capability in SHARED:
+        half = torch.float16 if capability < 80 else torch.bfloat16
+        for heads in HEADS if capability in (75, 90) else HEADS[1:2]:
+            yield from ((capability, half, heads, longest) for longest in (1, 64))
+            if heads in HEADS[1:3]:
+                yield capability, torch.float32, heads, 64
+
+
 @needs_triton
-@pytest.mark.parametrize(("capability", "dtype", "softcap"), [(80, "bf16", 3.0), (90, "fp16", 0.0), (90, "fp32", 0.0)])
-def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, softcap):
-    """Down to machine code, which takes no device. Was once refused (a float as a condition) where the interpreter had no objection."""
+@pytest.mark.parametrize(("capability", "dtype", "heads", "longest"), list(compiled_sizes()), ids=str)
+def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, heads, longest):
+    """Down to machine code, which takes no device, and into the shared memory there is. Twice the interpreter had no objection where
+    the compiler has: a float as a condition, and for 7.5 a boolean that leaves an `if`; there, heads of 256 also took 96 KB of 64."""
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.kernels import kernel
+    from decoders.engine.kernels import STAGES, kernel, tiling
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    sizes = {"GROUPS": 3, "KEY_HEADS": 2, "KEY_SIZE": 20, "VALUE_SIZE": 24, "KEY_BLOCK": 32, "VALUE_BLOCK": 32}
-    constants = {**sizes, "SOFTCAP": softcap, "TOKENS": 4, "LANES": 4, "ROWS": 32}
-    types = dict.fromkeys(("q", "keys", "values", "out"), f"*{dtype}") | {
-        "table": "*i32",
-        "masks": "*u8",
-        "scale": "fp32",
-    }
+    key_size, value_size, groups = heads
+    constants = {"GROUPS": groups, "KEY_HEADS": 2, "KEY_SIZE": key_size, "VALUE_SIZE": value_size, "q_size": 1}
+    constants |= {"SOFTCAP": 3.0 if heads == HEADS[-1] else 0.0, **tiling(longest, groups, key_size, value_size, dtype)}
+    numbers = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
+    types = dict.fromkeys(("q", "keys", "values", "out"), numbers) | {"table": "*i32", "masks": "*u8", "scale": "fp32"}
     types |= dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
-    source = triton.compiler.ASTSource(kernel, signature, constants)
-    assert triton.compile(source, target=GPUTarget("cuda", capability, 32)).asm["cubin"]
+    # As launched: memory of torch is aligned, and the strides of queries are multiples of 16 where heads are.
+    aligned = [name for name in signature if str(types.get(name)).startswith("*")]
+    aligned += ["q_head", "q_token"] if key_size % 16 == 0 else []
+    attributes = {(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned}
+    source = triton.compiler.ASTSource(kernel, signature, constants, attributes)
+    built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_stages": STAGES})
+    assert built.asm["cubin"]
+    assert built.metadata.shared <= SHARED[capability] * 1024
+
+
+@needs_triton
+def test_the_number_of_requests_makes_no_kernel_of_its_own():
+    """Triton compiles anew for 1 and for multiples of 16: up to six variants, in the middle of decoding."""
+    from decoders.engine.kernels import kernel
+
+    specialised = {p.name: not (p.do_not_specialize or p.is_constexpr) for p in kernel.params}
+    assert not specialised["requests"]
+    assert specialised["q_token"]
+
+
+@pytest.mark.parametrize("case", ["prompts", "mixed, one key head for 8", "mixed, soft-capped"])
+def test_a_layout_that_sdpa_may_answer_with(monkeypatch, case):
+    """On CUDA its memory-efficient kernel answers with heads side by side in memory: with grouped heads a view of that raised an
+    error, already when a model was loaded."""
+    plain = scaled_dot_product_attention
+
+    def transposed(*args, **options):
+        return plain(*args, **options).transpose(1, 2).contiguous().transpose(1, 2)
+
+    drawn, run = CASES[case]
+    packing = draw_pass(0, **drawn)
+    q = torch.randn(run["heads"], len(packing.rows), packing.keys[0].shape[-1], dtype=torch.float64)
+    plan = packing.keys[0], packing.values[0], packing.segments, packing.table, packing.masks, packing.biases
+    expected = attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
+    monkeypatch.setattr(attention, "scaled_dot_product_attention", transposed)
+    torch.testing.assert_close(attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0)), expected)
+
+
+def test_biases_are_aligned():
+    """Memory-efficient SDPA refuses biases that do not begin at a multiple of 16 numbers."""
+    starts = [start for seed in range(5) for start in draw_pass(seed, "trees").segments[:, 5].tolist()]
+    assert len({start for start in starts if start > 0}) > 5
+    assert all(start % 16 == 0 for start in starts if start >= 0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_biases_masks_are_enough(case):
+    """They are not made for passes that a kernel will attend; if it fails on its first, the same pass goes another way."""
+    drawn, run = CASES[case]
+    packing = draw_pass(0, **drawn)
+    segments = packing.segments.clone()
+    segments[:, 5] = -1
+    bare = packing._replace(segments=segments, biases=torch.zeros(2, dtype=torch.float64))
+    q = torch.randn(run["heads"], len(packing.rows), packing.keys[0].shape[-1], dtype=torch.float64)
+
+    def run_with(p):
+        plan = p.keys[0], p.values[0], p.segments, p.table, p.masks, p.biases
+        return attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
+
+    torch.testing.assert_close(run_with(bare), run_with(packing))
+
+
+@needs_triton
+@pytest.mark.parametrize("grouped", [2, 4])
+def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog, grouped):
+    """Triton is chosen if there is a compiler, but its launchers also need Python.h: its error came through raw. Here it finds no
+    driver. Now one warning, and the same tokens by the next way."""
+    prompts, options = [[1, 2, 3], [4], list(range(5, 30))], {"max_new_tokens": 12, "ignore_eos": True}
+    model = build(num_key_value_heads=grouped)
+    expected = [r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)]
+    caplog.clear()
+    monkeypatch.setattr(attention, "FAILED", set())
+    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(attention, "TRITON", True)
+    monkeypatch.setattr(attention, "choose_way", partial(choose_way, flash=True, triton=True))
+    found = [r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)]
+    said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
+    assert {m.split(" does not run here (")[0] for m in said} == {"FlashAttention", "Triton"}
+    assert len(said) == 2
+    assert found == expected
+
+
+def test_no_memory_is_no_reason_to_change_the_way(monkeypatch):
+    """What another program takes for a moment would slow this one down for good."""
+
+    def full(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(attention, "FAILED", set())
+    monkeypatch.setattr(attention, "choose_way", lambda *arguments: full)
+    engine, tree = Engine(PackedModel(build(), "target")), TokenTree([1, 2])
+    engine.admit(tree, 8)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.run([(tree, [1])])
+    assert not attention.FAILED
 
 
 @needs_cuda
@@ -145,7 +253,7 @@ def documented_varlen_attn(
     query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale, window_size, enable_gqa, seqused_k
 ):
     """What the documentation of `varlen_attn` says, with a loop."""
-    assert window_size == (-1, 0)
+    assert window_size == ((-1, 0) if max_q > 1 else (-1, -1))  # one token sees all keys anyway, and may so split them
     assert all(t.dtype == torch.int32 and t.is_contiguous() for t in (cu_seq_q, cu_seq_k, seqused_k))
     assert max_q == cu_seq_q.diff().max()
     assert max_k == seqused_k.max()
@@ -160,7 +268,7 @@ def documented_varlen_attn(
     return out
 
 
-@pytest.mark.parametrize("case", ["chains", "prompts"])
+@pytest.mark.parametrize("case", ["chains", "prompts", "single tokens"])
 def test_flash_is_called_as_documented(monkeypatch, case):
     monkeypatch.setattr(attention, "varlen_attn", documented_varlen_attn)
     drawn, run = CASES[case]
@@ -169,7 +277,7 @@ def test_flash_is_called_as_documented(monkeypatch, case):
 
 @needs_cuda
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", ["chains", "prompts"])
+@pytest.mark.parametrize("case", ["chains", "prompts", "single tokens"])
 def test_flash_on_cuda(case, dtype):
     if not attention.FLASH:
         pytest.skip("this torch has no varlen_attn with seqused_k and grouped heads")

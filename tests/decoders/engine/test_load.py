@@ -5,6 +5,7 @@ import shutil
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair
@@ -33,7 +34,16 @@ def test_what_auto_means(monkeypatch):
     assert default_dtype(default_device()) == torch.float32
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert default_device() == torch.device("cuda")
-    assert default_dtype(default_device()) == torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [((7, 0), torch.float16), ((7, 5), torch.float16), ((8, 0), torch.bfloat16), ((9, 0), torch.bfloat16)],
+)
+def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
+    """A T4 or V100 computes bfloat16 very slowly, and got it."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert default_dtype(torch.device("cuda")) == dtype
 
 
 def test_load_names_and_dtypes(tmp_path):
@@ -87,6 +97,36 @@ def test_missing_models(tmp_path):
     with pytest.raises(InputError, match="broken could not be loaded: ") as caught:
         load_pair(broken)
     assert "\n" not in str(caught.value)
+
+
+def without(folder, *parts):
+    """Take the weights whose names hold one of `parts` out of a saved model."""
+    file = folder / "model.safetensors"
+    weights = {name: w for name, w in load_file(file).items() if not any(part in name for part in parts)}
+    save_file(weights, file, metadata={"format": "pt"})
+    return folder
+
+
+def test_missing_weights(tmp_path):
+    """Transformers draws random ones for them, so that two loads of a checkpoint without its last layer answered differently."""
+    headless = without(save(tmp_path / "headless"), "lm_head")
+    with pytest.raises(
+        InputError, match=r"headless has no weights for lm_head\.weight; load a folder or revision that"
+    ):
+        load_pair(headless)
+    cut = without(save(tmp_path / "cut"), "layers.1.")
+    with pytest.raises(
+        InputError, match=r"cut has no weights for model\.layers\.1\.\S+, model\.layers\.1\.\S+ and 7 more; "
+    ):
+        load_pair(save(tmp_path / "whole"), cut)
+    tied = save(tmp_path / "tied", tie_word_embeddings=True)
+    assert load_pair(tied).target.lm_head.weight is not None
+
+
+def test_a_draft_padded_to_another_size(tmp_path):
+    """Of one tokenizer, whose tokens both have: once refused as of another family."""
+    pair = load_pair(save(tmp_path / "a"), save(tmp_path / "b", vocab_size=VOCABULARY + 13))
+    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
 
 
 def test_the_hub_cannot_be_reached(monkeypatch):

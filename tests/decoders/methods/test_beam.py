@@ -1,14 +1,29 @@
 """Beam sampling against its enumerated law, beam search against exhaustive search."""
 
 import itertools
+from unittest import mock
 
 import pytest
+import torch
 
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.sampling import SeededSource
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.oracle import Source, assert_exact, decode, distance, drawn, layers, log_likelihood, mutant, output_law, ways
+from tests.oracle import (
+    Rows,
+    Situation,
+    Source,
+    assert_exact,
+    decode,
+    distance,
+    drawn,
+    layers,
+    log_likelihood,
+    mutant,
+    output_law,
+    ways,
+)
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])
@@ -92,6 +107,21 @@ def test_a_beam_search_wide_enough_is_exhaustive(seed, end, penalty):
 def test_one_beam_is_greedy_whatever_the_warping():
     assert_exact(BeamSearch(1), drawn(4, 1, budget=6, warping=Warping(0.0)), law="target")
     assert output_law(BeamSearch(1), drawn(4, 1)) == output_law(BeamSearch(1), drawn(4, 1, warping=Warping(2.0, 1)))
+
+
+def test_equal_scores_are_in_the_order_of_their_tokens():
+    """`torch.topk` leaves open which of equal logits it takes: on CUDA others than on a CPU."""
+    flat = Situation(Rows(((0.1,) * 10,)), Rows(((0.1,) * 10,)), budget=2)
+    with mock.patch.object(torch.Tensor, "topk", last_of_equals):
+        r = decode(BeamSearch(3), flat, SeededSource(0))
+    assert r.output == (0, 0)
+    assert sorted(t.token for t in r.rounds[0].trials) == [0, 1, 2]
+
+
+def last_of_equals(x, k, dim=-1):
+    """A top-k that takes the last of equal values."""
+    values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
+    return values[..., :k], x.shape[-1] - 1 - ids[..., :k]
 
 
 def test_the_answer_so_far_is_provisional_and_what_stands_is_told():

@@ -1,78 +1,91 @@
+"""A session runs the jobs of a study: events in order, a result for each job whatever happens, and all memory back."""
+
 import json
 import math
 import threading
-import time
 from contextlib import closing
-from itertools import pairwise
 
 import pytest
 import torch
 
 import decoders
 from decoders import InputError
+from tests.workbench.measuring.conftest import (
+    FAILURES,
+    FEW,
+    batch,
+    break_decoder,
+    broken,
+    comparison,
+    make,
+    out_of_memory,
+    results,
+)
 from workbench.measuring import session
-from workbench.measuring.gauges import Energy, NoGauge
+from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
-from workbench.measuring.session import Ended, Finished, Progress, Started, StopClock, compare, encode_prompt
-from workbench.studies.settings import Settings
+from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.record import Energy
+from workbench.runs.store import RunStore
+from workbench.studies.prompts import Prompt, PromptSet
+
+KINDS = ("comparison", "batch")
 
 
-def settings(*names, **shared):
-    return Settings.from_json({"decoders": list(names), "max_new_tokens": 16, **shared})
-
-
-def finished(events):
-    return [e.result for e in events if isinstance(e, Finished)]
-
-
-def test_events_come_in_order_greedy_first_all_decoders_of_a_seed_before_the_next(pair, unmetered):
-    events = list(compare(pair, "abc", settings("mtad", "greedy", repeats=2, seed=5), meter=unmetered))
+def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
+    events = list(session.run(pair, comparison("mtad", "greedy", repeats=2, seed=5), meter=unmetered))
     outline = [
-        (type(e).__name__, (e.decoder, e.repeat, e.job, e.jobs) if isinstance(e, Started) else None) for e in events
+        (type(e), (e.at.decoder, e.at.repeat, e.at.job, e.at.jobs))
+        for e in events
+        if isinstance(e, (Started, Finished))
     ]
-    outline = [x for x in outline if x[0] != "Progress"]
     jobs = [("greedy", 0, 0, 4), ("mtad", 0, 1, 4), ("greedy", 1, 2, 4), ("mtad", 1, 3, 4)]
-    assert outline == [x for job in jobs for x in (("Started", job), ("Finished", None))] + [("Ended", None)]
+    assert outline == [(kind, job) for job in jobs for kind in (Started, Finished)]
+    assert [isinstance(e, Ended) for e in events] == [False] * (len(events) - 1) + [True]
     run = events[-1].run
     assert [(r.decoder, r.repeat, r.seed) for r in run.results] == [
-        ("greedy", 0, 5),
-        ("mtad", 0, 5),
-        ("greedy", 1, 6),
-        ("mtad", 1, 6),
-    ]
+        ("greedy", 0, 5), ("mtad", 0, 5), ("greedy", 1, 6), ("mtad", 1, 6),
+    ]  # fmt: skip
     assert not run.cancelled
-    assert run.settings["decoders"] == ["mtad", "greedy"]
+    assert (run.kind, run.title, run.settings["decoders"]) == ("comparison", "abc", ["mtad", "greedy"])
     assert run.environment["target"]["parameters"] == sum(p.numel() for p in pair.target.parameters())
 
 
-def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
-    shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
-    chosen = Settings.from_json(
-        {"decoders": ["speculative"], "speculative": {"draft_length": 2}, "max_new_tokens": 20, "seed": 4, **shared}
-    )
-    (result,) = finished(compare(pair, "abc", chosen, meter=unmetered))
-    alone = decoders.generate(
-        pair, "abc", decoders.catalog["speculative"](draft_length=2), max_new_tokens=20, seed=4, **shared
-    )
-    assert [t.id for t in result.tokens] == alone.tokens
-    assert result.text == alone.text
-    for name in (
-        "new_tokens",
-        "target_calls",
-        "draft_calls",
-        "drafted",
-        "tested",
-        "accepted",
-        "perplexity",
-        "bytes_read",
-    ):
-        assert result.metrics[name] == getattr(alone.metrics, name)
+def test_each_finished_event_holds_the_run_so_far(pair, unmetered):
+    events = list(session.run(pair, batch("lookup", schemes=("unpadded",)), meter=unmetered))
+    finished = [e for e in events if isinstance(e, Finished)]
+    assert [len(e.run.results) for e in finished] == [1, 2, 3, 4]
+    assert all(e.run.results[-1] is e.result for e in finished)
+    assert [(e.at.batch_size, e.at.scheme) for e in finished] == [(1, "unpadded")] * 2 + [(3, "unpadded")] * 2
+
+
+def test_progress_counts_tokens_of_all_requests(pair, unmetered, every_round):
+    events = session.run(pair, batch("lookup", sizes=(3,), schemes=("unpadded",)), meter=unmetered)
+    updates = [e for e in events if isinstance(e, Progress)]
+    assert {e.budget for e in updates} == {60}  # the last batch is filled up from the start
+    for decoder in ("greedy", "lookup"):
+        done = [e.done for e in updates if e.at.decoder == decoder]
+        assert done == sorted(done)
+        assert 0 < done[0] < done[-1] == 60
+    assert all(e.eta_seconds >= 0 and e.tokens == [] for e in updates)
+
+
+def test_progress_shows_what_stands_and_is_a_snapshot(pair, unmetered, every_round):
+    events = list(session.run(pair, comparison("beam_search", "speculative"), meter=unmetered))
+    for name, provisional in (("beam_search", True), ("speculative", False)):
+        updates = [e for e in events if isinstance(e, Progress) and e.at.decoder == name]
+        assert updates[0].provisional is provisional
+        assert all(0 < e.done == len(e.tokens) <= e.budget == 16 for e in updates)
+        assert len(updates[0].rounds) == 1  # it did not grow with the decoder
+        result = next(r for r in results(events) if r.decoder == name)
+        assert [t.id for t in updates[-1].tokens] == [t.id for t in result.alone.tokens]
 
 
 def test_the_counts_equal_those_recomputed_from_the_exported_json(run):
     data = json.loads(json.dumps(run.to_json(), allow_nan=False))
     for result in data["results"]:
-        m, rounds, tokens = result["metrics"], result["rounds"], result["tokens"]
+        m, sample = result["metrics"], result["samples"][0]
+        rounds, tokens = sample["rounds"], sample["tokens"]
         fates = [t["fate"] for r in rounds for t in r["trials"]]
         drafted = [f for f in fates if f in ("accepted", "rejected", "discarded")]
         assert m["new_tokens"] == len(tokens)
@@ -90,111 +103,72 @@ def test_the_counts_equal_those_recomputed_from_the_exported_json(run):
         assert standing == [t["node"] for t in tokens]
 
 
-def test_perplexity_is_that_of_a_plain_forward_pass(pair, unmetered):
-    (result,) = finished(compare(pair, "abc", settings("mtad"), meter=unmetered))
-    ids = [*encode_prompt(pair, "abc"), *(t.id for t in result.tokens)]
-    with torch.inference_mode():
-        log_p = pair.target(torch.tensor([ids])).logits[0].log_softmax(-1)
-    places = range(len(ids) - len(result.tokens) - 1, len(ids) - 1)
-    nats = sum(log_p[i, ids[i + 1]].item() for i in places) / len(result.tokens)
-    assert result.metrics["perplexity"] == pytest.approx(math.exp(-nats), rel=1e-4)
+# ---- The tokens that must be the same
 
 
-def test_speeds_exclude_the_time_that_the_caller_draws(pair, unmetered, monkeypatch):
-    """A caller that holds every update for 20 ms: the seconds are the work's, counted here on a clock that only passes tick."""
-    monkeypatch.setattr(session, "UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr(session, "DRAWING_SHARE", 1.0)
-    draws, began = 0, time.perf_counter()
-    for event in compare(pair, "abc", settings("greedy", "dsbd"), meter=unmetered):
-        if isinstance(event, Progress):
-            draws += 1
-            time.sleep(0.02)
-        if isinstance(event, Ended):
-            spent = sum(r.metrics["seconds"] for r in event.run.results)
-            rounds = [x for r in event.run.results for x in r.rounds]
-    wall = time.perf_counter() - began
-    assert draws > 10
-    assert spent <= wall - 0.02 * draws
-    assert sum(r.draft_seconds + r.verify_seconds for r in rounds) <= spent + 1e-6
+def test_at_temperature_0_exact_decoders_are_compared_with_greedy(pair, unmetered):
+    names = ("greedy", "speculative", "dsbd", "mtad", "beam_search")
+    found = {
+        r.decoder: r.agreement for r in results(session.run(pair, comparison(*names, temperature=0.0), meter=unmetered))
+    }
+    for name in ("speculative", "dsbd"):
+        assert (found[name].reference, found[name].compared, found[name].differing) == ("greedy", 1, 0)
+    assert found["greedy"] is found["mtad"] is found["beam_search"] is None
+    warm = results(session.run(pair, comparison("greedy", "speculative"), meter=unmetered))
+    assert [r.agreement for r in warm] == [None, None]
 
 
-def test_a_stopped_clock_does_not_run():
-    now = [10.0]
-    clock = StopClock(lambda: now[0])
-    now[0] = 12.0
-    with clock.stopped():
-        now[0] = 17.0
-    now[0] = 18.0
-    assert clock() == 13.0
+def test_every_scheme_gives_greedys_tokens_at_temperature_0(pair, unmetered):
+    first, *others = results(session.run(pair, batch("lookup", "speculative"), meter=unmetered))
+    assert first.agreement is None
+    assert {(r.agreement.reference, r.agreement.compared, r.agreement.differing) for r in others} == {("greedy", 5, 0)}
+    assert not any(r.errors for r in (first, *others))
+    assert all(r.metrics["at_once"] == r.batch_size for r in others)
 
 
-def test_updates_come_at_most_ten_times_a_second_and_fewer_where_drawing_is_slow(pair, unmetered, monkeypatch):
-    now = [0.0]
-
-    def passing():
-        now[0] += 0.03  # each look at the clock, about one a round
-        return now[0]
-
-    monkeypatch.setattr(session.time, "monotonic", passing)
-    times, slow = {False: [], True: []}, False
-    for slow in (False, True):
-        for event in compare(pair, "abc", settings("greedy", max_new_tokens=200), meter=unmetered):
-            if isinstance(event, Progress):
-                times[slow].append(now[0])
-                now[0] += slow * 0.5
-    gaps = {slow: [b - a for a, b in pairwise(found)] for slow, found in times.items()}
-    assert len(gaps[False]) > 5
-    assert min(gaps[False]) >= session.UPDATE_SECONDS
-    assert min(gaps[True]) >= 0.5 / session.DRAWING_SHARE
+def test_sampled_tokens_do_not_depend_on_the_scheme_either(pair, unmetered):
+    found = results(session.run(pair, batch("speculative", temperature=1.0, sizes=(1, 2)), meter=unmetered))
+    compared = [r.agreement for r in found if r.agreement is not None]
+    assert {(a.reference, a.differing) for a in compared} == {("greedy", 0), ("speculative", 0)}
 
 
-def test_progress_counts_tokens_and_shows_what_stands(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(session, "UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr(session, "DRAWING_SHARE", 1.0)
-    events = list(compare(pair, "abc", settings("beam_search", "speculative"), meter=unmetered))
-    for name, provisional in (("beam_search", True), ("speculative", False)):
-        updates = [e for e in events if isinstance(e, Progress) and e.decoder == name]
-        assert updates[0].provisional is provisional
-        assert all(0 < len(e.tokens) <= e.budget == 16 for e in updates)
-        assert all(e.eta_seconds >= 0 for e in updates)
-        assert len(updates[0].rounds) == 1  # a snapshot: it did not grow with the decoder
-        result = next(r for r in finished(events) if r.decoder == name)
-        assert [t.id for t in updates[-1].tokens] == [t.id for t in result.tokens]
+def test_another_output_is_counted_if_the_law_is_another(pair, unmetered, monkeypatch):
+    """`differing` really compares: a beam search that claims to be exact is found out."""
+    honest = results(session.run(pair, batch("beam_search", sizes=(1,)), meter=unmetered))[-1]
+    assert honest.agreement is None
+    monkeypatch.setattr(decoders.catalog["beam_search"], "law", "target")
+    liar = results(session.run(pair, batch("beam_search", sizes=(1,)), meter=unmetered))[-1]
+    assert liar.agreement.reference == "greedy"
+    assert liar.agreement.differing > 0
 
 
-def test_cancelling_ends_within_a_round_and_gives_the_run_so_far(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(session, "UPDATE_SECONDS", 0.0)
-    monkeypatch.setattr(session, "DRAWING_SHARE", 1.0)
-    stop, at = threading.Event(), None
-    for event in compare(
-        pair, "abc", settings("greedy", "mtad", "dsbd", max_new_tokens=200), meter=unmetered, cancel=stop
-    ):
-        if isinstance(event, Progress) and event.decoder == "mtad" and len(event.tokens) >= 9 and not at:
-            stop.set()
-            at = len(event.rounds)
-        if isinstance(event, Started):
-            assert event.decoder != "dsbd"
-    run = event.run
-    assert run.cancelled
-    assert [(r.decoder, r.finished) for r in run.results] == [("greedy", "budget"), ("mtad", "cancelled")]
-    assert len(run.results[1].rounds) - at <= 1
-    assert run.results[1].x_greedy is None
+def test_chunks_of_prompts_change_no_token(pair, unmetered):
+    study = batch("speculative", schemes=("vanilla", "unpadded", "dynamic"), prefill_chunk=4)
+    *_, ended = session.run(pair, study, meter=unmetered)
+    assert {r.agreement.differing for r in ended.run.results if r.agreement} == {0}
+    assert {r.batch_size for r in ended.run.results if r.metrics["decode_seconds"] is not None} == {1}
+    assert ended.run.settings["prefill_chunk"] == 4
 
 
-def test_closing_frees_the_device(pair, monkeypatch):
-    from decoders.engine.model import Engine
+def test_a_memory_budget_lets_requests_wait(pair, unmetered):
+    """The longest prompt and its new tokens fit in once with a draft model; the short ones share its place."""
+    rows = (len(longest(pair)) + 10) * sum(model.row_bytes for model in pair.packed.values())
+    study = batch("speculative", sizes=(1, 5), schemes=("unpadded", "dynamic"), cache_mb=math.ceil(rows / 1e4) / 100)
+    found = results(session.run(pair, study, meter=unmetered))
+    assert {r.agreement.differing for r in found if r.agreement} == {0}
+    at_once = {(r.decoder, r.batch_size, r.scheme): r.metrics["at_once"] for r in found}
+    assert at_once["speculative", 1, "unpadded"] == 1
+    assert 1 <= at_once["speculative", 5, "dynamic"] < at_once["greedy", 5, "dynamic"] <= 5
+    assert all(0 < r.metrics["peak_cache_bytes"] <= study.max_cache_bytes for r in found)
+    assert {r.batch_size for r in found if r.metrics["decode_seconds"] is not None} == {1}  # those that wait read later
 
-    monkeypatch.setattr(session, "UPDATE_SECONDS", 0.0)
-    given, released = [], []
-    admit, release = Engine.admit, Engine.release
-    monkeypatch.setattr(Engine, "admit", lambda self, tree, rows: given.append(id(tree)) or admit(self, tree, rows))
-    monkeypatch.setattr(Engine, "release", lambda self, tree: released.append(id(tree)) or release(self, tree))
-    gauge = RecordingGauge()
-    with closing(compare(pair, "abc", settings("speculative", max_new_tokens=100), meter=Meter(gauge))) as events:
-        next(e for e in events if isinstance(e, Progress))
-        assert len(given) > len(released)
-    assert sorted(given) == sorted(released)
-    assert gauge.calls == ["start", "stop"]
+
+def longest(pair) -> list[int]:
+    """The tokens of the longest prompt."""
+    return max((pair.tokenizer(p.text).input_ids for p in FEW.prompts), key=len)
+
+
+# ---- Energy
 
 
 class RecordingGauge(NoGauge):
@@ -210,77 +184,198 @@ class RecordingGauge(NoGauge):
         return Energy(3.0, "measured: GPU energy counter")
 
 
-def test_energy_is_metered_for_each_decoder_alone(pair):
+@pytest.mark.parametrize("kind", KINDS)
+def test_energy_is_metered_for_each_job_alone(pair, kind):
+    """Batches had no energy."""
     gauge = RecordingGauge()
-    results = finished(compare(pair, "abc", settings("greedy", "mtad"), meter=Meter(gauge)))
+    found = results(session.run(pair, make(kind, "lookup"), meter=Meter(gauge)))
     assert gauge.calls == ["start", "stop"] * 2
-    assert [(r.energy.joules, r.metrics["joules"], r.metrics["energy_source"]) for r in results] == [
+    assert {(r.energy.joules, r.metrics["joules"], r.metrics["energy_source"]) for r in found} == {
         (3.0, 3.0, "measured: GPU energy counter")
-    ] * 2
-
-
-@pytest.mark.parametrize(
-    ("failure", "message"),
-    [
-        (torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3 GiB"), "The device ran out of memory"),
-        (RuntimeError("device-side assert\ntrace"), "RuntimeError: device-side assert"),
-    ],
-)
-def test_a_decoder_that_fails_leaves_the_others(pair, unmetered, monkeypatch, failure, message):
-    def decode(self, request):
-        yield request.ask("target", [request.tip])
-        raise failure
-
-    monkeypatch.setattr(decoders.catalog["mtad"], "decode", decode)
-    greedy, mtad, dsbd = finished(compare(pair, "abc", settings("greedy", "mtad", "dsbd"), meter=unmetered))
-    assert mtad.error.startswith(message)
-    assert "\n" not in mtad.error
-    assert set(mtad.metrics) == set(greedy.metrics)
-    assert greedy.error is dsbd.error is None
-    assert dsbd.x_greedy > 0
-
-
-def test_x_greedy_is_there_only_where_greedy_ran(pair, unmetered):
-    with_greedy = finished(compare(pair, "abc", settings("greedy", "mtad"), meter=unmetered))
-    without = finished(compare(pair, "abc", settings("mtad"), meter=unmetered))
-    speeds = [r.metrics["tokens_per_second"] for r in with_greedy]
-    assert [r.x_greedy for r in with_greedy] == [1.0, pytest.approx(speeds[1] / speeds[0])]
-    assert without[0].x_greedy is None
-
-
-def test_at_temperature_0_lossless_decoders_are_held_against_greedy(pair, unmetered):
-    names = ("greedy", "speculative", "dsbd", "mtad", "beam_search")
-    checks = {
-        r.decoder: r.greedy_check
-        for r in finished(compare(pair, "abc", settings(*names, temperature=0.0), meter=unmetered))
     }
-    assert checks["speculative"].identical
-    assert checks["dsbd"].identical
-    assert checks["greedy"] is checks["mtad"] is checks["beam_search"] is None
-    warm = finished(compare(pair, "abc", settings("greedy", "speculative"), meter=unmetered))
-    assert [r.greedy_check for r in warm] == [None, None]
+    assert [[lap.energy.joules for lap in r.laps] for r in found] == [[3.0], [3.0]]
 
 
-@pytest.mark.parametrize(
-    ("prompt", "shared", "message"),
-    [
-        ("", {}, "The prompt is empty"),
-        ("abc", {"chat_template": True}, "no chat template"),
-        ("abc" * 200, {}, "exceed the 512 positions"),
-        ("abc", {"top_p": 0.0}, "top_p must lie in"),
-    ],
-)
-def test_what_cannot_run_is_refused_at_the_call(pair, unmetered, prompt, shared, message):
-    with pytest.raises(InputError, match=message):
-        compare(pair, prompt, settings("greedy", **shared), meter=unmetered)
+# ---- Stopping
 
 
-def test_a_decoder_that_needs_a_draft_is_refused_where_there_is_none(pair, byte_tokenizer):
-    alone = decoders.ModelPair(pair.target, None, byte_tokenizer)
-    with pytest.raises(InputError, match="needs a draft model"):
-        compare(alone, "abc", settings("greedy", "mtad"))
+def test_cancelling_a_comparison_ends_within_a_round_and_gives_the_run_so_far(pair, unmetered, every_round):
+    stop, at = threading.Event(), None
+    study = comparison("greedy", "mtad", "dsbd", max_new_tokens=200)
+    for event in session.run(pair, study, meter=unmetered, cancel=stop):
+        if isinstance(event, Progress) and event.at.decoder == "mtad" and event.done >= 9 and at is None:
+            stop.set()
+            at = len(event.rounds)
+        assert not (isinstance(event, Started) and event.at.decoder == "dsbd")
+    run = event.run
+    assert run.cancelled
+    assert [(r.decoder, r.alone.finished) for r in run.results] == [("greedy", "budget"), ("mtad", "cancelled")]
+    assert len(run.results[1].alone.rounds) - at <= 1
 
 
-def test_a_chat_template_is_applied_once_and_without_further_special_tokens(pair, byte_tokenizer, monkeypatch):
-    monkeypatch.setattr(byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>")
-    assert encode_prompt(pair, "hi", chat_template=True) == byte_tokenizer("[hi]>").input_ids
+def test_cancelling_a_batch_keeps_what_is_finished_and_no_half_measurement(pair, unmetered, every_round):
+    stop = threading.Event()
+    for event in session.run(pair, batch("lookup"), meter=unmetered, cancel=stop):
+        if isinstance(event, Progress) and event.at.job == 2:
+            stop.set()
+    assert isinstance(event, Ended)
+    assert event.run.cancelled
+    assert len(event.run.results) == 2
+
+
+def test_a_batch_stopped_between_two_of_its_batches_is_no_whole_measurement(pair, unmetered, every_round):
+    """A stop in the last round of one batch left out the next ones, and the job was kept as if it had decoded all prompts."""
+    for stop_at in range(1, 12):
+        stop = threading.Event()
+        rounds = 0
+        study = batch(sizes=(1,), prompts=FEW.first(3), tokens=3, own={"decoders": ["greedy"]})
+        for event in session.run(pair, study, meter=unmetered, cancel=stop):
+            rounds += isinstance(event, Progress)
+            if rounds == stop_at:
+                stop.set()
+        whole = [len(r.samples) for r in event.run.results]
+        assert whole in ([], [3])
+        assert event.run.cancelled == (whole == [])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_stop_before_the_start_runs_nothing(pair, unmetered, kind):
+    *events, ended = session.run(pair, make(kind, "lookup"), meter=unmetered, cancel=lambda: True)
+    assert events == []
+    assert (ended.run.results, ended.run.cancelled) == ([], True)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_closing_frees_the_device_at_any_event(pair, every_round, rows_out, kind):
+    seen_held = 0
+    for at in range(8):
+        gauge = RecordingGauge()
+        with closing(session.run(pair, make(kind, "speculative"), meter=Meter(gauge))) as events:
+            for _ in range(at + 1):
+                next(events)
+            seen_held = max(seen_held, rows_out())
+        assert rows_out() == 0
+        assert gauge.calls.count("start") == gauge.calls.count("stop")
+        assert list(events) == []
+    assert seen_held > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_cancelling_frees_the_device_after_any_round(pair, unmetered, every_round, rows_out, kind):
+    for rounds in (1, 3, 6):
+        stop = threading.Event()
+        seen = 0
+        for event in session.run(pair, make(kind, "speculative"), meter=unmetered, cancel=stop):
+            seen += isinstance(event, Progress)
+            if seen == rounds:
+                stop.set()
+        assert event.run.cancelled
+        assert rows_out() == 0
+
+
+# ---- What fails
+
+
+def assert_contained(found, name, message, broke):
+    """The decoder's jobs have the error, in one line, and all others are whole."""
+    for result in found:
+        if result.decoder == name and broke:
+            assert result.error.startswith(message)
+            assert "\n" not in result.error
+        else:
+            assert result.errors == []
+            assert result.metrics["tokens_per_second"] > 0
+            assert all(s.finished == "budget" for s in result.samples)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize(("warm_up", "after"), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)])
+def test_a_decoder_that_fails_at_any_step_has_its_error_and_the_others_finish(
+    pair, unmetered, monkeypatch, rows_out, tmp_path, kind, failure, warm_up, after
+):
+    """In a batch, memory that ran out left the Run button hidden until a reload."""
+    break_decoder(monkeypatch, "lookup", failure, after=after, warm_up=warm_up)
+    study = make(kind, "lookup", "speculative")
+    *_, ended = session.run(pair, study, meter=unmetered)
+    found = ended.run.results
+    assert [r.decoder for r in found] == [j.method.name for j in study.jobs()]
+    assert_contained(found, "lookup", FAILURES[failure], broke=True)
+    assert not ended.run.cancelled
+    assert rows_out() == 0
+    store = RunStore(tmp_path / "runs.sqlite")  # and what came of it can be kept and read
+    store.save(ended.run)
+    assert store.get(ended.run.id) == ended.run
+
+
+class Failing:
+    """A function that fails when it is called for the nth time."""
+
+    def __init__(self, nth: int, failure):
+        self.left, self.failure = nth, failure
+
+    def __call__(self, *_):
+        self.left -= 1
+        if self.left == 0:
+            raise self.failure()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("nth", [1, 2, 3, 4])
+def test_a_device_that_fails_when_waited_for_fails_that_job_alone(pair, rows_out, kind, failure, nth):
+    """A CUDA device reports its errors late: where the meter waits for it, before and after the work."""
+    meter = Meter(NoGauge("not measured: a test"), Failing(nth, failure))
+    found = results(session.run(pair, make(kind, "lookup"), meter=meter))
+    failed = [i for i, r in enumerate(found) if r.errors]
+    assert (len(found), failed) == (2, [(nth - 1) // 2])
+    assert found[failed[0]].error.startswith(FAILURES[failure])
+    assert rows_out() == 0
+
+
+class BrokenGauge(NoGauge):
+    def __init__(self, step: str):
+        super().__init__("not measured: a test")
+        object.__setattr__(self, "step", step)
+
+    def start(self):
+        if self.step == "start":
+            raise OSError("the counter is gone")
+
+    def stop(self, begun, seconds):
+        if self.step == "stop":
+            raise out_of_memory()
+        return super().stop(begun, seconds)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("step", ["start", "stop"])
+def test_a_gauge_that_fails_costs_the_energy_and_nothing_else(pair, kind, step):
+    found = results(session.run(pair, make(kind, "lookup"), meter=Meter(BrokenGauge(step))))
+    assert_contained(found, "lookup", "", broke=False)
+    assert all(r.energy.joules is None and r.energy.source.startswith("not measured") for r in found)
+
+
+def test_a_text_that_fails_to_be_decoded_fails_its_job_alone(pair, unmetered, monkeypatch):
+    monkeypatch.setattr(pair.tokenizer, "decode", lambda *a, **o: (_ for _ in ()).throw(broken()))
+    found = results(session.run(pair, comparison("greedy", "mtad"), meter=unmetered))
+    assert [r.error for r in found] == ["RuntimeError: device-side assert"] * 2
+
+
+def test_the_input_is_refused_at_the_call(pair, unmetered):
+    with pytest.raises(InputError, match="exceed the 512 positions"):
+        session.run(pair, comparison("greedy", prompt="abc" * 200), meter=unmetered)
+    long = PromptSet("few", (*FEW.prompts, Prompt("a" * 512, "few, line 9")))
+    with pytest.raises(InputError, match="few, line 9"):
+        session.run(pair, batch("lookup", prompts=long), meter=unmetered)
+
+
+def test_perplexity_is_that_of_a_plain_forward_pass(pair, unmetered):
+    (result,) = results(session.run(pair, comparison("mtad"), meter=unmetered))
+    tokens = [t.id for t in result.alone.tokens]
+    ids = [*pair.tokenizer("abc").input_ids, *tokens]
+    with torch.inference_mode():
+        log_p = pair.target(torch.tensor([ids])).logits[0].log_softmax(-1)
+    places = range(len(ids) - len(tokens) - 1, len(ids) - 1)
+    nats = sum(log_p[i, ids[i + 1]].item() for i in places) / len(tokens)
+    assert result.metrics["perplexity"] == pytest.approx(math.exp(-nats), rel=1e-4)

@@ -47,7 +47,7 @@ def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
         store.save(each)
         assert store.get(each.id) == each
     listed = [(r.id, r.kind, r.title) for r in store.list()]
-    assert listed == [(batch_run.id, "batch", "3 <few>"), (run.id, "comparison", run.title)]
+    assert listed == [(batch_run.id, "batch", "4 <i>few</i>"), (run.id, "comparison", run.title)]
     assert store.list()[1].decoders == ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
     assert [r.id for r in store.list(limit=1)] == [batch_run.id]
     store.delete(batch_run.id)

@@ -1,49 +1,80 @@
 """The figures on screen are those of the run's JSON, with the counts they were made of."""
 
-import dataclasses
 import math
+from dataclasses import replace
 
-from workbench.runs.store import Run
-from workbench.show.quantities import NUMBERS, by_decoder, shown, spread, table
+from workbench.runs.estimates import Row, rows
+from workbench.runs.record import Run
+from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, shown, significant, spread
 
-BY_NAME = {n.name: n for n in NUMBERS}
+
+def of(run: Run, decoder: str) -> Row:
+    return next(row for row in rows(run.results) if row.decoder == decoder)
 
 
 def test_figures_equal_those_recomputed_from_the_json(run):
     data = run.to_json()
     for result, kept in zip(run.results, data["results"], strict=True):
-        tokens, rounds = kept["tokens"], kept["rounds"]
+        (sample,) = kept["samples"]
+        tokens, rounds = sample["tokens"], sample["rounds"]
         drafted = [t for r in rounds for t in r["trials"] if t["fate"] in ("accepted", "rejected", "discarded")]
         accepted = [t for t in drafted if t["fate"] == "accepted"]
-        assert BY_NAME["perplexity"].value(result) == math.exp(-sum(t["log_p"] for t in tokens) / len(tokens))
-        assert BY_NAME["block_efficiency"].value(result) == len(tokens) / sum(r["target_calls"] for r in rounds)
-        assert BY_NAME["acceptance"].value(result) == (len(accepted) / len(drafted) if drafted else None)
+
+        def value(name, result=result):
+            return BY_NAME[name].value(result, None)
+
+        assert value("perplexity") == math.exp(-sum(t["log_p"] for t in tokens) / len(tokens))
+        assert value("block_efficiency") == len(tokens) / sum(r["target_calls"] for r in rounds)
+        assert value("acceptance") == (len(accepted) / len(drafted) if drafted else None)
         assert BY_NAME["acceptance"].counts(result) == f"{len(accepted)} of {len(drafted)} drafted"
 
 
 def test_mean_and_deviation_over_repeats(run):
-    group = by_decoder(run.results)["mtad"]
-    found = spread(BY_NAME["perplexity"], group)
-    a, b = (r.metrics["perplexity"] for r in group)
+    row = of(run, "mtad")
+    found = spread(BY_NAME["perplexity"], row)
+    a, b = (r.metrics["perplexity"] for r in row.results)
     assert math.isclose(found.mean, (a + b) / 2)
     assert math.isclose(found.deviation, abs(a - b) / math.sqrt(2))
-    assert " ± " in shown(BY_NAME["perplexity"], group)
-    assert spread(BY_NAME["perplexity"], group[:1]).deviation is None
+    assert " ± " in shown(BY_NAME["perplexity"], row)
+    alone = replace(row, results=row.results[:1], greedy=row.greedy[:1])
+    assert spread(BY_NAME["perplexity"], alone).deviation is None
+
+
+def test_times_greedy_is_over_greedy_with_the_same_seed(run):
+    row, greedy = of(run, "dsbd"), of(run, "greedy")
+    ratios = [
+        own.metrics["tokens_per_second"] / base.metrics["tokens_per_second"]
+        for own, base in zip(row.results, greedy.results, strict=True)
+    ]
+    assert math.isclose(spread(BY_NAME["x_greedy"], row).mean, sum(ratios) / 2)
 
 
 def test_what_is_not_measured_is_no_zero(run):
-    group = by_decoder(run.results)["mtad"]
-    assert shown(BY_NAME["joules_per_token"], group) == "–"
-    assert BY_NAME["joules_per_token"].counts(group[0]).startswith("not measured: ")
+    row = of(run, "mtad")
+    assert shown(BY_NAME["joules_per_token"], row) == "–"
+    assert BY_NAME["joules_per_token"].counts(row.first).startswith("not measured: ")
 
 
 def test_a_failed_repeat_does_not_spoil_the_others(run):
-    first, second = by_decoder(run.results)["greedy"]
-    broken = dataclasses.replace(second, error="it broke", metrics=dict.fromkeys(second.metrics))
-    assert shown(BY_NAME["speed"], [first, broken]) == shown(BY_NAME["speed"], [first])
+    row = of(run, "greedy")
+    first, second = row.results
+    broken = replace(second, error="it broke", metrics=dict.fromkeys(second.metrics))
+    alone = replace(row, results=[first], greedy=row.greedy[:1])
+    found = spread(BY_NAME["speed"], replace(row, results=[first, broken]))
+    assert found.mean == spread(BY_NAME["speed"], alone).mean
+    assert found.deviation is None
 
 
-def test_the_table_has_a_row_for_each_decoder(run: Run):
-    heads, rows = table(run.results)
-    assert [row[0] for row in rows] == list(by_decoder(run.results))
-    assert all(len(row) == len(heads) for row in rows)
+def test_metrics_that_are_missing_or_no_numbers_are_no_figures(run):
+    """An imported file with `metrics: {}`, or with texts in it, once gave an error 500."""
+    row = of(run, "mtad")
+    for metrics in ({}, dict.fromkeys(row.first.metrics, "many")):
+        bare = replace(row, results=[replace(r, metrics=metrics) for r in row.results])
+        for quantity in (*QUANTITIES, *BATCH_QUANTITIES):
+            assert shown(quantity, bare) == ("yes" if quantity.name == "same" else "–")
+            assert isinstance(quantity.counts(bare.first), str)
+
+
+def test_numbers_as_text():
+    assert [significant(v) for v in (0.012345, 12.345, 1234.5)] == ["0.0123", "12.3", "1,234"]
+    assert megabytes(3_000_000) == "3 MB"

@@ -1,51 +1,142 @@
-"""What a panel is told."""
+"""What a panel shows."""
 
-import dataclasses
 import json
+from dataclasses import replace
 
-from workbench.runs.record import GreedyCheck
-from workbench.show import strip as views
+import pytest
+
+from decoders import catalog
+from tests.workbench.made import made_batch
+from workbench.measuring import session
+from workbench.runs.estimates import rows
+from workbench.runs.events import Ended, Finished, Progress
+from workbench.runs.record import Agreement
+from workbench.show import strip
+from workbench.show.strip import LivePanels, Panel
+from workbench.studies.comparison import Comparison
+
+
+def panels_of(run):
+    return [json.loads(text) for text in strip.run_panels(run)]
 
 
 def test_a_finished_run_gives_a_panel_for_each_decoder(run):
-    panels = [json.loads(text) for text in views.run_panels(run)]
+    panels = panels_of(run)
     assert [p["decoder"] for p in panels] == run.settings["decoders"]
     for panel in panels:
         first = next(r for r in run.results if r.decoder == panel["decoder"])
-        assert "".join(t["text"] for t in panel["tokens"]) == first.text
+        assert "".join(t["text"] for t in panel["tokens"]) == first.alone.text
         assert panel["status"] == "done"
+        assert panel["state"] == "all tokens used"
+
+
+def test_the_figures_of_a_panel_are_those_of_all_repeats(run):
+    speed = panels_of(run)[1]["numbers"][0]
+    assert (speed["label"], speed["detail"]) == ("tokens/s", "mean of 2 repeats")
+    once = replace(run, results=[r for r in run.results if r.repeat == 0])
+    assert "24 tokens in " in panels_of(once)[1]["numbers"][0]["detail"]
 
 
 def test_claims_follow_the_settings(run):
     settings = {**run.settings, "speculative": {"lenience": 0.5}}
-    panels = [json.loads(text) for text in views.run_panels(dataclasses.replace(run, settings=settings))]
-    claims = {p["decoder"]: p["claim"] for p in panels}
+    changed = replace(run, study={**run.study, "settings": settings})
+    claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
     assert claims["speculative"] == "lossy"
     assert claims["greedy"] == "lossless"
     assert claims["beam_search"] == "search"
 
 
+def test_claims_follow_the_settings_before_there_is_a_result():
+    lenient = catalog["speculative"](lenience=0.5)
+    for panel in (Panel.waiting(lenient, "Once"), Panel.running(lenient, "Once")):
+        assert json.loads(panel.to_json())["claim"] == "lossy"
+
+
 def test_a_failure_is_shown_in_its_panel_alone(run):
     first, *rest = run.results
-    broken = dataclasses.replace(run, results=[dataclasses.replace(first, error="<b>it broke</b>"), *rest])
-    panels = [json.loads(text) for text in views.run_panels(broken)]
+    broken = replace(run, results=[replace(first, error="<b>it broke</b>"), *rest])
+    panels = panels_of(broken)
     assert panels[0]["status"] == "failed"
     assert panels[0]["error"] == "<b>it broke</b>"
     assert panels[0]["numbers"] == []
     assert all(p["status"] == "done" for p in panels[1:])
 
 
+def test_rows_of_two_runs_have_their_own_titles(run):
+    found = [row.named("A") for row in rows(run.results)]
+    assert json.loads(strip.row_panels(found, run)[0])["title"] == "greedy A"
+
+
+def test_a_batch_has_no_panels():
+    assert strip.run_panels(made_batch()) == []
+
+
 def test_badges():
-    same = GreedyCheck(True, None, None, 1e-6, False, "float32")
-    near = GreedyCheck(False, 4, 2e-7, 1e-6, True, "float32")
-    far = GreedyCheck(False, 4, 0.7, 1e-6, False, "float32")
-    unknown = GreedyCheck(False, 4, None, None, False, "float32")
-    assert views.badge(same)["text"] == "✓ identical to greedy"
-    assert views.badge(near)["text"] == "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
-    assert views.badge(far)["kind"] == views.badge(unknown)["kind"] == "differs"
+    same = Agreement("greedy", 1, 0, noise=1e-6, dtype="float32")
+    near = Agreement("greedy", 1, 1, 4, 2e-7, 1e-6, True, "float32")
+    far = Agreement("greedy", 1, 1, 4, 0.7, 1e-6, False, "float32")
+    unknown = Agreement("greedy", 1, 1, 4, None, None, False, "float32")
+    assert strip.badge(same)["text"] == "✓ identical to greedy"
+    assert strip.badge(near)["text"] == "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
+    assert strip.badge(far)["text"] == "≠ differs at token 5 (target gap 0.700 nats)"
+    assert strip.badge(far)["kind"] == strip.badge(unknown)["kind"] == "differs"
+    assert strip.badge(Agreement("greedy", 4, 2))["text"] == "≠ differs"  # where is not known
 
 
 def test_a_long_prompt_is_cut_on_the_left():
-    panel = views.panel("greedy", "x" * 1000 + "end", status="waiting")
+    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end").to_json())
     assert panel["prompt"].endswith("end")
-    assert len(panel["prompt"]) == views.PROMPT_SHOWN + 1
+    assert len(panel["prompt"]) == strip.PROMPT_SHOWN + 1
+
+
+@pytest.fixture(scope="module")
+def events(pair, unmetered):
+    """The study, and what its session reports."""
+    asked = {"decoders": ["speculative", "greedy"], "max_new_tokens": 12, "repeats": 2}
+    study = Comparison.from_json({"prompt": "aba ab", "settings": asked})
+    return study, list(session.run(pair, study, meter=unmetered))
+
+
+def live(panels):
+    return {p["decoder"]: p for p in map(json.loads, panels.value()["panels"])}
+
+
+def test_live_panels_follow_a_run_to_its_end(events):
+    study, reported = events
+    panels = LivePanels(study)
+    assert [(name, p["state"]) for name, p in live(panels).items()] == [
+        ("greedy", "waiting"),
+        ("speculative", "waiting"),
+    ]
+    panels.update(reported[0])
+    assert live(panels)["greedy"]["state"] == "reading the prompt"
+    *rest, ended = reported[1:]
+    for event in rest:
+        panels.update(event)
+    assert isinstance(ended, Ended)
+    assert [json.loads(p) for p in panels.value()["panels"]] == panels_of(ended.run)
+
+
+def test_a_later_repeat_keeps_the_text_of_the_first(events):
+    study, reported = events
+    panels = LivePanels(study)
+    for event in reported:
+        if not isinstance(event, Ended) and event.at.repeat == 0:
+            panels.update(event)
+    before = live(panels)
+    later = next(e for e in reported if not isinstance(e, Ended) and e.at.repeat == 1)
+    panels.update(later)
+    assert live(panels) == before
+
+
+def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events):
+    study, reported = events
+    done = next(e for e in reported if isinstance(e, Finished) and e.at.decoder == "speculative")
+    sample = done.result.alone
+    panels = LivePanels(study)
+    panels.update(Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None))
+    shown = live(panels)["speculative"]
+    assert shown["state"] == f"token {len(sample.tokens)} of 12"
+    fates = [t["fate"] for r in shown["rounds"] for t in r["trials"]]
+    assert set(fates) <= {"rejected", "discarded"}
+    assert len(fates) == sum(t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials)

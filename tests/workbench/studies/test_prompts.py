@@ -92,3 +92,12 @@ def test_find_takes_a_name_or_a_path(tmp_path):
     assert find("refrains") == built_in("refrains")
     assert find(str(tmp_path / "a.txt")).name == "a.txt"
     assert len(find("refrains").first(3).prompts) == 3
+
+
+def test_a_file_whose_name_is_no_text_can_be_used_and_kept(tmp_path):
+    """The name became part of the run, which then could not be written as JSON."""
+    file = tmp_path / b"\xff.txt".decode(errors="surrogateescape")
+    file.write_text("x")
+    found = read(file)
+    assert (found.name, len(found.prompts)) == ("?.txt", 1)
+    found.name.encode()

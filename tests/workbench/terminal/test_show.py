@@ -1,9 +1,12 @@
+"""How runs look in a terminal: nothing in them is obeyed, nothing is told by colour alone."""
+
 import dataclasses
 
 from rich.console import Console
 
-from workbench.runs.store import TokenRecord
-from workbench.terminal import show as terminal
+from workbench.runs.events import At, Ended, Finished, Progress, Started
+from workbench.runs.record import Energy, TokenRecord
+from workbench.terminal import show
 
 
 def drawn(*parts, width=100, **options):
@@ -18,32 +21,80 @@ def token(text, fate):
 
 
 def test_what_a_terminal_would_obey_becomes_a_picture():
-    assert terminal.plain("a\x1b[31mb\x07\r\n\t🦊\x9b") == "a␛[31mb␇␍\n\t🦊\ufffd"
+    assert show.plain("a\x1b[31mb\x07\r\n\t🦊\x9b") == "a␛[31mb␇␍\n\t🦊\ufffd"
 
 
 def test_tokens_are_text_and_never_markup():
-    text = terminal.coloured([token("[bold red]", "accepted"), token("[/]\x1b[2J", "corrected")])
+    text = show.coloured([token("[bold red]", "accepted"), token("[/]\x1b[2J", "corrected")])
     assert text.plain == "[bold red][/]␛[2J"
     assert "\x1b[2J" not in drawn(text, force_terminal=True)
 
 
 def test_fates_differ_without_colour():
     styles = {
-        fate: drawn(terminal.coloured([token("x", fate)]), force_terminal=True, no_color=True)
+        fate: drawn(show.coloured([token("x", fate)]), force_terminal=True, no_color=True)
         for fate in ("accepted", "corrected", "bonus", "sampled", "searched")
     }
     assert len(set(styles.values())) >= 4
 
 
-def test_a_run_shows_its_texts_figures_and_why_energy_is_missing(run):
-    shown = drawn(terminal.run(run), terminal.figures(run.results), width=200)
+def test_a_comparison_shows_its_texts_figures_and_why_energy_is_missing(run):
+    shown = drawn(show.run(run), width=200)
     for result in run.results[:5]:
-        assert result.decoder in shown
+        assert f"\n{result.decoder}  " in shown
     assert "accepted draft" in shown
     assert "tokens/s" in shown
     assert "energy not measured: a test" in shown
 
 
-def test_an_error_is_shown_where_the_text_would_be(run):
-    failed = dataclasses.replace(run.results[1], error="The device ran out of memory [red]", tokens=[], text="")
-    assert "ran out of memory [red]" in drawn(terminal.result(failed))
+def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_run):
+    shown = drawn(show.run(batch_run), width=200)
+    assert shown.splitlines()[1] == "4 <i>few</i>"
+    rows = [line.split("  ") for line in shown.splitlines() if line.startswith(("greedy", "lookup", "speculative"))]
+    assert len([r for r in rows if len(r) > 3]) == 3 + 2 + 2 * 5
+    assert "both unpadded" in shown
+    assert "Identical tokens in every scheme and at every batch size." in shown
+    assert "tokens per round, mean of 4 samples" in shown
+    assert "energy not measured: a test" in shown
+
+
+def test_measured_energy_of_a_batch_is_shown(batch_run):
+    measured = Energy(30.0, "measured: GPU energy counter", "2.00 s")
+    run = dataclasses.replace(batch_run, results=[dataclasses.replace(r, energy=measured) for r in batch_run.results])
+    shown = drawn(show.run(run), width=200)
+    assert "J/token" in shown
+    assert "energy not measured" not in shown
+
+
+def test_an_error_is_shown_in_place_of_the_text(run):
+    empty = dataclasses.replace(run.results[1].alone, tokens=[], text="")
+    failed = dataclasses.replace(run.results[1], error="The device ran out of memory [red]", samples=[empty])
+    assert "ran out of memory [red]" in drawn(show.text(failed))
+
+
+def test_a_run_of_a_kind_that_is_not_known_here_is_a_table(batch_run):
+    assert "tokens/s" in drawn(show.run(dataclasses.replace(batch_run, kind="experiment")), width=300)
+
+
+def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
+    at = At("lookup", 1, 2, "unpadded_kv", 6, 11, 1, 3, 17, 33)
+    happening = [Started(at), Progress(at, 5, 20, [], [], False, 12.4), Ended(batch_run)]
+    progress = Console(force_terminal=True, width=200, record=True)
+    with progress.capture() as captured:
+        assert show.follow(iter(happening), Console(), progress) is batch_run
+    for words in ("18/33 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3", "5/20 tokens, about 12 s left"):
+        assert words in captured.get()
+
+
+def test_each_text_of_the_first_repeat_is_printed_as_it_is_finished(run):
+    console = Console(width=200)
+    happening = [
+        Finished(
+            At(r.decoder, r.repeat, 1, "unpadded", i, 10), r, dataclasses.replace(run, results=run.results[: i + 1])
+        )
+        for i, r in enumerate(run.results)
+    ]
+    with console.capture() as captured:
+        show.follow(iter([*happening, Ended(run)]), console, Console(stderr=True))
+    names = [line.split("  ")[0] for line in captured.get().splitlines() if "  " in line]
+    assert [n for n in names if n in run.decoders] == run.decoders

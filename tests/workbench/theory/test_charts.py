@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from decoders import theory
-from workbench.theory import charts as charts
+from workbench.theory import charts
 from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
 from workbench.theory.papers import TABLE_1
 

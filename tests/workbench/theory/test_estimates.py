@@ -1,4 +1,4 @@
-"""What is read off a run, against its own counts and against hand-made rounds whose answer is plain."""
+"""What is read from a run, against its own counts and against hand-made rounds whose answer is plain."""
 
 import dataclasses
 import math
@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.measuring.session import Ended, compare
+from decoders import catalog
+from workbench.runs.estimates import Row
 from workbench.runs.record import Alternative, RoundRecord, TokenRecord, TrialRecord
-from workbench.studies.settings import Settings
-from workbench.theory import estimates as measured
-from workbench.theory.estimates import least_entropy
+from workbench.theory import estimates
+from workbench.theory.estimates import least_entropy, measured
 
 
 def trial(node, parent, fate, p=None, q=None):
@@ -31,18 +31,21 @@ def token(ps):
 
 def with_rounds(run, decoder, rounds, **changes):
     """The first result of a decoder with other rounds in place of its own."""
-    return dataclasses.replace(next(r for r in run.results if r.decoder == decoder), rounds=rounds, **changes)
+    first = next(r for r in run.results if r.decoder == decoder)
+    return dataclasses.replace(first, samples=[dataclasses.replace(first.alone, rounds=rounds, **changes)])
 
 
 def test_speculative_counts_are_those_of_the_metrics(run):
-    found = measured.measured(run).speculative
+    found = measured(run).speculative
     results = [r for r in run.results if r.decoder == "speculative"]
     total = {n: sum(r.metrics[n] for r in results) for n in ("accepted", "tested", "drafted", "new_tokens")}
-    rounds = sum(len(r.rounds) for r in results)
+    rounds = sum(len(r.alone.rounds) for r in results)
     assert (found.accepted, found.tested) == (total["accepted"], total["tested"])
     assert found.gamma == pytest.approx(total["drafted"] / rounds)
     assert found.tokens == pytest.approx(total["new_tokens"] / rounds)
-    assert found.speedup == pytest.approx(sum(r.x_greedy for r in results) / len(results))
+    speeds = {(r.decoder, r.repeat): r.metrics["tokens_per_second"] for r in run.results}
+    ratios = [speeds["speculative", i] / speeds["greedy", i] for i in range(2)]
+    assert found.speedup == pytest.approx(sum(ratios) / 2)
 
 
 def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
@@ -51,17 +54,14 @@ def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
     slow = round_(fate, draft_seconds=9.0, verify_seconds=9.0)
     plain = with_rounds(run, "greedy", [slow, round_([], verify_seconds=2.0), round_([], verify_seconds=2.0)])
     drafted = [slow, round_(fate, draft_seconds=0.8, verify_seconds=3.0, draft_calls=4)] * 2
-    found = measured.speculative([with_rounds(run, "speculative", drafted[:2])], [plain])
+    own = with_rounds(run, "speculative", drafted[:2])
+    found = estimates.speculative(Row("speculative", "speculative", 1, "unpadded", [own], [plain]))
     assert found.c == pytest.approx(0.1)
     assert found.verify_cost == pytest.approx(1.5)
 
 
-def test_without_greedy_there_is_no_cost_and_no_speedup(pair, unmetered):
-    *_, ended = compare(
-        pair, "abc", Settings.from_json({"decoders": ["speculative"], "max_new_tokens": 8}), meter=unmetered
-    )
-    assert isinstance(ended, Ended)
-    found = measured.measured(ended.run)
+def test_without_greedy_there_is_no_cost_and_no_speedup(run):
+    found = measured(dataclasses.replace(run, results=[r for r in run.results if r.decoder == "speculative"]))
     assert (found.speculative.c, found.speculative.verify_cost, found.speculative.speedup) == (None, None, None)
     assert found.speculative.expected_speedup is None
     assert found.dsbd is None
@@ -78,7 +78,7 @@ def test_dsbd_layers_of_hand_made_rounds(run):
         ]
     )  # fmt: skip
     second = round_([trial(7, 3, "accepted"), trial(8, 5, "rejected"), trial(9, 7, "bonus")])
-    found = measured.dsbd([with_rounds(run, "dsbd", [first, second])])
+    found = estimates.dsbd([with_rounds(run, "dsbd", [first, second])])
     assert (found.passed, found.verified) == (2, 3)
     assert found.gamma == 2.0  # layers 1-3 drafted, then one
     assert found.steps == 2.0  # layers 1-2 gained, then 3-4
@@ -86,9 +86,9 @@ def test_dsbd_layers_of_hand_made_rounds(run):
 
 
 def test_dsbd_gains_add_up_to_the_depth_of_the_search(run):
-    found = measured.measured(run).dsbd
+    found = measured(run).dsbd
     results = [r for r in run.results if r.decoder == "dsbd"]
-    rounds = sum(len(r.rounds) for r in results)
+    rounds = sum(len(r.alone.rounds) for r in results)
     assert found.steps * rounds == pytest.approx(sum(run.settings["max_new_tokens"] for _ in results))
 
 
@@ -98,7 +98,7 @@ def test_mtad_tells_one_sided_tokens_from_the_largest_gap(run):
         trial(4, 2, "corrected", 0.9),
     ]  # fmt: skip
     result = with_rounds(run, "mtad", [round_(trials, [1, 2, 4])], tokens=[token([1.0])])
-    found = measured.mtad([result], measured.catalog["mtad"](threshold=0.3))
+    found = estimates.mtad([result], catalog["mtad"](threshold=0.3))
     assert pytest.approx(math.log(4)) == found.U
     assert (found.compared, found.one_sided, found.gamma_bar, found.threshold) == (2, 1, 3.0, 0.3)
     assert found.H == 0.0
@@ -106,7 +106,7 @@ def test_mtad_tells_one_sided_tokens_from_the_largest_gap(run):
 
 def test_a_failed_decoder_was_not_measured(run):
     failed = [dataclasses.replace(r, error="out of memory") if r.decoder == "mtad" else r for r in run.results]
-    assert measured.measured(dataclasses.replace(run, results=failed)).mtad is None
+    assert measured(dataclasses.replace(run, results=failed)).mtad is None
 
 
 @given(st.lists(st.floats(0.01, 1), min_size=1, max_size=12))

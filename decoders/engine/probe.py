@@ -1,0 +1,126 @@
+"""A model's first pass, of two tokens, computes no attention: it notes what each layer gives its attention, and refuses by name what
+packed attention does not model."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
+
+from decoders.engine.attention import only_known
+from decoders.engine.twin import twin
+from decoders.errors import InputError, first_line
+
+NAME = "decoders_probe"
+ATTENTIONS = frozenset(
+    {"full_attention", "sliding_attention", "chunked_attention"}
+)  # kinds of layers whose masks are tested
+NO_LIMIT = 2**20  # positions at which masks are tested if the config names no limit
+
+
+@dataclass
+class Probe:
+    """What a first pass notes.
+
+    positions  how many tokens the model can see, or None;   layers  for each layer number (K, D of keys, D of values)
+    groups     most query heads that share a key head;   rules  those of the masks, (batch, head, query, keys) -> bool
+    """
+
+    positions: int | None
+    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
+    groups: int = 1
+    rules: set[Callable] = field(default_factory=set)
+
+    def note(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> None:
+        if layer in self.layers:
+            # Each of its attentions would write over the rows that the other wrote.
+            raise InputError(
+                "a layer attends more than once in a pass, and the packed cache has one place for each layer."
+            )
+        self.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
+        self.groups = max(self.groups, query.shape[1] // key.shape[1])
+
+    def refuse_window(self, seen: int) -> None:
+        """Raise InputError if a token that sees the last `seen` tokens does not see all there can be."""
+        if self.positions is None or seen < self.positions:
+            limit = "without a limit" if self.positions is None else f"up to {self.positions}"
+            raise InputError(
+                f"its attention has a sliding window, which the packed cache does not model: {seen} tokens of texts {limit}."
+            )
+
+    def refuse_rule(self, rule: Callable, device: torch.device) -> None:
+        """Raise InputError unless a mask's rule lets a token see itself and all before it."""
+        size = self.positions or NO_LIMIT
+        keys = torch.arange(size, device=device)
+        for query in {0, size // 2, size - 1}:
+            seen = torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
+            if seen[query + 1 :].any():
+                raise InputError("its attention looks ahead; take a causal language model.")
+            if not seen[: query + 1].all():
+                self.refuse_window(int(seen.sum()))
+
+
+def probing_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+    """The function in the registry of attentions; `packing` is a Probe."""
+    only_known(others)
+    if packing is None:
+        raise InputError("it does not pass its keyword arguments to its attention.")
+    packing.note(module.layer_idx, query, key, value)
+    if others.get("sliding_window"):
+        packing.refuse_window(others["sliding_window"])
+    if attention_mask is not None:
+        rule = getattr(attention_mask, "rule", None)
+        if rule is None:
+            raise InputError("its attention takes a mask of its own making, which the packed attention does not model.")
+        if rule not in packing.rules:
+            packing.rules.add(rule)
+            packing.refuse_rule(rule, query.device)
+    return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
+
+
+def probing_mask(batch_size, q_length, kv_length, mask_function, dtype=torch.bool, device=None, **others) -> Tensor:
+    """The function in the registry of masks: a mask that carries its rule along. Some windows exist only in the mask."""
+    mask = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
+    mask.rule = mask_function
+    return mask
+
+
+def positions_of(config: PreTrainedConfig) -> int | None:
+    """The most tokens that a model can see with positions that mean the same in every pass; None if its config does not say.
+
+    "longrope" takes other frequencies for a pass that goes beyond `original_max_position_embeddings`, for all of its tokens, while
+    cached keys keep theirs: tokens would depend on the rest of the batch. Up to that limit the model is exact.
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    ropes = getattr(config, "rope_parameters", None) or {}
+    for rope in (ropes, *(r for r in ropes.values() if isinstance(r, dict))):  # one, or one for each kind of layer
+        if rope.get("rope_type") == "longrope":
+            limits.append(rope["original_max_position_embeddings"])
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def layout_of(model: PreTrainedModel, name: str, positions: int | None) -> tuple[list[tuple[int, int, int]], int]:
+    """For each layer (K, D of keys, D of values), and the most query heads that share a key head. Raises InputError."""
+    config = model.config.get_text_config()
+    if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
+        raise InputError(f"The {name} has {' and '.join(kinds)} layers; only full attention can be packed.")
+    probe = Probe(positions)
+    ids = torch.tensor([[0, 1 % config.vocab_size]], device=model.device)
+    places = torch.arange(2, device=model.device)[None]
+    try:
+        with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
+            twin(model, NAME).forward(input_ids=ids, position_ids=places, use_cache=False, packing=probe)
+    except InputError as error:
+        raise InputError(f"The {name} ({model.config.model_type}) cannot be run: {error}") from None
+    except Exception as error:  # foreign code can fail in any way on arguments that it does not expect
+        raise InputError(
+            f"The {name} ({model.config.model_type}) cannot run a packed pass: {first_line(error)}."
+        ) from None
+    if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
+        raise InputError(f"The {name} does not send all its layers through the attention interface of transformers.")
+    return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
+
+
+AttentionInterface.register(NAME, probing_attention)
+AttentionMaskInterface.register(NAME, probing_mask)

@@ -1,0 +1,115 @@
+"""What the first pass of a model tells: its attention is what packed attention models, or it is refused by name."""
+
+import pytest
+import torch
+import transformers
+from transformers import AutoModelForCausalLM
+
+from decoders import InputError, ModelPair, generate
+from decoders.engine.model import Engine, PackedModel
+from tests.models import VOCABULARY, build
+
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
+         "intermediate_size": 48, "max_position_embeddings": 64, "initializer_range": 0.3, "pad_token_id": 0, "bos_token_id": None,
+         "eos_token_id": None}  # fmt: skip
+
+
+def make(config: str, **changes):
+    """In float32, which experts ask for."""
+    torch.manual_seed(0)
+    config = getattr(transformers, config)(**{**SIZES, **changes})
+    return AutoModelForCausalLM.from_config(config).eval()
+
+
+def greedy(model, prompt, count):
+    """By plain passes."""
+    tokens = list(prompt)
+    with torch.inference_mode():
+        for _ in range(count):
+            tokens.append(model(torch.tensor([tokens]), use_cache=False).logits[0, -1].argmax().item())
+    return tokens[len(prompt) :]
+
+
+def with_rope(kind, **parameters):
+    rope = {"rope_type": kind, "rope_theta": 10000.0, "factor": 4.0, **parameters}
+    return build(max_position_embeddings=200, rope_parameters=rope)
+
+
+def longrope():
+    return with_rope("longrope", short_factor=[1.0] * 4, long_factor=[3.0] * 4, original_max_position_embeddings=50)
+
+
+def test_longrope_ends_where_its_frequencies_change():
+    """Its frequencies were chosen by the longest text of a pass, so that a prompt of 5 tokens beside one of 60 drew other tokens than
+    alone, and behind the 50 positions of its first training greedy was no longer that of plain passes."""
+    pair = ModelPair(longrope(), None)
+    assert pair.positions == 50
+    with pytest.raises(InputError, match="exceed the 50 positions of the target model; shorten the prompt or max_new"):
+        generate(pair, [3] * 20, "greedy", max_new_tokens=31)
+    prompts = [[1, 2, 3, 4, 5], list(range(20))]
+    for prompt, result in zip(prompts, generate(pair, prompts, "greedy", max_new_tokens=30), strict=True):
+        assert result.tokens == greedy(pair.target, prompt, 30)
+
+
+@pytest.mark.parametrize("model", [longrope, lambda: with_rope("dynamic")], ids=["longrope", "dynamic"])
+def test_a_long_pass_of_the_caller_changes_nothing(model):
+    """The twin shared the buffer of frequencies, which the model changes in place when its owner runs a long text through it: passes of
+    the pair in another thread, and with dynamic ones all later passes, then took those."""
+    model = model()
+    engine = Engine(PackedModel(model, "target"))
+    with torch.inference_mode():
+        model(torch.zeros(1, 300, dtype=torch.long))
+    buffers = [m for m in engine.model.forward.__self__.modules() if hasattr(m, "inv_freq")]
+    assert buffers
+    assert all(torch.equal(m.inv_freq, m.original_inv_freq) for m in buffers)
+
+
+TWICE = {
+    "DiffLlamaConfig": {},
+    "HrmTextConfig": {"num_layers_per_stack": 1, "H_cycles": 2, "L_cycles": 2},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("config", TWICE)
+def test_a_layer_that_attends_twice_is_refused(config):
+    """Both attentions of a layer wrote into the same cache rows. The first pass had none to spoil, so the models loaded and gave
+    wrong tokens."""
+    with pytest.raises(InputError, match="a layer attends more than once in a pass"):
+        ModelPair(make(config, **TWICE[config]), None)
+
+
+WINDOWED = {
+    "MistralConfig": {},
+    "Phi3Config": {},
+    "PhimoeConfig": {"num_local_experts": 4},
+    "Qwen2Config": {"use_sliding_window": True, "max_window_layers": 0},
+}
+
+
+@pytest.mark.parametrize("config", WINDOWED)
+def test_a_window_smaller_than_the_positions_is_refused(config):
+    """That of phimoe exists only in the mask it asks for, which the packed attention never gets: it loaded, and from the 17th token
+    on gave other tokens than `generate`."""
+    with pytest.raises(InputError, match="has a sliding window, which the packed cache does not model: 16 tokens of t"):
+        ModelPair(make(config, sliding_window=16, **WINDOWED[config]), None)
+
+
+@pytest.mark.parametrize("config", WINDOWED)
+def test_a_window_as_large_as_the_positions_is_none(config):
+    """Phi-3.5-mini has a window of 262,144 tokens and 131,072 positions, and was refused."""
+    model = make(config, sliding_window=64, **WINDOWED[config])
+    assert generate(ModelPair(model, None), [5, 6, 7], "greedy", max_new_tokens=61).tokens == greedy(
+        model, [5, 6, 7], 61
+    )
+
+
+def test_a_mask_of_its_own_making_is_refused():
+    """Doge adds to its mask what it learned to; as the packed attention got none it gave wrong tokens."""
+    with pytest.raises(InputError, match=r"takes a mask of its own making|cannot run a packed pass"):
+        ModelPair(make("DogeConfig", sliding_window=16), None)
+
+
+def test_a_model_that_looks_ahead_is_refused():
+    """BERT without `is_decoder` is a causal language model only by name."""
+    with pytest.raises(InputError, match="its attention looks ahead; take a causal language model"):
+        ModelPair(make("BertConfig"), None)

@@ -1,0 +1,195 @@
+"""Whether the clock can be trusted: the same comparison again and again, on an idle machine and beside other programs.
+
+    python -m tests.speed.steady --runs 20            # everything, about ten minutes
+    python -m tests.speed.steady --only threads laps  # what the number of threads and the laps cost
+
+Conditions: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are held against the idle median at
+the same number of threads.
+"""
+
+import argparse
+import multiprocessing
+import os
+import shutil
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+
+import torch
+
+import decoders
+from workbench.measuring import session
+from workbench.measuring.threads import Threads, chosen
+from workbench.runs import laps
+from workbench.runs.estimates import rows
+from workbench.studies.comparison import Comparison
+from workbench.studies.settings import Settings
+
+PROMPT = "Once upon a time, there was a little girl named Lily. She"
+DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
+ASKED = {"decoders": DECODERS, "max_new_tokens": 64, "temperature": 1.0, "top_k": 20, "top_p": 0.9}
+ANIMATION = (
+    """<style>@keyframes turn { to { transform: rotate(360deg); } } div { width: 200px; height: 200px; margin: 90px; background:
+linear-gradient(red, blue); animation: turn 1s linear infinite; }</style>"""
+    + "<div></div>" * 12
+)
+PARTS = ("ratios", "threads", "laps")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20, help="of each condition")
+    parser.add_argument("--threads", type=int, default=1, help="held in all runs whose ratios are compared")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
+    args = parser.parse_args()
+    pair = decoders.load_pair()
+    print(f"{args.runs} runs of each condition, load average {os.getloadavg()[0]:.2f} before, {os.cpu_count()} cores")
+    parts: dict[str, Callable[[], None]] = {
+        "ratios": lambda: ratios(pair, args.runs, args.threads),
+        "threads": lambda: threads(pair),
+        "laps": lambda: cost_of_laps(pair, args.threads),
+    }
+    for part in args.only:
+        print(f"\n*{part}*\n")
+        parts[part]()
+
+
+def ratios(pair: decoders.ModelPair, runs: int, threads: int) -> None:
+    """For each decoder and condition: how many ratios lie near the idle median, and how many are marked unsteady."""
+    torch.set_num_threads(threads)
+    found = {name: [once(pair, threads) for _ in during(beside, runs)] for name, beside in CONDITIONS.items()}
+    print(f"threads held: {threads}\n")
+    print(
+        "| decoder | condition | ratio: median (least to most) | within 10% of the idle median | within 15% or marked | marked |"
+    )
+    print("|---|---|---|---|---|---|")
+    for decoder in DECODERS[1:]:
+        middle = statistics.median(run[decoder][0] for run in found["idle"])
+        for name, each in found.items():
+            values, marked = zip(*(run[decoder] for run in each), strict=True)
+            near = sum(abs(v / middle - 1) <= 0.10 for v in values)
+            sound = sum(abs(v / middle - 1) <= 0.15 or m for v, m in zip(values, marked, strict=True))
+            spread = f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
+            print(f"| {decoder} | {name} | {spread} | {near} of {runs} | {sound} of {runs} | {sum(marked)} of {runs} |")
+
+
+def once(pair: decoders.ModelPair, threads: int) -> dict[str, tuple[float, bool]]:
+    """Each decoder's ratio to greedy, and whether it is marked unsteady."""
+    study = Comparison(PROMPT, Settings.from_json(ASKED))
+    *_, ended = session.run(pair, study, threads=Threads(threads, "held"))
+    return {
+        row.decoder: (laps.ratio(row.first, row.greedy[0]).value, bool(laps.unsteady(row.first, row.greedy[0])))
+        for row in rows(ended.run.results)
+    }
+
+
+def threads(pair: decoders.ModelPair) -> None:
+    """What the chosen number of threads costs against the best one, and a pass beside a busy process against an idle one."""
+    counts = range(1, (os.cpu_count() or 1) + 1)
+    picked = chosen(pair)
+    idle = {count: pass_seconds(pair, count) for count in counts}
+    best = min(idle.values())
+    print(
+        f"idle: chosen {picked.count} ({picked.reason}); ms per pass: {_listed(idle)}; over the best: {idle[picked.count] / best:.2f}"
+    )
+    with busy(1):
+        picked = chosen(pair)
+        seconds = pass_seconds(pair, picked.count)
+    print(
+        f"beside one busy process: chosen {picked.count} ({picked.reason}); ms per pass: {1e3 * seconds:.2f}; over the idle single-threaded "
+        f"pass: {seconds / idle[1]:.2f}"
+    )
+
+
+def cost_of_laps(pair: decoders.ModelPair, threads: int) -> None:
+    """Three laps over one, wall time of the whole run."""
+    torch.set_num_threads(threads)
+    spent: dict[int, list[float]] = {1: [], 3: []}
+    for _ in range(5):
+        for timings, each in spent.items():
+            study = Comparison(PROMPT, Settings.from_json({**ASKED, "timings": timings}))
+            began = time.perf_counter()
+            list(session.run(pair, study, threads=Threads(threads, "held")))
+            each.append(time.perf_counter() - began)
+    once, thrice = (statistics.median(each) for each in spent.values())
+    print(f"one timing {once:.2f} s, three {thrice:.2f} s: {thrice / once:.2f} times")
+
+
+def pass_seconds(pair: decoders.ModelPair, count: int) -> float:
+    """Of one greedy pass: the median of 64."""
+    torch.set_num_threads(count)
+    ends = []
+    for event in decoders.stream(pair, PROMPT, "greedy", max_new_tokens=64, ignore_eos=True):
+        if event.round is not None:
+            ends.append(time.perf_counter())
+    return statistics.median(after - before for before, after in pairwise(ends))
+
+
+def _listed(seconds: dict[int, float]) -> str:
+    return ", ".join(f"{count}: {1e3 * s:.2f}" for count, s in seconds.items())
+
+
+# ---- what else is on the machine
+
+
+def during(beside: Callable[[], object], runs: int) -> Iterator[int]:
+    with beside():
+        time.sleep(2)
+        yield from range(runs)
+
+
+@contextmanager
+def nothing() -> Iterator[None]:
+    yield
+
+
+@contextmanager
+def busy(count: int) -> Iterator[None]:
+    """So many processes that compute without end."""
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=spin, daemon=True) for _ in range(count)]
+    for process in processes:
+        process.start()
+    try:
+        time.sleep(2)
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+def spin() -> None:
+    while True:
+        pass
+
+
+@contextmanager
+def browser() -> Iterator[None]:
+    """A Chromium tab that draws without end."""
+    from playwright.sync_api import sync_playwright
+
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(
+            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+        )
+        page = chromium.new_page()
+        page.set_content(ANIMATION)
+        try:
+            yield
+        finally:
+            chromium.close()
+
+
+CONDITIONS = {
+    "idle": nothing,
+    "a tab that animates": browser,
+    "one busy process": lambda: busy(1),
+    "two busy processes": lambda: busy(2),
+}
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""Where studies run: everything in the one thread that decodes, or plain data to a borrowed GPU and back."""
+
+import pickle
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+import decoders
+from decoders import InputError
+from tests.workbench.measuring.conftest import batch, comparison, results
+from workbench.measuring import session
+from workbench.measuring.device import MOST_SECONDS, Device
+from workbench.models import keeper as keeper_module
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.runs.events import Ended, Progress, Started
+
+CHOICE = PairChoice()
+
+
+@pytest.fixture
+def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
+    """Keeps the tiny pair in place of any other, and notes the threads that loaded it."""
+    found = PairKeeper()
+    found.threads = []
+
+    def load(choice, custom_allowed):
+        found.threads.append(threading.get_ident())
+        if choice.target == "broken":
+            raise InputError("broken could not be loaded")
+        return pair
+
+    monkeypatch.setattr(keeper_module, "load", load)
+    monkeypatch.setattr(session, "open_meter", lambda device: unmetered)
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
+    return found
+
+
+@pytest.fixture
+def device(keeper, monkeypatch) -> Device:
+    monkeypatch.delenv("SPACES_ZERO_GPU", raising=False)
+    return Device(keeper)
+
+
+# ---- The thread that decodes
+
+
+def test_a_call_runs_in_the_one_thread_and_hands_back_what_it_gives_or_raises(device):
+    threads = {device.call(threading.get_ident) for _ in range(5)}
+    assert len(threads) == 1
+    assert threads != {threading.get_ident()}
+    with pytest.raises(ZeroDivisionError):
+        device.call(lambda: 1 // 0)
+    assert device.call(int, "7") == 7
+
+
+class Steps:
+    """An iterator that notes the threads of its life."""
+
+    def __init__(self, fails_at: int | None = None):
+        self.fails_at, self.threads, self.closed = fails_at, [threading.get_ident()], 0
+        self.given = 0
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        self.threads.append(threading.get_ident())
+        self.given += 1
+        if self.given == self.fails_at:
+            raise KeyError("broken")
+        if self.given > 3:
+            raise StopIteration
+        return self.given
+
+    def close(self):
+        self.threads.append(threading.get_ident())
+        self.closed += 1
+
+
+def test_an_iterator_is_made_run_and_closed_in_the_one_thread(device):
+    steps = []
+    assert list(device.iterate(lambda: steps.append(Steps()) or steps[0])) == [1, 2, 3]
+    assert steps[0].closed == 1
+    assert set(steps[0].threads) == {device.call(threading.get_ident)}
+
+
+def test_an_iterator_that_is_left_early_is_closed_in_the_one_thread(device):
+    steps = []
+    items = device.iterate(lambda: steps.append(Steps()) or steps[0])
+    assert next(items) == 1
+    items.close()
+    assert steps[0].closed == 1
+    assert set(steps[0].threads) == {device.call(threading.get_ident)}
+
+
+def test_an_iterator_that_fails_fails_at_its_caller_and_is_closed(device):
+    steps = []
+    items = device.iterate(lambda: steps.append(Steps(fails_at=2)) or steps[0])
+    assert next(items) == 1
+    with pytest.raises(KeyError, match="broken"):
+        next(items)
+    assert steps[0].closed == 1
+    assert device.call(int, "7") == 7  # the thread lives on
+
+
+def test_what_cannot_be_made_fails_at_its_caller(device):
+    with pytest.raises(ZeroDivisionError):
+        next(device.iterate(lambda: 1 // 0))
+
+
+# ---- Studies on it
+
+
+@pytest.mark.parametrize(
+    "study", [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))], ids=["comparison", "batch"]
+)
+def test_a_study_is_loaded_and_decoded_in_the_one_thread(device, keeper, monkeypatch, study):
+    threads, usual = [], decoders.stream
+
+    def stream(*arguments, **options):
+        threads.append(threading.get_ident())
+        return usual(*arguments, **options)
+
+    monkeypatch.setattr(decoders, "stream", stream)
+    *_, ended = device.run(study, CHOICE)
+    assert isinstance(ended, Ended)
+    assert [r.decoder for r in ended.run.results] == [j.method.name for j in study.jobs()]
+    assert {*threads, *keeper.threads} == {device.call(threading.get_ident)}
+
+
+def test_a_stop_ends_it_within_a_round_and_gives_the_run_so_far(device, every_round):
+    stopped = threading.Event()
+    for event in device.run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
+        if isinstance(event, Progress):
+            stopped.set()
+    assert event.run.cancelled
+    assert event.run.results[0].alone.finished == "cancelled"
+
+
+def test_leaving_early_frees_the_device_for_the_next(device, rows_out, every_round):
+    events = device.run(comparison("greedy", "speculative", max_new_tokens=200), CHOICE)
+    next(e for e in events if isinstance(e, Progress))
+    assert rows_out() > 0
+    events.close()
+    assert rows_out() == 0
+    assert len(results(device.run(comparison("greedy"), CHOICE))) == 1
+
+
+@pytest.mark.parametrize("choice", [PairChoice("broken"), CHOICE])
+def test_what_cannot_run_is_refused_before_any_event_and_the_device_stays_usable(device, choice):
+    long = comparison("greedy", prompt="abc" * 200) if choice == CHOICE else comparison("greedy")
+    with pytest.raises(InputError, match=r"broken could not be loaded|exceed the 512 positions"):
+        next(device.run(long, choice))
+    assert len(results(device.run(comparison("greedy"), CHOICE))) == 1
+
+
+# ---- A borrowed GPU
+
+
+@pytest.fixture
+def spaces(monkeypatch):
+    """ZeroGPU's module as it is seen from here: the job runs elsewhere, and everything is pickled on its way there and back."""
+    seen = SimpleNamespace(durations=[], closed=0, crossed=[])
+
+    def GPU(duration):
+        def borrow(job):
+            def elsewhere(*arguments):
+                seen.durations.append(duration(*arguments))
+                there = pickle.loads(pickle.dumps(arguments))
+                seen.crossed.append(there)
+                events = job(*there)
+                try:
+                    for event in events:
+                        yield pickle.loads(pickle.dumps(event))
+                finally:
+                    seen.closed += 1
+                    events.close()
+
+            return elsewhere
+
+        return borrow
+
+    monkeypatch.setenv("SPACES_ZERO_GPU", "true")
+    monkeypatch.setitem(sys.modules, "spaces", SimpleNamespace(GPU=GPU))
+    return seen
+
+
+@pytest.mark.parametrize(
+    "study", [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))], ids=["comparison", "batch"]
+)
+def test_on_zero_gpu_plain_data_goes_there_and_comes_back(keeper, spaces, study):
+    """A `threading.Event` cannot be pickled: the stop stays here."""
+    *_, ended = Device(keeper).run(study, CHOICE, threading.Event())
+    assert [r.decoder for r in ended.run.results] == [j.method.name for j in study.jobs()]
+    assert spaces.crossed == [(study, CHOICE, None)]
+    assert spaces.closed == 1
+
+
+def test_on_zero_gpu_a_stop_closes_the_job_there(keeper, spaces, every_round, rows_out):
+    stopped, seen = threading.Event(), []
+    for event in Device(keeper).run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
+        seen.append(event)
+        if isinstance(event, Progress):
+            stopped.set()
+    assert isinstance(seen[0], Started)
+    assert isinstance(seen[-1], Progress)
+    assert (spaces.closed, rows_out()) == (1, 0)
+
+
+def test_on_zero_gpu_the_time_asked_for_is_estimated_from_the_study(keeper, spaces):
+    """A fixed duration of 120 s was refused to visitors with less quota left (P17)."""
+    device = Device(keeper)
+    for tokens in (4, 32):
+        list(device.run(comparison("greedy", max_new_tokens=tokens), CHOICE))
+    list(device.run(comparison("greedy", "mtad", max_new_tokens=32), CHOICE))
+    small, larger, two = spaces.durations
+    assert small < larger < two <= MOST_SECONDS
+    assert all(isinstance(seconds, int) for seconds in spaces.durations)
+
+
+def test_on_zero_gpu_what_is_refused_there_is_raised_here(keeper, spaces):
+    with pytest.raises(InputError, match="exceed the 512 positions"):
+        next(Device(keeper).run(comparison("greedy", prompt="abc" * 200), CHOICE))

@@ -1,0 +1,190 @@
+"""One job on the clock: what it gives is what the library gives, and its seconds are those of the work."""
+
+import time
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+import decoders
+from tests.models import build_pair, build_tokenizer
+from tests.workbench.measuring.conftest import batch, comparison
+from workbench.measuring import job as job_module
+from workbench.measuring.admit import admit
+from workbench.measuring.disturbance import Sources, Watch
+from workbench.measuring.job import Update, Work, measure
+from workbench.runs.record import Result
+from workbench.studies.schemes import SCHEMES
+from workbench.studies.study import Job, Study
+
+
+def work(pair, study: Study, meter) -> Work:
+    return Work(pair, admit(pair, study), study.settings, meter, Watch(Sources()), lambda: False)
+
+
+def run(measuring) -> tuple[list[Update], Result, dict]:
+    """All updates of a job, its result and its outputs."""
+    updates = []
+    while True:
+        try:
+            updates.append(next(measuring))
+        except StopIteration as done:
+            return updates, done.value.result, done.value.outputs
+
+
+@pytest.fixture(scope="module")
+def measured(unmetered) -> list[Result]:
+    """Two decoders that draft, in every scheme of batches of three; the pair is one whose drafts are accepted now and then."""
+    pair = build_pair(tokenizer=build_tokenizer())
+    study = batch("lookup", "speculative", sizes=(3,))
+    place = work(pair, study, unmetered)
+    return [run(measure(place, each))[1] for each in study.jobs()]
+
+
+def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
+    shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
+    study = comparison("speculative", speculative={"draft_length": 2}, max_new_tokens=20, seed=4, **shared)
+    _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[0], cold=True))
+    method = decoders.catalog["speculative"](draft_length=2)
+    alone = decoders.generate(pair, "abc", method, max_new_tokens=20, seed=4, **shared)
+    assert [t.id for t in result.alone.tokens] == alone.tokens
+    assert outputs == {0: alone.tokens}
+    assert (result.alone.text, result.alone.finished) == (alone.text, "budget")
+    for name in (
+        "new_tokens",
+        "target_calls",
+        "draft_calls",
+        "drafted",
+        "tested",
+        "accepted",
+        "perplexity",
+        "bytes_read",
+    ):
+        assert result.metrics[name] == getattr(alone.metrics, name)
+    assert sum(result.alone.gained) == 20
+    (lap,) = result.laps
+    assert lap.seconds == result.metrics["seconds"]
+    assert len(lap.rounds) == len(result.alone.rounds)
+    assert sum(lap.rounds) == pytest.approx(lap.seconds, rel=0.05)
+
+
+def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):
+    study = batch("speculative", sizes=(3,), schemes=("vanilla",), temperature=1.0)
+    _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[1]))
+    for i, prompt in enumerate(study.prompts):
+        alone = decoders.generate(
+            pair, prompt.text, "speculative", max_new_tokens=10, temperature=1.0, seed=5 + i, ignore_eos=True
+        )
+        assert outputs[i] == alone.tokens
+    assert [s.prompt for s in result.samples] == [0, 1, 2, 3, 4]
+
+
+def test_each_scheme_pads_what_it_says(measured):
+    for decoder in ("lookup", "speculative"):
+        found = {r.scheme: r.metrics for r in measured if r.decoder == decoder}
+        assert list(found) == list(SCHEMES)
+        assert {s for s, m in found.items() if m["padded_rows"]} == {"vanilla", "unpadded_inputs"}
+        assert {s for s, m in found.items() if m["padding_ratio"] is not None} == {"vanilla", "unpadded_inputs"}
+        assert not found["unpadded"]["padded_tokens"]
+        assert not found["dynamic"]["padded_tokens"]
+        assert len({m["fed_tokens"] for m in found.values()}) == 1
+        assert [s for s, m in found.items() if m["decode_seconds"] is None] == ["dynamic"]
+    lookup = {r.scheme: r.metrics for r in measured if r.decoder == "lookup"}
+    assert {s for s, m in lookup.items() if m["padded_tokens"]} == {"vanilla", "unpadded_kv"}
+
+
+def test_the_last_batch_is_filled_up_and_the_first_rounds_are_left_out_of_decoding(measured):
+    assert {r.metrics["new_tokens"] for r in measured} == {60}
+    greedy = measured[0]
+    assert [greedy.metrics[n] for n in ("decode_tokens", "passes", "fed_tokens", "at_once")] == [54, 18, 54, 3]
+    assert 0 < greedy.metrics["decode_seconds"] < greedy.metrics["seconds"]
+    assert greedy.laps[0].rounds == []  # rounds of several requests have no seconds of their own
+
+
+def test_what_is_kept_of_each_prompt_is_the_jobs_choice(pair, unmetered):
+    study = batch("lookup", sizes=(3,), schemes=("unpadded",))
+    place, lookup = work(pair, study, unmetered), study.jobs()[1]
+    _, lengths, _ = run(measure(place, lookup))
+    _, figures, _ = run(measure(place, replace(lookup, keep="figures")))
+    assert [sum(s.gained) for s in lengths.samples] == [10] * 5
+    assert [s.gained for s in figures.samples] == [[]] * 5
+    for result in (lengths, figures):
+        assert all((s.text, s.tokens, s.rounds, s.finished) == ("", [], [], "budget") for s in result.samples)
+        assert [s.prompt_length for s in result.samples] == [len(ids) for ids in place.ids]
+
+
+@pytest.mark.parametrize(
+    "study", [comparison("greedy", "dsbd"), batch("lookup", sizes=(3,))], ids=["comparison", "batch"]
+)
+def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_round, study):
+    """A caller that holds every update for 20 ms."""
+    place, draws, spent, began = work(pair, study, unmetered), 0, 0.0, time.perf_counter()
+    for each in study.jobs()[:2]:
+        measuring = measure(place, each)
+        try:
+            while True:
+                next(measuring)
+                draws += 1
+                time.sleep(0.02)
+        except StopIteration as done:
+            result = done.value.result
+            spent += result.metrics["seconds"]
+            work_of_models = sum(r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds)
+            assert work_of_models <= result.metrics["seconds"] + 1e-6
+    wall = time.perf_counter() - began
+    assert draws > 10
+    assert spent <= wall - 0.02 * draws
+
+
+def test_updates_come_at_most_ten_times_a_second_and_fewer_if_drawing_is_slow(pair, unmetered, monkeypatch):
+    now = [0.0]
+
+    def passing():
+        now[0] += 0.03  # each look at the clock, about one per round
+        return now[0]
+
+    monkeypatch.setattr(job_module.time, "monotonic", passing)
+    study = comparison("greedy", max_new_tokens=200)
+    gaps = {}
+    for slow in (False, True):
+        times, measuring = [], measure(work(pair, study, unmetered), study.jobs()[0])
+        for _ in measuring:
+            times.append(now[0])
+            now[0] += slow * 0.5
+        gaps[slow] = [b - a for a, b in pairwise(times)]
+    assert len(gaps[False]) > 5
+    assert min(gaps[False]) >= job_module.UPDATE_SECONDS
+    assert min(gaps[True]) >= 0.5 / job_module.DRAWING_SHARE
+
+
+def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
+    budgets, usual = [], decoders.catalog["greedy"].decode
+
+    def decode(self, request):
+        budgets.append(request.budget)
+        return usual(self, request)
+
+    monkeypatch.setattr(decoders.catalog["greedy"], "decode", decode)
+    study = comparison("greedy")
+    place = work(pair, study, unmetered)
+    run(measure(place, study.jobs()[0], cold=True))
+    run(measure(place, study.jobs()[0]))
+    assert budgets == [8, 16, 16]
+
+
+def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(pair, unmetered, every_round):
+    study = comparison("speculative")
+    place, job = work(pair, study, unmetered), study.jobs()[0]
+    shown, first, outputs = run(measure(place, job))
+    quiet, second, again = run(measure(place, job, drawn=False))
+    assert len(shown) > 0
+    assert quiet == []
+    assert (second.alone.tokens, again) == (first.alone.tokens, outputs)
+    assert [first.laps[0].drawn, second.laps[0].drawn] == [True, False]
+
+
+def test_a_job_is_plain_data_that_says_its_options():
+    job = Job(decoders.catalog["greedy"](), 0, 5)
+    assert job.batching == {
+        "max_batch": 1, "padding": "none", "ignore_eos": False, "max_cache_bytes": None, "prefill_chunk": None,
+    }  # fmt: skip

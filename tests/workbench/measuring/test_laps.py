@@ -1,0 +1,129 @@
+"""A session times every decoder several times: in cycles, the first one seen, the others quiet."""
+
+import dataclasses
+
+import pytest
+
+import decoders
+from workbench.measuring import session
+from workbench.measuring.disturbance import Sources, Watch
+from workbench.measuring.session import laps_in_order
+from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.studies.comparison import Comparison
+from workbench.studies.limits import Limits
+from workbench.studies.settings import Settings
+from workbench.studies.study import Job
+
+
+def study(**settings) -> Comparison:
+    asked = {"decoders": ["greedy", "speculative"], "max_new_tokens": 12, "temperature": 0.0, "timings": 3}
+    return Comparison("Once", Settings.from_json(asked | settings))
+
+
+def run(pair, unmetered, asked: Comparison, **options):
+    return list(session.run(pair, asked, meter=unmetered, watch=Watch(Sources()), **options))
+
+
+def test_every_second_cycle_runs_backwards():
+    jobs = [Job(decoders.catalog[name](), repeat, 0) for repeat in range(2) for name in ("greedy", "speculative")]
+    order = list(laps_in_order(jobs, 3))
+    assert order[:6] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
+    assert [number for number, _ in order[6:]] == [2, 3, 3, 2, 2, 3]
+
+
+def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
+    *events, ended = run(pair, unmetered, study())
+    assert isinstance(ended, Ended)
+    for result in ended.run.results:
+        assert len(result.laps) == 3
+        assert [lap.drawn for lap in result.laps[1:]] == [False, False]
+        assert all(lap.same_rounds and lap.same_tokens for lap in result.laps)
+        assert all(len(lap.rounds) == len(result.alone.rounds) for lap in result.laps)
+        assert result.metrics["tokens_per_second"] == pytest.approx(12 / result.metrics["seconds"])
+    assert sum(isinstance(e, Finished) for e in events) == 6
+    assert not any(isinstance(e, Progress) and e.at.lap for e in events)  # later laps draw nothing
+    first = [e.at.lap for e in events if isinstance(e, Finished)]
+    assert first == [0, 0, 1, 1, 2, 2]  # figures appear at once, as timed once
+
+
+def test_timed_once_is_one_lap(pair, unmetered):
+    *_, ended = run(pair, unmetered, study(timings=1))
+    assert [len(r.laps) for r in ended.run.results] == [1, 1]
+    assert not ended.run.cancelled
+
+
+def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered, monkeypatch):
+    """What was measured before counts, and the result says that a later timing failed."""
+    calls, stream = [], decoders.stream
+
+    def failing(pair, prompts, method, **options):
+        calls.append(method.name)
+        if calls.count("speculative") == 2 and method.name == "speculative":
+            raise RuntimeError("boom")
+        return stream(pair, prompts, method, **options)
+
+    monkeypatch.setattr(decoders, "stream", failing)
+    *_, ended = run(pair, unmetered, study())
+    greedy, other = ended.run.results
+    assert len(greedy.laps) == 3
+    assert (len(other.laps), other.error) == (1, None)
+    (remark,) = other.remarks
+    assert "timing 2 failed" in remark
+    assert "boom" in remark
+    assert calls.count("speculative") == 2  # and it is not tried a third time
+
+
+def test_stop_in_a_later_lap_keeps_complete_timings(pair, unmetered):
+    seen = []
+    events = session.run(
+        pair, study(), meter=unmetered, cancel=lambda: any(isinstance(e, Started) and e.at.lap for e in seen)
+    )
+    for event in events:
+        seen.append(event)
+    run = seen[-1].run
+    assert run.cancelled
+    assert [len(r.laps) for r in run.results] == [1, 1]
+    assert not any(r.cancelled for r in run.results)
+
+
+def test_other_tokens_of_the_same_seed_are_a_fault(pair, unmetered, monkeypatch):
+    stream, calls = decoders.stream, []
+
+    def other_seed(pair, prompts, method, **options):
+        calls.append(method.name)
+        seed = [s + len(calls) for s in options["seed"]]
+        return stream(pair, prompts, method, **{**options, "seed": seed})
+
+    monkeypatch.setattr(decoders, "stream", other_seed)
+    *_, ended = run(pair, unmetered, study(temperature=1.0, decoders=["multinomial"]))
+    (result,) = ended.run.results
+    assert not all(lap.same_tokens for lap in result.laps)
+
+
+def test_a_decoder_that_watches_the_clock_may_draw_other_tokens(pair, unmetered):
+    asked = study(temperature=1.0, decoders=["speculative"], speculative={"draft_length": "auto"})
+    *_, ended = run(pair, unmetered, asked)
+    assert all(lap.same_tokens for lap in ended.run.results[0].laps)
+
+
+def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmetered, tmp_path):
+    blind = Watch(Sources(proc=tmp_path, cgroups=()))
+    from workbench.measuring.threads import Threads
+
+    *_, ended = session.run(pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test"))
+    where = ended.run.environment
+    assert (where["threads"], where["threads_reason"]) == (1, "a test")
+    assert where["counters_missing"] == ["throttled", "stolen", "pressure"]
+
+
+@pytest.mark.parametrize("timings", [0, 10**9, "three", 1.5, None])
+def test_timings_that_cannot_be_used_are_one_sentence(timings):
+    with pytest.raises(decoders.InputError, match="timings must be"):
+        Settings.from_json({"decoders": ["greedy"], "timings": timings})
+
+
+def test_a_public_place_caps_timings():
+    public = Limits.from_environment({"SYSTEM": "spaces"})
+    with pytest.raises(decoders.InputError, match="timings"):
+        public.check(study(timings=100))
+    public.check(dataclasses.replace(study(), prompt="ok"))

@@ -1,0 +1,120 @@
+"""Estimates from several timings, their ranges, and when they cannot be trusted: made-up laps, no clock."""
+
+import dataclasses
+from statistics import median
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.runs import laps
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
+
+NONE = Energy(None, "not measured: a test")
+
+
+def lap(*rounds: float, seconds: float | None = None, joules: float | None = None, **more) -> Lap:
+    """A lap of these rounds, or, with `seconds` alone, of a batch."""
+    energy = Energy(joules, "CPU package (RAPL)") if joules is not None else NONE
+    whole = sum(rounds) if seconds is None else seconds
+    return Lap(whole, list(rounds), energy, after_first=sum(rounds[1:]) if rounds else None, **more)
+
+
+def result(*each: Lap, decoder: str = "mtad", **more) -> Result:
+    return Result(decoder, 0, 0, {}, NONE, [Sample(0, 1)], list(each), **more)
+
+
+def test_a_single_request_takes_the_median_of_each_round():
+    """One disturbance in each lap, at another round: no lap is clean, the estimate is."""
+    disturbed = [lap(9, 1, 1), lap(1, 9, 1), lap(1, 1, 9)]
+    assert laps.whole(disturbed) == 3
+    assert laps.after_first(disturbed) == 2
+
+
+def test_rounds_that_differ_and_batches_take_the_median_of_whole_laps():
+    differ = [lap(9, 1, 1), lap(1, 9, 1, same_rounds=False), lap(1, 1, 3)]
+    assert laps.whole(differ) == 11
+    assert laps.whole([lap(seconds=s) for s in (5.0, 7.0, 100.0)]) == 7
+
+
+def test_the_range_is_over_resamples_of_whole_laps():
+    found = laps.estimate(result(lap(1, 1), lap(1, 2), lap(2, 1)), lambda seconds: 10 / seconds)
+    assert (found.value, found.laps) == (5, 3)
+    assert found.low == pytest.approx(10 / 3)  # a lap drawn three times
+    assert found.high == 5
+
+
+def test_one_timing_has_no_range_and_no_timing_no_figure():
+    found = laps.estimate(result(lap(1, 1)), lambda seconds: 1 / seconds)
+    assert found == laps.Estimate(0.5, 0.5, 0.5, 1)
+    assert laps.estimate(result(), lambda seconds: seconds) is None
+    assert not laps.unsteady(result(), None)
+
+
+def test_a_ratio_pairs_the_laps_of_a_cycle():
+    """A machine that halves its speed in the second cycle halves both: the ratio does not move."""
+    own, greedy = result(lap(1), lap(2)), result(lap(3), lap(6), decoder="greedy")
+    assert laps.ratio(own, greedy) == laps.Estimate(3, 3, 3, 2)
+    stopped = result(lap(1), decoder="greedy")
+    assert laps.ratio(own, stopped).laps == 1  # only complete cycles count
+
+
+@given(st.lists(st.lists(st.floats(0.001, 10), min_size=2, max_size=2), min_size=1, max_size=9))
+def test_the_estimate_lies_in_its_range(rounds):
+    found = laps.estimate(result(*(lap(*each) for each in rounds)), lambda seconds: seconds)
+    assert found.low <= found.value * (1 + 1e-9)
+    assert found.value <= found.high * (1 + 1e-9)
+    assert found.value == pytest.approx(sum(median(each) for each in zip(*rounds, strict=True)))
+
+
+def test_energy_is_that_of_the_laps_that_drew_nothing():
+    drawn, quiet = lap(1, joules=9.0, drawn=True), [lap(1, joules=j, drawn=False) for j in (2.0, 4.0)]
+    assert laps.joules([drawn, *quiet]) == 3
+    assert laps.energy([drawn, *quiet]).joules == 3
+    assert "drawing" in laps.energy([drawn]).detail
+    assert laps.energy([drawn, lap(1, drawn=False)]).source == "not measured: a test"
+
+
+STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ({"cpu_share": 0.5}, "core"),
+        ({"preempted": 400.0}, "interrupted"),
+        ({"throttled": 0.3}, "limit"),
+        ({"stolen": 0.2}, "host"),
+        ({"pressure": 0.9}, "waited"),
+        ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
+    ],
+)
+def test_each_counter_gives_its_reason(change, word):
+    """One timing alone has no range, but its counters speak."""
+    found = laps.unsteady(result(lap(1, load=dataclasses.replace(STEADY, **change))), None)
+    assert len(found) == 1
+    assert word in found[0]
+
+
+def test_a_steady_lap_and_a_machine_that_shows_no_counters_give_none():
+    assert laps.unsteady(result(lap(1, load=STEADY)), None) == []
+    assert laps.unsteady(result(lap(1), lap(1.01)), None) == []
+
+
+def test_one_disturbed_lap_of_three_does_not_condemn_the_estimate():
+    bad = dataclasses.replace(STEADY, pressure=0.9)
+    assert laps.unsteady(result(lap(1, load=bad), lap(1, load=STEADY), lap(1, load=STEADY)), None) == []
+    assert laps.unsteady(result(lap(1, load=bad), lap(1, load=bad), lap(1, load=STEADY)), None)
+
+
+def test_a_wide_range_is_unsteady():
+    """The same comparison was once called 0.90 and 13.97 times as fast, without a word."""
+    greedy = result(lap(1), lap(1), lap(14), decoder="greedy")
+    (reason,) = laps.unsteady(result(lap(1), lap(1), lap(1)), greedy)
+    assert "3 timings" in reason
+
+
+def test_laps_that_wrote_other_tokens_are_a_fault():
+    assert laps.faults(result(lap(1), lap(1))) == []
+    (fault,) = laps.faults(result(lap(1), lap(1, same_tokens=False)))
+    assert "1 of 2" in fault

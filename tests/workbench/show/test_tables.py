@@ -1,0 +1,146 @@
+"""Tables and sentences say what the results say, for every kind of run."""
+
+from dataclasses import replace
+
+import pytest
+
+from tests.workbench.made import made_batch, made_result, with_results
+from workbench.runs.estimates import BatchFigures, rows
+from workbench.runs.record import Energy
+from workbench.show import tables
+from workbench.show.tables import Table
+
+
+@pytest.fixture
+def made():
+    return made_batch()
+
+
+def row_of(table: Table, scheme: str) -> dict[str, str]:
+    return dict(zip(table.heads, next(r for r in table.rows if r[2] == scheme), strict=True))
+
+
+def test_a_comparison_has_a_row_for_each_decoder(run):
+    table = tables.figures(run)
+    assert [row[0] for row in table.rows] == ["greedy", "beam search", "speculative", "mtad", "dsbd"]
+    assert all(len(row) == len(table.heads) for row in table.rows)
+
+
+def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
+    again = made_result("lookup", 4, "vanilla", 140.0, repeat=1)
+    table = tables.figures(with_results(made, [*made.results, again]))
+    vanilla = row_of(table, "vanilla")
+    assert len(table.rows) == 9
+    assert vanilla["tokens/s"] == "120 ± 28.3"
+    assert (vanilla["x greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
+    assert (vanilla["at once"], vanilla["cache"], vanilla["pad tokens"]) == ("4", "3 MB", "20")
+    assert [row[2] for row in table.rows[:4]] == ["alone", "alone", "static", "dynamic"]
+
+
+def test_repeats_show_the_most_at_once_and_all_that_differ(made):
+    again = made_result("lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2)
+    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "vanilla")
+    assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
+
+
+def test_energy_of_batches_is_shown_if_any_was_measured(made):
+    assert "J/token" not in tables.figures(made).heads
+    first = replace(made.results[0], energy=Energy(2.0, "measured: GPU energy counter"))
+    table = tables.figures(with_results(made, [first, *made.results[1:]]))
+    at = table.heads.index("J/token")
+    assert [row[at] for row in table.rows[:2]] == ["0.02", "–"]
+
+
+def test_the_figures_of_batches_are_those_of_the_charts(batch_run):
+    """Over several repeats a mean of ratios is not the ratio of means; table and chart once could have differed."""
+    found, table = BatchFigures(batch_run), tables.figures(batch_run)
+    at = table.heads.index("x greedy")
+    for row, cells in zip(rows(batch_run.results), table.rows, strict=True):
+        assert cells[at].removeprefix("≈") == f"{found.times_greedy(row.decoder, row.batch_size, row.scheme):.2f}×"
+
+
+def test_the_papers_table(made):
+    figures = BatchFigures(made)
+    table = tables.paper_table(figures, "lookup", decoding=False)
+    assert table.heads == [
+        "batch", "greedy", "vanilla", "unpadded cache", "unpadded inputs", "both unpadded", "both, dynamic",
+        "padding ratio", "least acceptance",
+    ]  # fmt: skip
+    assert table.rows == [
+        ["1", "50", "", "", "", "90 (1.80×)", "", "–", "2.50"],
+        ["4", "80", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"],
+    ]
+    assert "both, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
+
+
+def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
+    assert tables.verdict(made) == "Identical tokens in every scheme and at every batch size."
+    *rest, last = made.results
+    failed = replace(last.samples[0], error="The model gave NaN.")
+    bad = made_result("lookup", 4, "dynamic", 240.0, differing=2, samples=[failed, *last.samples[1:]])
+    words = tables.verdict(with_results(made, [bad, *rest]))
+    assert words.startswith("2 outputs differ from the first of their decoder")
+    assert words.endswith("1 request failed: The model gave NaN.")
+
+
+def test_a_measurement_that_broke_down_is_in_the_verdict(made):
+    """A batch that ran out of memory once ended the whole experiment."""
+    *rest, last = made.results
+    broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=dict.fromkeys(last.metrics))
+    run = with_results(made, [*rest, broken])
+    assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
+    cells = row_of(tables.figures(run), "both, dynamic")
+    assert {cells[name] for name in ("tokens/s", "x greedy", "decoding", "same")} == {"–"}
+
+
+def test_nothing_compared_is_not_called_identical(made):
+    assert tables.verdict(with_results(made, [replace(made.results[0], agreement=None)])) == "No outputs to compare."
+
+
+def test_findings_say_how_much_samples_differ(made):
+    _, words = tables.findings(made)
+    assert words == ("lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29.")
+    assert tables.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
+
+
+def test_two_comparisons_side_by_side(run):
+    fewer = replace(run, results=[r for r in run.results if r.decoder != "mtad"])
+    table = tables.side_by_side(fewer, run)
+    assert table.heads == ["decoder", "figure", "A", "B"]
+    speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
+    assert list(speeds) == ["greedy", "beam search", "speculative", "dsbd", "mtad"]
+    assert speeds["mtad"][0] == "–"
+    assert speeds["greedy"][0] == speeds["greedy"][1]
+    assert not any(row[2:] == ["–", "–"] for row in table.rows)
+
+
+def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
+    table = tables.side_by_side(made, batch_run)
+    assert table.heads == ["decoder", "batch", "scheme", "figure", "A", "B"]
+    assert {tuple(row[:3]) for row in table.rows} == {("greedy", "1", "alone"), ("lookup", "1", "alone")}
+    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["greedy", "lookup"]
+    figures = [row[3] for row in table.rows]
+    assert figures == sorted(figures, key=figures.index)  # those of one figure stand together
+    assert table.rows[0][4] == "50"
+
+
+def test_runs_of_two_kinds_side_by_side_have_the_figures_of_both(run, made):
+    table = tables.side_by_side(run, made)
+    assert {row[0] for row in table.rows} == {"greedy"}
+    assert next(row[5] for row in table.rows if row[3] == "tokens/s") == "50"
+    assert not any("–" in row for row in table.rows)
+
+
+def test_facts_name_what_was_asked_and_where_it_ran(run, made):
+    names = dict(tables.facts(run))
+    assert names["prompt"] == run.title
+    assert {"device", "dtype", "torch", "transformers", "target", "temperature", "mtad"} <= set(names)
+    assert dict(tables.facts(made))["prompts"] == "4 few"
+    assert "name a/big" in dict(tables.facts(made))["target"]
+
+
+def test_a_table_as_markdown_and_as_html():
+    table = Table(["a", "b|c"], [["<b>", "2"]])
+    assert tables.markdown(table).splitlines() == ["| a | b\\|c |", "| :--- | ---: |", "| <b> | 2 |"]
+    assert "<td>&lt;b&gt;</td><td>2</td>" in tables.markup(table)
+    assert "<th>b|c</th>" in tables.markup(table)

@@ -1,0 +1,37 @@
+"""The program on the tiny pair, its past runs in a folder of the test."""
+
+import pytest
+
+from workbench import __main__ as program
+from workbench.models import keeper
+from workbench.runs.store import RunStore
+
+
+@pytest.fixture
+def store(monkeypatch, tmp_path) -> RunStore:
+    monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path / "data"))
+    return RunStore()
+
+
+@pytest.fixture
+def loads(pair, monkeypatch) -> list:
+    """What the program loaded."""
+    found = []
+    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: found.append(choice) or pair)
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
+    return found
+
+
+@pytest.fixture
+def call(store, loads, monkeypatch, capsys):
+    """Runs the program; gives its exit status, what it printed and what it complained of."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def call(*words: str) -> tuple[int, str, str]:
+        try:
+            status = program.main(list(words))
+        except SystemExit as end:
+            status = end.code
+        return status, *capsys.readouterr()
+
+    return call

@@ -1,0 +1,44 @@
+"""The door of the terminal."""
+
+import subprocess
+import sys
+
+import pytest
+
+from decoders import catalog
+from workbench import __main__ as program
+
+
+@pytest.mark.parametrize("arguments", [[], ["bogus"], ["compare"], ["runs", "burn"], ["compare", "x", "--colour"]])
+def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
+    with pytest.raises(SystemExit) as end:
+        program.main(arguments)
+    err = capsys.readouterr().err
+    assert end.value.code == 2
+    assert "--help" in err
+    assert err.strip().count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ([], ["compare", "batch", "runs"]),
+        (["compare"], [*catalog, "examples:", "--decoders", "--html", "--no-save"]),
+        (["batch"], ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"]),
+        (["runs"], ["list", "show", "compare", "export", "import", "delete"]),
+        (["runs", "list"], ["--kind", "--search", "--order"]),
+    ],
+    ids=str,
+)
+def test_help_names_all_there_is(command, words, capsys):
+    with pytest.raises(SystemExit) as end:
+        program.main([*command, "--help"])
+    out = capsys.readouterr().out
+    assert end.value.code == 0
+    assert all(word in out for word in words)
+
+
+def test_it_is_a_module_that_runs():
+    done = subprocess.run([sys.executable, "-m", "workbench", "batch", "--sizes", "0"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("A batch size must be a whole number")

@@ -1,0 +1,47 @@
+"""`python -m workbench compare`: one prompt, several decoders."""
+
+import argparse
+import sys
+from typing import Any
+
+from decoders import InputError, catalog
+from workbench.studies.comparison import Comparison
+from workbench.studies.presets import SETTINGS
+from workbench.terminal import flags, study
+
+START = {"decoders": next(iter(SETTINGS.values())).to_json()["decoders"]}
+DESCRIPTION = "Decode one prompt with several decoders, one after another so that each is timed alone."
+EXAMPLES = """examples:
+  python -m workbench compare "Once upon a time"
+  python -m workbench compare "Once upon a time" --decoders greedy mtad --temperature 0 --json out.json
+  python -m workbench compare "Once upon a time" --decoders dsbd --set dsbd.draft_beams=6 --repeats 5 --csv out.csv
+  python -m workbench compare "The capital of France is" --models "SmolLM2-1.7B + SmolLM2-135M"
+  python -m workbench compare - < prompt.txt
+"""
+
+
+def register(commands: Any) -> None:
+    """Add the command to those of `python -m workbench`."""
+    decoders = "\n".join(f"  {name:14} {method.summary}" for name, method in catalog.items())
+    command = commands.add_parser(
+        "compare",
+        help="decode one prompt with several decoders",
+        description=f"{DESCRIPTION}\n\ndecoders:\n{decoders}",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.set_defaults(command=run)
+    command.add_argument("prompt", help="the text to continue; - reads it from standard input")
+    flags.add(command, START)
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = flags.settings(args, START)
+    return study.run(Comparison(_standard_input() if args.prompt == "-" else args.prompt, settings), args)
+
+
+def _standard_input() -> str:
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise InputError("Standard input is not text in UTF-8; save the prompt as plain text in UTF-8.") from None

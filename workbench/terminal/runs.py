@@ -1,0 +1,86 @@
+"""`python -m workbench runs`: past runs of every kind."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from decoders import InputError
+from workbench.runs import imports
+from workbench.runs.store import ORDERS, RunStore
+from workbench.show.files import WRITERS
+from workbench.show.tables import side_by_side
+from workbench.studies.kinds import STUDIES
+from workbench.terminal import flags, show
+
+
+def register(commands: Any) -> None:
+    """Add the command and its actions to those of `python -m workbench`."""
+    command = commands.add_parser(
+        "runs",
+        help="list, show, compare, export, import or delete past runs",
+        description="Past runs; listed if no action is given.",
+    )
+    command.set_defaults(command=list_runs, kind=None, search="", order="newest")
+    actions = command.add_subparsers(metavar="action", title="actions")
+    for name, run, help, operands in (
+        ("list", list_runs, "past runs, the latest first", ()),
+        ("show", show_run, "the texts and figures of one run", ("id",)),
+        ("compare", compare_runs, "the figures of two runs side by side", ("a", "b")),
+        ("export", export_run, f"write a run to a file, by its ending: {', '.join(WRITERS)}", ("id", "file")),
+        ("import", import_run, "add a run from a JSON export", ("file",)),
+        ("delete", delete_run, "forget a run", ("id",)),
+    ):
+        action = actions.add_parser(name, help=help, description=help.capitalize() + ".")
+        action.set_defaults(command=run)
+        for operand in operands:
+            action.add_argument(operand)
+        if run is list_runs:
+            action.add_argument("--kind", choices=list(STUDIES), help="only runs of this kind")
+            action.add_argument(
+                "--search", default="", metavar="WORDS",
+                help="only runs whose title, decoders, models or id contain every one of these words",
+            )  # fmt: skip
+            action.add_argument("--order", choices=list(ORDERS), default="newest", help="default: newest")
+
+
+def list_runs(args: argparse.Namespace) -> int:
+    runs = RunStore().list(kind=args.kind, search=args.search, order=args.order)
+    nothing = "No run is like that." if args.kind or args.search.split() else "There are no runs yet."
+    Console(highlight=False).print(show.summaries(runs) if runs else nothing)
+    return 0
+
+
+def show_run(args: argparse.Namespace) -> int:
+    Console(highlight=False).print(show.run(RunStore().get(args.id)))
+    return 0
+
+
+def compare_runs(args: argparse.Namespace) -> int:
+    a, b = (RunStore().get(id) for id in (args.a, args.b))
+    Console(highlight=False).print(show.grid(side_by_side(a, b)))
+    return 0
+
+
+def export_run(args: argparse.Namespace) -> int:
+    path = Path(args.file)
+    if path.suffix[1:] not in WRITERS:
+        raise InputError(f"The file's name must end in {', '.join('.' + kind for kind in WRITERS)}, not {path.name!r}.")
+    flags.write(path, WRITERS[path.suffix[1:]](RunStore().get(args.id)))
+    return 0
+
+
+def import_run(args: argparse.Namespace) -> int:
+    try:
+        text = Path(args.file).read_bytes()
+    except OSError as error:
+        raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
+    run = RunStore().add(imports.read(text))
+    print(f"kept as run {run.id}")
+    return 0
+
+
+def delete_run(args: argparse.Namespace) -> int:
+    RunStore().delete(args.id)
+    return 0

@@ -1,0 +1,62 @@
+"""Runs a study for the commands that have one: its progress, its results, keeping the run, files and the exit status."""
+
+import argparse
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+from rich.console import Console
+from transformers.utils import logging as transformers_logging
+
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.runs.record import Run
+from workbench.runs.store import RunStore
+from workbench.studies.study import Study
+from workbench.terminal import flags, show
+
+
+def run(study: Study, args: argparse.Namespace) -> int:
+    """Run a study as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped; what is finished is kept and written
+    all the same. Raises InputError, before any work, for what cannot be used."""
+    console, files, choice = Console(highlight=False), flags.files(args), flags.pair(args)
+    device = Device(PairKeeper())
+    with Console(stderr=True).status("Loading the models"):
+        transformers_logging.disable_progress_bar()
+        device.pair(choice)
+    with interruptible() as stop, closing(device.run(study, choice, stop)) as events:
+        found = show.follow(events, console, Console(stderr=True))
+    console.print(show.summary(found))
+    if found.results and not args.no_save:
+        keep(found, console)
+    for path, write in files.items():
+        flags.write(path, write(found))
+    return 130 if found.cancelled else int(any(result.errors for result in found.results))
+
+
+def keep(run: Run, console: Console) -> None:
+    """Add the run to the past ones; if that fails it is said, and what was measured is not lost for it."""
+    try:
+        RunStore().save(run)
+    except Exception as error:
+        print(f"\nThe run was not kept: {error}", file=sys.stderr)
+    else:
+        console.print(f"\nkept as run {run.id}")
+
+
+@contextmanager
+def interruptible() -> Iterator[threading.Event]:
+    """An event that the first interrupt sets, so that what is finished is kept; the second one raises as usual."""
+    stop = threading.Event()
+
+    def on_interrupt(*_: object) -> None:
+        signal.signal(signal.SIGINT, usual)
+        stop.set()
+
+    usual = signal.signal(signal.SIGINT, on_interrupt)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, usual)
