@@ -20,18 +20,11 @@ from pathlib import Path
 from unittest import mock
 
 import torch
-from workbench.measuring.batch import Ended, Finished, measure
-from workbench.studies.batch_records import WAYS, BatchRun, batches
 
 import decoders
 from decoders.engine import attention
 from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
-<<<<<<< HEAD
-from workbench.runs.shipped import Measured
-from workbench.show.tables import as_markdown, findings, markdown
-from workbench.studies.batch import SIZES, BatchSettings
-=======
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -42,7 +35,6 @@ from workbench.runs.shipped import Measured
 from workbench.show.quantities import MISSING
 from workbench.show.tables import Table, findings, markdown, paper_table
 from workbench.studies.batch import SIZES, Batch
->>>>>>> main
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.schemes import BASELINE, SCHEMES, batches
 from workbench.studies.settings import Settings
