@@ -62,7 +62,7 @@ def test_pointing_at_a_token_shows_what_decided(shown):
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
     card = page.locator("#panels .wb-card")
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    for part in (f"#{result.tokens[index].id}", "p / q", "accept probability", "drawn u", "Likeliest here"):
+    for part in (f"#{result.tokens[index].id}", "p / q", "accept probability", "random number", "Likeliest here"):
         expect(card).to_contain_text(part)
     expect(card.locator("li")).to_have_count(5)
     page.mouse.move(0, 0)
@@ -85,7 +85,7 @@ def test_rejected_drafts_behind_a_toggle(shown):
 
 def test_replay_walks_the_rounds(shown):
     result = shown.result("dsbd").alone
-    panel(shown.page, "dsbd").get_by_role("button", name="Replay").click()
+    panel(shown.page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     replay = shown.page.locator(".wb-replay")
     for i, entry in enumerate(result.rounds):
         expect(replay.locator(".caption")).to_contain_text(f"Round {i + 1} of {len(result.rounds)}")
