@@ -1,4 +1,4 @@
-// What the page does in the browser beside the panels; Gradio's handlers call it by name.
+// What the page does in the browser next to the panels; Gradio's handlers call it by name.
 "use strict";
 
 const WorkbenchPage = (() => {

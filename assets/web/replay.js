@@ -1,4 +1,4 @@
-// Replay: the rounds of one decoder, each as the token tree it tried, with the text so far beside it.
+// Replay: the rounds of one decoder, each as the token tree it tried, with the text so far next to it.
 "use strict";
 
 (() => {
@@ -114,7 +114,7 @@
     const parts = [`Round ${round.index + 1} of ${total}`];
     const drafted = count("accepted") + count("rejected") + count("discarded");
     if (drafted) parts.push(`${plural(drafted, "draft token")}: ${count("accepted")} accepted, ${count("rejected")} rejected, ${count("discarded")} not reached`);
-    parts.push(`text ${round.nodes.length ? `+${round.nodes.length}` : "unchanged"}`);
+    parts.push(round.nodes.length ? `${plural(round.nodes.length, "token")} added` : "no token added");
     parts.push(`draft ${(1e3 * round.draft_seconds).toFixed(1)} ms, verify ${(1e3 * round.verify_seconds).toFixed(1)} ms`);
     return parts.join(" · ");
   }

@@ -76,7 +76,7 @@ const Workbench = (() => {
 
   function cardRows(token) {
     const rows = [["round", token.round === null || token.round === undefined ? "–" : String(token.round + 1)]];
-    if (token.p !== null && token.p !== undefined) rows.push(["p (target)", number(token.p)]);
+    if (token.p !== null && token.p !== undefined) rows.push(["p after temperature and cut-offs", number(token.p)]);
     if (token.q !== null && token.q !== undefined) {
       rows.push(["q (draft)", number(token.q)]);
       if (token.q > 0 && token.p !== null) rows.push(["p / q", number(token.p / token.q)]);
@@ -84,8 +84,8 @@ const Workbench = (() => {
     if (token.accept_probability !== null && token.accept_probability !== undefined) {
       rows.push(["accept probability", number(token.accept_probability)]);
     }
-    if (token.u !== null && token.u !== undefined) rows.push(["drawn u", number(token.u)]);
-    if (token.log_p !== null && token.log_p !== undefined) rows.push(["log p (raw target)", `${number(token.log_p)} nats`]);
+    if (token.u !== null && token.u !== undefined) rows.push(["random number (accepted if below)", number(token.u)]);
+    if (token.log_p !== null && token.log_p !== undefined) rows.push(["ln p before them", number(token.log_p)]);
     return rows;
   }
 
@@ -105,7 +105,7 @@ const Workbench = (() => {
         bar.style.width = `${Math.max(1, 100 * p)}%`;
         list.append(make("li", { class: id === (token.id ?? token.token) ? "chosen" : null }, make("span.alt", {}, visible(text)), make("span.track", {}, bar), make("span.prob", {}, number(p))));
       }
-      card.append(make("h4", {}, "Likeliest here, by the raw target"), list);
+      card.append(make("h4", {}, "Likeliest here, before temperature and cut-offs"), list);
     }
   }
 
@@ -224,7 +224,7 @@ const Workbench = (() => {
     if (beams) parts.foot.append(beams);
     if (panel.numbers.length) parts.foot.append(numbersList(panel.numbers));
     if (over) {
-      const button = make("button.replay-open", { type: "button" }, "Replay its rounds");
+      const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
       button.addEventListener("click", () => Workbench.replay(root, panel));
       parts.foot.append(button);
     }

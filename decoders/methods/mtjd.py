@@ -17,7 +17,7 @@ class MTJD(Method):
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.1"
     summary = (
-        "Chooses the next K tokens together, by their joint likelihood under the target: lower perplexity, no speed."
+        "Chooses the next K tokens together, by their joint likelihood under the target: likelier text, not faster."
     )
 
     block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)

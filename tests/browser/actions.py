@@ -9,7 +9,8 @@ PANEL = ".wb-panel"
 
 
 def link(address: str, prompt: str, **settings: object) -> str:
-    return f"{address}?{urlencode({'prompt': prompt, **settings})}"
+    """The address that fills the form; each decoder is timed once unless `settings` say otherwise."""
+    return f"{address}?{urlencode({'prompt': prompt, 'timings': 1, **settings})}"
 
 
 def fill_prompt(page: Page, text: str) -> None:
@@ -26,10 +27,11 @@ def run(page: Page) -> str:
     return finished(page)
 
 
-def finished(page: Page) -> str:
-    kept = page.locator("#run-link a").first
-    expect(kept).to_be_visible(timeout=60_000)
-    expect(page.locator("#progress")).to_contain_text(re.compile("Done|Stopped"))
+def finished(page: Page, tab: str = "") -> str:
+    """Wait for the end of the run in a tab ("" for Compare, "batch-"), and say its id."""
+    expect(page.locator(f"#{tab}progress")).to_contain_text(re.compile("Done|Stopped"), timeout=60_000)
+    kept = page.locator(f"#{tab}run-link a").first
+    expect(kept).to_contain_text("run ")
     return kept.inner_text().removeprefix("run ")
 
 
@@ -43,3 +45,8 @@ def text_of(page: Page, decoder: str) -> str:
         """(box) => [...box.querySelectorAll(":scope > .tok:not(.refused)")].map((t) => t.textContent).join("")""",
         panel(page, decoder).locator(".wb-paper > .wb-text").element_handle(),
     )
+
+
+def toggle(page: Page, group: str, label: str) -> None:
+    """Tick a box of a group, or untick it."""
+    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{label}\s*$")).click()

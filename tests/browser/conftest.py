@@ -13,13 +13,10 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio is imported
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
-from workbench.models.keeper import PairKeeper
-from workbench.models.presets import PairChoice
+from tests.workbench.conftest import byte_tokenizer, pair, unmetered  # noqa: F401 - fixtures
+from tests.workbench.page.conftest import a_host, one_thread  # noqa: F401 - fixtures
 from workbench.page.host import Host
 from workbench.page.layout import build, launch_options
-from workbench.runs.store import RunStore
-from workbench.studies.limits import Limits
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -28,21 +25,13 @@ FLAGS = [
 expect.set_options(timeout=30_000)
 
 
-class OnePair(PairKeeper):
-    """A keeper whose embedded pair is the tests'."""
-
-    def __init__(self, pair):  # noqa: F811
-        super().__init__()
-        self._pair, self.in_use = pair, PairChoice()
-
-
 @contextmanager
 def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa: F811
     """The workbench on a free port, its runs in `folder`; gives its address and its host."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    host = Host(limits=Limits(**limits), store=RunStore(folder / "runs.sqlite"), pairs=OnePair(pair))
+    host = a_host(pair, folder, **limits)
     page = build(host)
     page.launch(**launch_options(host), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True)
     try:
@@ -97,7 +86,8 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
-        expect(page.get_by_role("button", name="Run", exact=True)).to_be_visible()
+        expect(page.get_by_role("button", name="Run", exact=True)).to_be_attached()
+        expect(page.locator("#token-count")).to_contain_text("oken")  # what the address asks for is there
         return page
 
     yield visit

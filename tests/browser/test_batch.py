@@ -1,94 +1,150 @@
-"""The Batch tab: measure, look, stop, and bring a file of one's own."""
+"""The Batch tab: measure, look, stop, link, reopen, and bring a file of one's own."""
 
 import csv
 import io
+import json
 import re
+from pathlib import Path
 
+import httpx
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.browser.actions import finished, link, press_run, toggle
+
+FEW = "kind=batch&count=3&sizes=1,2&decoders=lookup,speculative&max_new_tokens=6&temperature=0&timings=1"
 
 
 @pytest.fixture
 def tab(visit, address) -> Page:
-    page = visit(address)
-    page.get_by_role("tab", name="Batch").click()
-    page.locator("#batch-count input").fill("3")
+    return few(visit, address)
+
+
+def few(visit, address: str) -> Page:
+    """The tab, filled by a link; its settings are open."""
+    page = visit(f"{address}?{FEW}")
+    expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
     page.locator("#batch-settings button").first.click()
     page.wait_for_timeout(1000)  # a fold that opens for the first time fills its fields in once more
-    page.locator("#batch-settings").get_by_label("max new tokens").fill("6")
-    for size in (4, 8, 16):
-        toggle(page, "sizes", str(size))
-    toggle(page, "sizes", "2")
+    expect(page.locator("#batch-count input")).to_have_value("3")
     return page
 
 
-def toggle(page: Page, group: str, label: str) -> None:
-    page.locator(f"#batch-{group} label").filter(has_text=re.compile(rf"^\s*{label}\s*$")).click()
-
-
-def measure(page: Page) -> None:
+def measure(page: Page) -> str:
     page.locator("#batch-run").click()
-    expect(page.locator("#batch-progress")).to_contain_text(re.compile("Done|Stopped"), timeout=60_000)
+    return finished(page, "batch-")
 
 
-def test_every_way_is_measured_shown_and_taken_home(tab):
-    measure(tab)
-    expect(tab.locator("#batch-verdict")).to_contain_text("Identical tokens in every way")
-    tab.locator("#batch-figures").scroll_into_view_if_needed()
+def download(page: Page, kind: str) -> str:
+    with page.expect_download() as found:
+        page.locator("#batch-run-link").get_by_role("link", name=kind).click()
+    return found.value.path().read_text("utf-8")
+
+
+def test_every_scheme_is_measured_shown_taken_home_and_reopened(tab, visit, address, server, tmp_path):
+    id = measure(tab)
+    expect(tab.locator("#batch-verdict")).to_contain_text("Identical tokens in every scheme")
     expect(tab.locator("#batch-figures")).to_contain_text("unpadded cache")
     expect(tab.locator("#batch .main-svg").first).to_be_visible()
     expect(tab.locator("#batch-paper h3")).to_contain_text("lookup: tokens/s")
-    with tab.expect_download() as download:
-        tab.locator("#batch-downloads a", has_text="CSV").click()
-    rows = list(csv.DictReader(io.StringIO(download.value.path().read_text())))
-    assert len(rows) == 15  # 3 alone; two baselines and two decoders in five ways
-    assert {r["way"] for r in rows if r["decoder"] == "lookup"} == {
+    rows = list(csv.DictReader(io.StringIO(download(tab, "CSV"))))
+    assert len(rows) == 15  # 3 alone; two baselines and two decoders in five schemes
+    assert {r["scheme"] for r in rows if r["decoder"] == "lookup"} == {
         "vanilla", "unpadded_kv", "unpadded_inputs", "unpadded", "dynamic",
     }  # fmt: skip
-    assert {r["differing"] for r in rows} == {"0"}
+    assert json.loads(download(tab, "JSON"))["id"] == id
+    (tmp_path / "report.html").write_text(download(tab, "HTML"), "utf-8")
+    report = tab.context.new_page()
+    report.goto((tmp_path / "report.html").as_uri())
+    expect(report.locator(".main-svg").first).to_be_visible()
+    report.close()
     tab.locator("#batch-decoding input").check()
-    expect(tab.locator("#batch .legendtext", has_text="both, dynamic")).to_have_count(0)
     expect(tab.locator("#batch-paper")).not_to_contain_text("both, dynamic")
 
+    assert f"run={id}" in tab.url  # a reload brings it back
+    again = visit(tab.url)
+    expect(again.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
+    expect(again.locator("#batch-progress")).to_contain_text("Done")
+    expect(again.locator("#batch-figures")).to_contain_text("unpadded cache")
+    expect(again.locator("#batch-count input")).to_have_value("3")
+    again.set_viewport_size({"width": 390, "height": 844})
+    assert again.evaluate("document.documentElement.scrollWidth") <= 390
 
-def test_stop_keeps_what_is_finished(tab):
-    toggle(tab, "prompts", "Openings of stories")
-    tab.locator("#batch-settings").get_by_label("max new tokens").fill("300")
-    tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-progress .wb-track")).to_be_visible()
-    tab.locator("#batch-stop").click()
-    expect(tab.locator("#batch-progress")).to_contain_text("Stopped")
-    expect(tab.locator("#batch-run")).to_be_visible()
+
+def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, address, server):
+    """One visitor with a comparison running and a batch waiting: Stop and Leave are each tab's own."""
+    page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
+    press_run(page)
+    expect(page.locator("#progress")).to_contain_text("token")
+    page.get_by_role("tab", name="Batch").click()
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-leave")).to_be_visible()
+    expect(page.locator("#batch-progress")).to_contain_text("Waiting for the device.")
+    page.get_by_role("tab", name="Compare").click()
+    page.locator("#stop").click()
+    expect(page.locator("#progress")).to_contain_text("Stopped")
+    expect(page.locator("#run")).to_be_visible()
+    page.get_by_role("tab", name="Batch").click()
+    expect(page.locator("#batch-progress .wb-track")).to_be_visible()  # it runs now
+    page.get_by_role("tab", name="Compare").click()
+    press_run(page)
+    expect(page.locator("#leave")).to_be_visible()
+    page.get_by_role("tab", name="Batch").click()
+    page.locator("#batch-stop").click()
+    expect(page.locator("#batch-progress")).to_contain_text("Stopped")
+    expect(page.locator("#batch-run")).to_be_visible()
+    page.get_by_role("tab", name="Compare").click()
+    expect(page.locator("#progress")).to_contain_text("token")  # and now this one
+    page.locator("#stop").click()
+    expect(page.locator("#run")).to_be_visible()
 
 
 def test_a_file_of_ones_own(tab, tmp_path):
-    toggle(tab, "prompts", "A file of yours")
+    toggle(tab, "batch-prompts", "A file of yours")
     tab.locator("#batch-run").click()
-    alert = tab.locator("#batch-progress [role=alert]")
-    expect(alert).to_have_text("No file is chosen; choose one, or take a built-in set.")
-    bad, good = tmp_path / "bad.txt", tmp_path / "good.jsonl"
+    expect(tab.locator("#batch-prompts")).to_contain_text("No file is chosen; choose one, or take a built-in set.")
+    bad, good, note = tmp_path / "bad.txt", tmp_path / "good.jsonl", tab.locator("#batch-file-note")
     bad.write_bytes(b"fine\n\xff")
     tab.locator("#batch-file input[type=file]").set_input_files(bad)
-    expect(tab.locator("#batch-file")).to_contain_text("bad")
-    tab.locator("#batch-run").click()
-    expect(alert).to_have_text("bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8.")
+    expect(note).to_have_text("bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8.")
     tab.locator("#batch-file").get_by_label(re.compile("Clear|Remove")).first.click()
+    expect(note).to_have_text("")
     good.write_text('{"prompt": "<img src=x onerror=window.hacked=1>"}\n{"prompt": "b"}\n')
     tab.locator("#batch-file input[type=file]").set_input_files(good)
-    expect(tab.locator("#batch-file")).to_contain_text("good")
+    expect(note).to_have_text("good.jsonl: 2 prompts")
     measure(tab)
     tab.get_by_role("button", name="Environment").last.click()
     expect(tab.locator("#batch-environment")).to_contain_text("good.jsonl")
     assert tab.evaluate("window.hacked") is None
+    tab.reload()
+    expect(tab.locator("#batch-file-note")).to_have_text("good.jsonl: 2 prompts")
+
+
+def test_a_path_that_a_client_sends_is_not_read(address):
+    """The handler of an uploaded file takes only files that were uploaded."""
+    handlers = httpx.get(f"{address}config").json()["dependencies"]
+    upload = next(h["id"] for h in handlers if [t[1] for t in h["targets"]] == ["upload"] and len(h["outputs"]) == 2)
+
+    def read(path: str) -> httpx.Response:
+        data = [{"path": path, "meta": {"_type": "gradio.FileData"}}]
+        body = {"data": data, "fn_index": upload, "session_hash": "a client"}
+        return httpx.post(f"{address}gradio_api/run/predict", json=body)
+
+    [mine] = httpx.post(f"{address}gradio_api/upload", files={"files": ("mine.txt", b"one\ntwo\n")}).json()
+    assert "mine.txt: 2 prompts" in read(mine).text
+    for path in ("/etc/passwd", str(Path(__file__))):
+        answer = read(path)
+        assert answer.status_code >= 400
+        assert "prompts" not in answer.text
 
 
 def test_bad_numbers_are_told_in_a_sentence(tab):
     for size in ("1", "2"):
-        toggle(tab, "sizes", size)
+        toggle(tab, "batch-sizes", size)
     tab.locator("#batch-run").click()
     expect(tab.locator("#batch-sizes")).to_contain_text("No batch size is chosen; choose at least one.")
     expect(tab.locator("#batch-run")).to_be_visible()
-    toggle(tab, "sizes", "2")
+    toggle(tab, "batch-sizes", "2")
     budget = tab.get_by_label("cache mb")
     budget.fill("much")
     tab.locator("#batch-run").click()
@@ -96,26 +152,24 @@ def test_bad_numbers_are_told_in_a_sentence(tab):
     expect(tab.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
     budget.fill("0.01")
     tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-ways")).to_contain_text("leave out vanilla, unpadded cache, unpadded inputs")
+    expect(tab.locator("#batch-schemes")).to_contain_text("leave out vanilla, unpadded cache, unpadded inputs")
     expect(budget).to_have_value("0.01")
 
 
 def test_a_memory_budget_bounds_what_runs_at_once(tab):
-    for way in ("vanilla", "unpadded cache", "unpadded inputs"):
-        toggle(tab, "ways", way)
+    for scheme in ("vanilla", "unpadded cache", "unpadded inputs"):
+        toggle(tab, "batch-schemes", scheme)
     budget = tab.get_by_label("cache mb")
     budget.fill("0.01")
     tab.locator("#batch-run").click()
-    alert = tab.locator("#batch-progress [role=alert]")
-    expect(alert).to_contain_text(re.compile(r"^refrains.jsonl, line \d: with \w+ its \d+ tokens"))
-    least = re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1)
-    budget.fill(least)
+    alert = tab.locator("#batch-prompts")
+    expect(alert).to_contain_text(re.compile(r"refrains.jsonl, line \d: with \w+ its \d+ tokens"))
+    budget.fill(re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1))
     tab.get_by_label("prefill chunk").fill("64")
     measure(tab)
-    with tab.expect_download() as download:
-        tab.locator("#batch-downloads a", has_text="CSV").click()
-    with open(download.value.path(), newline="") as file:
-        cells = {(c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(file)}
+    cells = {
+        (c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(tab, "CSV")))
+    }
     assert cells["speculative", "2"] == 1
     tab.get_by_role("button", name="Environment").last.click()
     expect(tab.locator("#batch-environment")).to_contain_text("prefill_chunk")

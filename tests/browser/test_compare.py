@@ -8,8 +8,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
-from workbench.runs.record import RunResult
-from workbench.runs.store import Run
+from workbench.runs.record import Result, Run
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds what templates would run.
@@ -25,7 +24,7 @@ class Shown:
     page: Page
     run: Run
 
-    def result(self, decoder: str) -> RunResult:
+    def result(self, decoder: str) -> Result:
         return next(r for r in self.run.results if r.decoder == decoder)
 
 
@@ -42,7 +41,7 @@ def test_one_button_five_panels(shown):
     assert [r.decoder for r in shown.run.results] == FIVE.split(",")
     assert shown.page.locator("#panels .wb-panel").count() == 5
     for result in shown.run.results:
-        assert text_of(shown.page, result.decoder) == result.text
+        assert text_of(shown.page, result.decoder) == result.alone.text
         counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} target passes"
         expect(panel(shown.page, result.decoder).locator(".block_efficiency .detail")).to_have_text(counts)
     expect(shown.page.locator(".chart .main-svg").first).to_be_visible()
@@ -59,11 +58,11 @@ def test_what_a_visitor_writes_stays_text(shown):
 
 
 def test_pointing_at_a_token_shows_what_decided(shown):
-    page, result = shown.page, shown.result("speculative")
+    page, result = shown.page, shown.result("speculative").alone
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
     card = page.locator("#panels .wb-card")
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    for part in (f"#{result.tokens[index].id}", "p / q", "accept probability", "drawn u", "Likeliest here"):
+    for part in (f"#{result.tokens[index].id}", "p / q", "accept probability", "random number", "Likeliest here"):
         expect(card).to_contain_text(part)
     expect(card.locator("li")).to_have_count(5)
     page.mouse.move(0, 0)
@@ -76,17 +75,17 @@ def test_pointing_at_a_token_shows_what_decided(shown):
 
 def test_rejected_drafts_behind_a_toggle(shown):
     refused = panel(shown.page, "speculative").locator(".wb-paper .tok.rejected")
-    rejected = sum(t.fate == "rejected" for r in shown.result("speculative").rounds for t in r.trials)
+    rejected = sum(t.fate == "rejected" for r in shown.result("speculative").alone.rounds for t in r.trials)
     assert refused.count() == rejected > 0
     expect(refused.first).to_be_hidden()
     shown.page.get_by_label("show rejected drafts").check()
     expect(refused.first).to_be_visible()
-    assert text_of(shown.page, "speculative") == shown.result("speculative").text
+    assert text_of(shown.page, "speculative") == shown.result("speculative").alone.text
 
 
 def test_replay_walks_the_rounds(shown):
-    result = shown.result("dsbd")
-    panel(shown.page, "dsbd").get_by_role("button", name="Replay").click()
+    result = shown.result("dsbd").alone
+    panel(shown.page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     replay = shown.page.locator(".wb-replay")
     for i, entry in enumerate(result.rounds):
         expect(replay.locator(".caption")).to_contain_text(f"Round {i + 1} of {len(result.rounds)}")

@@ -3,6 +3,7 @@
 from playwright.sync_api import Route, expect
 
 from tests.browser.actions import fill_prompt, link, press_run, run
+from workbench.models.presets import PairChoice
 
 
 def test_faults_are_told_at_their_fields(visit, address):
@@ -76,10 +77,9 @@ def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     page.get_by_label("Pair").click()
     page.get_by_role("option", name="own models").click()
     page.get_by_label("Target").fill("/no/such/folder")
-    before = host.pairs.in_use
     page.get_by_role("button", name="Load").click()
     expect(page.locator("#pair-note [role=alert]")).to_contain_text("In use: embedded pair")
-    assert host.pairs.in_use == before
+    assert host.pairs.peek(PairChoice("/no/such/folder")) is None
     expect(page.get_by_label("Target")).to_have_value("/no/such/folder")
     run(page)
 
@@ -88,6 +88,14 @@ def test_links_that_cannot_be_followed_say_so(visit, address):
     for query, word in (("run=000000000000", "run"), ("temperatur=1", "temperature")):
         notice = visit(f"{address}?{query}").locator("#notice [role=alert]")
         expect(notice).to_contain_text(word)
+
+
+def test_what_others_add_to_a_link_is_passed_over(visit, address):
+    """utm_source once raised an alert with 60 names."""
+    page = visit(link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b"))
+    expect(page.locator("#prompt textarea")).to_have_value("Twice")
+    expect(page.locator("#decoders input:checked")).to_have_count(1)
+    expect(page.locator("#notice")).to_be_hidden()
 
 
 def test_what_a_link_fills_in_a_shut_fold_is_run(visit, server):

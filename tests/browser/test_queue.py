@@ -1,8 +1,10 @@
 """One device, many visitors: each waits, sees it, and gets what is theirs; who leaves frees it."""
 
+import json
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+import httpx
 import pytest
 from gradio_client import Client
 from gradio_client.exceptions import AppError
@@ -12,14 +14,16 @@ from tests.browser.actions import finished, link, press_run
 from tests.browser.conftest import serving
 
 LONG = {"decoders": "greedy,speculative", "max_new_tokens": 400, "repeats": 500}
+ONCE = {"timings": 1}
 
 
 def test_ten_visitors_each_get_their_own(visit, address):
     visitors = [Client(address, verbose=False) for _ in range(9)]
     page = visit(link(address, "visitor 9", decoders="greedy", max_new_tokens=8))
+    expect(page.locator("#prompt textarea")).to_have_value("visitor 9")
 
     def ask(i: int) -> dict:
-        settings = {"max_new_tokens": 48, "seed": i}
+        settings = {"max_new_tokens": 48, "seed": i, **ONCE}
         return visitors[i].predict(f"visitor {i}", ["greedy", "mtad"], settings, api_name="/compare")
 
     with ThreadPoolExecutor(9) as pool:
@@ -41,14 +45,14 @@ def test_a_closed_tab_frees_the_device(visit, address):
     page.context.close()
     client = Client(address, verbose=False)
     began = time.monotonic()
-    client.predict("next", ["greedy"], {"max_new_tokens": 4}, api_name="/compare")
+    client.predict("next", ["greedy"], {"max_new_tokens": 4, **ONCE}, api_name="/compare")
     assert time.monotonic() - began < 20
 
 
 def test_a_full_queue_turns_visitors_away(pair, tmp_path):
     with serving(pair, tmp_path, queue_size=1) as (address, _):
         visitors = [Client(address, verbose=False) for _ in range(4)]
-        settings = {"max_new_tokens": 300, "repeats": 5}
+        settings = {"max_new_tokens": 300, "repeats": 5, **ONCE}
         jobs = [v.submit("x", ["greedy"], settings, api_name="/compare") for v in visitors]
         errors = [job.exception(timeout=60) for job in jobs]
     assert any(error is None for error in errors)
@@ -59,15 +63,27 @@ def test_a_full_queue_turns_visitors_away(pair, tmp_path):
     ("arguments", "word"),
     [
         (("", ["greedy"], {}), "empty"),
-        (("Once", [], {}), "decoder"),
+        ((["Once"], ["greedy"], {}), "one text, not list"),
         (("Once", ["gredy"], {}), "greedy"),
+        (("Once", "greedy", {}), "list of names"),
+        (("Once", ["greedy"], ["temperature"]), "one JSON object"),
         (("Once", ["greedy"], {"max_new_tokens": 10**6}), "max_new_tokens"),
-        (("Once", ["mtad"], {"mtad": {"beans": 3}}), "beams"),
     ],
 )
-def test_the_endpoint_says_what_is_wrong(address, arguments, word):
+def test_the_endpoint_says_what_is_wrong(address, arguments, word, capfd):
+    """A prompt as a list and settings as a list once gave tracebacks in the log (tests/workbench/page tries more)."""
     with pytest.raises(AppError, match=word):
         Client(address, verbose=False).predict(*arguments, api_name="/compare")
+    assert "Traceback" not in "".join(capfd.readouterr())
+
+
+def test_half_a_character_is_one_sentence(address, capfd):
+    """A lone surrogate once gave "TextEncodeInput must be Union[...]"."""
+    body = json.dumps({"data": ["half a \ud800 pair", ["greedy"], {}]})
+    call = f"{address}gradio_api/call/compare"
+    asked = httpx.post(call, content=body, headers={"content-type": "application/json"}).json()
+    assert "lone surrogate" in httpx.get(f"{call}/{asked['event_id']}").text
+    assert "Traceback" not in "".join(capfd.readouterr())
 
 
 def test_limits_of_a_public_place(pair, tmp_path):
@@ -75,7 +91,7 @@ def test_limits_of_a_public_place(pair, tmp_path):
         client = Client(address, verbose=False)
         with pytest.raises(AppError, match="At most 16"):
             client.predict("Once", ["greedy"], {"max_new_tokens": 17}, api_name="/compare")
-        assert client.predict("Once", ["greedy"], {"max_new_tokens": 16}, api_name="/compare")["results"]
+        assert client.predict("Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare")["results"]
 
 
 def test_only_compare_is_documented(address):

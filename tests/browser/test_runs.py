@@ -1,13 +1,20 @@
 """Runs outlive the server; what goes out as a file comes back in."""
 
+import dataclasses
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import link, panel, run, text_of
 from tests.browser.conftest import serving
+from workbench.measuring import session
+from workbench.runs.record import Run
+from workbench.studies.comparison import Comparison
+from workbench.studies.settings import Settings
 
 
 def test_a_link_outlives_the_server(visit, pair, tmp_path):
@@ -20,7 +27,7 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         page = visit(f"{address}?run={id}")
         for result in kept.results:
             expect(panel(page, result.decoder)).to_have_attribute("data-status", "done")
-            assert text_of(page, result.decoder) == result.text
+            assert text_of(page, result.decoder) == result.alone.text
         expect(panel(page, "speculative").locator(".badge")).to_contain_text(re.compile("identical|differs at token"))
         assert panel(page, "mtad").locator(".badge").count() == 0  # it does not claim to be greedy
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
@@ -62,23 +69,30 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         give(page, broken)
         expect(page.locator("#runs-note [role=alert]")).to_be_visible()
 
-        data["id"] = "0123456789ab"
-        second = tmp_path / "second.json"
-        second.write_text(json.dumps(data))
-        give(page, second)
-        expect(page.locator("#run-link a").first).to_have_text("run 0123456789ab")
+        give(page, files["JSON"])  # there is a run with this id: the import gets another
+        expect(page.locator("#run-link a").first).not_to_have_text(f"run {id}")
         page.get_by_role("tab", name="Runs").click()
         boxes = page.locator("#past-runs input")
         expect(boxes).to_have_count(2)
-        for box in (boxes.nth(0), boxes.nth(1)):
-            box.check()
+        boxes.nth(0).focus()
+        page.keyboard.press("Space")
+        page.keyboard.press("Tab")
+        page.keyboard.press("Space")
+        expect(page.locator("#past-runs input:checked")).to_have_count(2)
         page.get_by_role("button", name="Compare two").click()
         for side in ("#run-A", "#run-B"):
             expect(page.locator(side).locator(".wb-panel")).to_have_count(2)
+        expect(page.locator("#past-runs input:checked")).to_have_count(2)
 
-        page.on("dialog", lambda dialog: dialog.accept())
+        page.once("dialog", lambda dialog: dialog.dismiss())
+        page.get_by_role("button", name="Delete").click()
+        page.wait_for_timeout(500)
+        expect(page.locator("#past-runs input:checked")).to_have_count(2)
+        assert len(host.store.list()) == 2
+        page.once("dialog", lambda dialog: dialog.accept())
         page.get_by_role("button", name="Delete").click()
         expect(boxes).to_have_count(0)
+        expect(page.locator("#runs-note")).to_contain_text("Deleted 2 runs.")
         assert host.store.list() == []
 
         report = page.context.new_page()
@@ -95,3 +109,50 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         expect(report.locator(".main-svg").first).to_be_visible()
         assert sins == []
         page.context.close()
+
+
+LONG = "word " * 30 + "\u202eunclosed override " + "x" * 200
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_a_hundred_and_twenty_runs_are_one_column(visit, many, width):
+    """After 8 runs further ones flowed into columns off to the right: 100 runs were 10,273 px wide."""
+    address = many
+    page = visit(address, width, 844)
+    page.get_by_role("tab", name="Runs").click()
+    boxes = page.locator("#past-runs input")
+    expect(boxes).to_have_count(120)
+    lefts = page.evaluate(
+        "[...document.querySelectorAll('#past-runs input')].map((box) => box.getBoundingClientRect().left)"
+    )
+    assert len(set(lefts)) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    spilt = """() => { const edge = document.querySelector(".wb-runs").getBoundingClientRect().right;
+        return [...document.querySelectorAll("#past-runs bdi")].some((text) => text.getBoundingClientRect().right > edge); }"""
+    assert not page.evaluate(spilt)
+    page.get_by_role("textbox", name="Search").fill("tale 117")
+    expect(boxes).to_have_count(1)
+    page.get_by_role("textbox", name="Search").fill("")
+    expect(boxes).to_have_count(120)
+    page.locator("#past-runs tbody tr").nth(3).locator(".title").click()
+    expect(page.locator("#past-runs input:checked")).to_have_count(1)
+    page.locator("#open-run").click()
+    expect(page.locator("#run-link a").first).to_be_visible()
+
+
+@pytest.fixture(scope="module")
+def past(pair, unmetered) -> Run:
+    """A run of the tests' pair."""
+    settings = Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, "timings": 1})
+    *_, ended = session.run(pair, Comparison("Once", settings), meter=unmetered)
+    return ended.run
+
+
+@pytest.fixture(scope="module")
+def many(pair, past, tmp_path_factory) -> Iterator[str]:
+    """A server with 120 runs, one of them with a title that is hard to set."""
+    with serving(pair, tmp_path_factory.mktemp("many")) as (address, host):
+        small = dataclasses.replace(past, results=past.results[:1])
+        for i in range(120):
+            host.store.save(dataclasses.replace(small, id=f"a{i:x}", title=f"Tale {i}" if i else LONG))
+        yield address

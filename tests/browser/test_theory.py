@@ -5,7 +5,7 @@ from playwright.sync_api import Page, expect
 
 from workbench.theory.pages import PAGES
 
-TOKENS = "tokens a round · "  # of the words under the sliders
+TOKENS = "tokens per round · "  # of the words under the sliders
 
 
 @pytest.fixture(params=[(1400, "light"), (390, "dark")], ids=["wide", "narrow"])

@@ -20,8 +20,9 @@ def native() -> int:
 
 
 @pytest.fixture
-def two_threads() -> Iterator[None]:
+def two_threads(monkeypatch) -> Iterator[None]:
     """Threads made from now on may each have a pool of two."""
+    monkeypatch.setenv("WORKBENCH_THREADS", "2")
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -51,7 +52,7 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         for kind in ("json", "csv", "html"):
             assert page.request.get(f"{address}export/{id}.{kind}").ok
         page.get_by_role("tab", name="Theory").click()
-        page.get_by_label("Set a run beside the theory").click()
+        page.get_by_label("Compare with one of your runs").click()
         page.get_by_role("option").nth(1).click()
         expect(page.locator(".wb-now:visible").first).to_contain_text("Measured:")
         for paper in PAGES:

@@ -21,7 +21,7 @@ from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 
 TITLE = "Decoding Workbench"
-HEADER = f"<h1>{TITLE}</h1><p>One prompt, several decoders, side by side: who is faster, and who writes the likelier text?</p>"
+HEADER = f"<h1>{TITLE}</h1><p>Watch one model write in several ways, and see which is fastest. Press <b>Run</b>.</p>"
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 

@@ -18,9 +18,13 @@ LAWS = {
     "beam sampling": "beam sampling with the target",
     "beam sampling per layer": "beam sampling with the target, given each layer's width",
 }
-CLAIMS = {"target": "lossless", "beam sampling": "as beam sampling", "beam sampling per layer": "as beam sampling"}
+CLAIMS = {
+    "target": "same as plain sampling",
+    "beam sampling": "same as beam sampling",
+    "beam sampling per layer": "same as beam sampling",
+}
 NO_LAW = "It does not keep the distribution of sampling: it goes for speed or for likelier text."
-ENDS = {"budget": "all tokens used", "cancelled": "stopped", "end of sequence": "text ended"}
+ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
@@ -77,7 +81,7 @@ class Panel:
         data = {
             "decoder": self.decoder,
             "title": self.title or label(self.decoder),
-            "claim": CLAIMS.get(self.law) or ("lossy" if method.uses_draft else "search"),
+            "claim": CLAIMS.get(self.law) or ("changes the text" if method.uses_draft else "search"),
             "claim_help": f"Its output is distributed exactly as that of {LAWS[self.law]}." if self.law else NO_LAW,
             "summary": method.summary,
             "status": self.status,

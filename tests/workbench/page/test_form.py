@@ -66,12 +66,20 @@ def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     """A message in a fold is repeated at the decoders: the fold may be shut."""
     values = filled(form, {"decoders": ["greedy"]})
     threshold = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold"))
-    values[threshold] = None
+    values[threshold] = 2
     assert form.faults(values) == {}
     values[form.decoders] = ["mtad"]
     faults = form.faults(values)
     assert set(faults) == {threshold, form.decoders}
     assert all("threshold must be" in message for message in faults.values())
+
+
+def test_an_emptied_field_is_called_empty(form):
+    """It once said: settings: max_new_tokens must be 1 to 100,000, not None."""
+    values = filled(form, {"decoders": ["greedy"]})
+    budget = next(c.component for c in form.controls if c.field.name == "max_new_tokens")
+    values[budget] = None
+    assert form.faults(values)[budget] == "Max new tokens is empty."
 
 
 def test_no_decoder_is_one_sentence(form):

@@ -27,7 +27,7 @@ def test_a_finished_run_gives_a_panel_for_each_decoder(run):
         first = next(r for r in run.results if r.decoder == panel["decoder"])
         assert "".join(t["text"] for t in panel["tokens"]) == first.alone.text
         assert panel["status"] == "done"
-        assert panel["state"] == "all tokens used"
+        assert panel["state"] == "token limit reached"
 
 
 def test_the_figures_of_a_panel_are_those_of_all_repeats(run):
@@ -41,15 +41,15 @@ def test_claims_follow_the_settings(run):
     settings = {**run.settings, "speculative": {"lenience": 0.5}}
     changed = replace(run, study={**run.study, "settings": settings})
     claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
-    assert claims["speculative"] == "lossy"
-    assert claims["greedy"] == "lossless"
+    assert claims["speculative"] == "changes the text"
+    assert claims["greedy"] == "same as plain sampling"
     assert claims["beam_search"] == "search"
 
 
 def test_claims_follow_the_settings_before_there_is_a_result():
     lenient = catalog["speculative"](lenience=0.5)
     for panel in (Panel.waiting(lenient, "Once"), Panel.running(lenient, "Once")):
-        assert json.loads(panel.to_json())["claim"] == "lossy"
+        assert json.loads(panel.to_json())["claim"] == "changes the text"
 
 
 def test_a_failure_is_shown_in_its_panel_alone(run):

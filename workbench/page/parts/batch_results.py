@@ -31,7 +31,7 @@ class BatchResults:
                 self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2, min_width=320)
                 self.decoding = gr.Checkbox(
                     label="Leave the reading of prompts out",
-                    info="As the paper counts. No such figure if prompts are read beside decoding: dynamic batches, chunks, a budget.",
+                    info="As the paper counts. There is no such figure if prompts are read while others decode: dynamic batches, chunks, a budget.",
                     elem_id="batch-decoding",
                     min_width=320,
                 )

@@ -77,16 +77,15 @@ def outcome(run: Run) -> str:
 
 
 def tokens(count: tuple[int, int | None] | None, budget: float | None) -> str:
-    """The prompt's length against what the models can hold."""
+    """The prompt's length, and what the models can hold of it beside the new tokens."""
     if count is None:
         return note("Tokens are counted once the pair is loaded.")
     used, limit = count
-    text = f"{used:,} token{'' if used == 1 else 's'}"
     if limit is None:
-        return note(text)
+        return note(f"{used:,} prompt token{'' if used == 1 else 's'}")
     room = limit - int(budget or 0)
-    over = " — too long, shorten the prompt or ask for fewer tokens" if used > room else ""
-    return note(f"{text} of at most {max(room, 0):,} (the models hold {limit:,}, new tokens included){over}")
+    over = ": too long; shorten the prompt or ask for fewer tokens" if used > room else ""
+    return note(f"{used:,} of {max(room, 0):,} prompt tokens{over}")
 
 
 def heading(side: str, run: Run) -> str:

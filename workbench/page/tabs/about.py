@@ -10,18 +10,23 @@ from workbench.studies.text import cited
 INTRODUCTION = """
 ## What you see
 
-Every panel is the same large model continuing the same prompt, with another **decoder**: a way to choose tokens. Some ask a small
-*draft* model to write ahead and let the large *target* model check several tokens in one pass. The colour and the line of a token
-say where it came from; point at it, or move with the arrow keys, to see the probabilities that decided. *Replay* walks through the
-rounds, each drawn as the tree of tokens that it tried.
+In every panel the same large model continues the same prompt, each time with another **decoder**: a rule for choosing tokens. Some
+let a small *draft* model write a few tokens, which the large *target* model then tests in one pass. The colour and the underline of
+a token show where it came from; point at it, or move with the arrow keys, to see the probabilities that decided. *Step through its
+rounds* draws each round as the tree of tokens that were tried.
 
-Decoders run one after another and are timed alone: seconds are those of the models and the decoder, drawing is not counted.
-Speeds depend on the machine: the environment card is part of every run and every export.
+Decoders run one after another, so that each is timed alone: the seconds are those of the models and the decoder, without drawing.
+Speeds depend on the machine, so every run and every export lists what it was measured on.
 
-**Batch** decodes many prompts at once. Each accepts another number of draft tokens in a round; a framework with aligned tensors pads
-their inputs and caches to the longest of the batch (*vanilla*), and computes the pads. The engine here pads neither. The tab measures
-what either half of the padding costs; the tokens are the same.
+**Batch** decodes many prompts at once. In each round every prompt accepts a different number of draft tokens. A framework with
+aligned tensors pads inputs and caches to the longest of the batch and computes the padding too; the engine here pads neither.
+The tab measures what each half of the padding costs; the tokens are the same.
 """
+LAWS = {
+    "target": "the target's own",
+    "beam sampling": "that of beam sampling",
+    "beam sampling per layer": "that of beam sampling, given each layer's width",
+}
 
 
 class AboutTab:
@@ -30,10 +35,10 @@ class AboutTab:
             gr.Markdown(INTRODUCTION)
             gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in QUANTITIES]))
             rows = [
-                (label(name), method.summary, method.law or "its own", cited(method))
+                (label(name), method.summary, LAWS.get(method.law, "no known law"), cited(method))
                 for name, method in catalog.items()
             ]
-            gr.Markdown(_table("The decoders", ("decoder", "what it does", "law of its output", "paper"), rows))
+            gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text is distributed as", "paper"), rows))
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -54,7 +54,7 @@ class TheoryTab:
                         outputs.append(gr.Plot(next(figures), show_label=False, container=False))
                         gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
         if page.tables:
-            with gr.Accordion("The paper’s tables beside its formulas", open=False):
+            with gr.Accordion("The paper’s tables next to its formulas", open=False):
                 outputs.append(gr.Markdown(first[-1]))
         gr.Markdown(page.source, elem_classes="wb-note")
         self._redraw(page, sliders, outputs)

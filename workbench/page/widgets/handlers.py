@@ -1,4 +1,4 @@
-"""How handlers are attached: beside the queue, or on the one device."""
+"""How handlers are attached: outside the queue, or on the one device."""
 
 from typing import Any
 

@@ -1,0 +1,62 @@
+"""What goes wrong while a visitor watches: a sentence, Run is back, and the next run works (tests/workbench/page tries every pair)."""
+
+import gradio as gr
+import pytest
+import torch
+from playwright.sync_api import expect
+
+from tests.browser.actions import link, press_run, run
+from workbench.runs.events import Finished
+
+ERRORS = [
+    (gr.Error("You have exceeded your GPU quota."), None, "You have exceeded your GPU quota."),
+    (torch.OutOfMemoryError("CUDA out of memory"), Finished, "The device ran out of memory"),
+    (KeyError("layers.3"), Finished, "Something went wrong here (KeyError); the server's log says more. Try again."),
+]
+
+
+@pytest.mark.parametrize(("error", "after", "says"), ERRORS, ids=["quota", "memory", "key"])
+def test_a_device_that_breaks_down(visit, server, monkeypatch, error, after, says):
+    address, host = server
+    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    expect(page.locator("#prompt textarea")).to_have_value("Once")
+    works = host.device.run
+
+    def breaks(*asked):
+        if after is None:
+            raise error
+        for event in works(*asked):
+            yield event
+            if isinstance(event, after):
+                raise error
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.device, "run", breaks)
+        press_run(page)
+        expect(page.locator("#progress [role=alert]")).to_contain_text(says)
+        expect(page.locator("#run")).to_be_visible()
+    for gone in ("#stop", "#leave"):
+        expect(page.locator(gone)).to_be_hidden()
+    expect(page.get_by_test_id("toast-body")).to_have_count(0)
+    run(page)
+
+
+def test_a_run_that_cannot_be_kept(visit, server, monkeypatch):
+    """A full disk once lost the result, and the page with it."""
+    address, host = server
+    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    expect(page.locator("#prompt textarea")).to_have_value("Once")
+
+    def full(found):
+        raise OSError("no space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(host.store, "save", full)
+        press_run(page)
+        expect(page.locator("#progress [role=alert]")).to_contain_text("Download this run below, or it is lost.")
+    expect(page.locator("#run-link")).to_contain_text("Not kept")
+    with page.expect_download() as download:
+        page.locator("#run-link").get_by_role("link", name="JSON").click()
+    assert '"Once"' in download.value.path().read_text("utf-8")
+    assert "run=" not in page.url
+    run(page)
