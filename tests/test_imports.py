@@ -1,88 +1,182 @@
-"""The arrows of DESIGN.md, read from the imports: they only run down."""
+"""Who may import whom: one table for every file of `decoders` and `workbench` (DESIGN.md, WORKBENCH.md)."""
 
 import ast
+from collections.abc import Iterable, Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
-FILES = [f for folder in ("decoders", "workbench") for f in sorted((ROOT / folder).rglob("*.py"))]
+FILES = [f.relative_to(ROOT) for top in ("decoders", "workbench") for f in sorted((ROOT / top).rglob("*.py"))]
 
-# What the rooms of `decoders` may import of each other, from the door down; packages stand for all their files.
-LEAVES = {"errors", "shapes", "tree", "warp", "sampling", "theory", "trace", "request"}
-MAY = {
-    "drafts": LEAVES | {"drafts"},
-    "rules": LEAVES | {"drafts", "rules"},
-    "beams": {"request", "shapes", "trace", "warp"},
-    "methods": LEAVES | {"beams", "drafts", "rules", "methods", "settings", "inputs"},
-    "inputs": {"errors", "shapes", "warp", "settings"},
-    "catalog": {"methods", "settings", "errors"},
-    "settings": LEAVES,
-    "tree": {"shapes"},
-    "warp": {"errors", "shapes"},
-    "sampling": {"shapes"},
-    "trace": {"shapes"},
-    "theory": {"sampling", "shapes"},
-    "request": {"sampling", "shapes", "trace", "tree", "warp", "errors"},
+# The rooms of `decoders`, each with those that it may import; its own files it may always import.
+PLAIN = {"errors", "shapes"}
+DATA = PLAIN | {"tree", "warp", "sampling", "trace", "theory"}
+REQUEST = DATA | {"request"}
+DECODERS = {
+    "errors": set(),
+    "shapes": set(),
+    "tree": PLAIN,
+    "warp": PLAIN,
+    "sampling": PLAIN,
+    "trace": PLAIN,
+    "theory": PLAIN | {"sampling"},
+    "request": DATA,
+    "metrics": REQUEST,
+    "settings": REQUEST,
+    "inputs": PLAIN,
+    "beams": REQUEST,
+    "drafts": REQUEST,
+    "rules": REQUEST | {"drafts"},
+    "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
+    "catalog": {"errors", "methods", "settings"},
+    "engine": PLAIN | {"inputs", "tree"},
+    "loop": REQUEST | {"engine", "settings"},
+    "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
+    "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
+    "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
+    "__main__": {"__init__", "catalog", "errors"},
 }
-MAY_KNOW_THE_ENGINE = {
-    "engine",
-    "loop",
-    "task",
-    "generate",
-    "__init__",
-}  # `task` reads the pair, `generate` builds what the loop drives
-INTERFACE = {"gradio", "plotly", "pandas", "sqlite3"}
+# The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
+WORKBENCH = {
+    "__init__": set(),
+    "studies": set(),
+    "models": set(),
+    "runs": {"studies"},
+    "measuring": {"runs", "studies", "models"},
+    "show": {"runs", "studies"},
+    "theory": {"runs", "show"},
+    "page": {"studies", "models", "runs", "measuring", "show", "theory"},
+    "terminal": {"studies", "models", "runs", "measuring", "show", "theory"},
+    "__main__": {"terminal"},
+}
+OFFERED = {"__init__", "catalog", "inputs", "settings", "trace", "theory"}
+ROOMS = {
+    **{f"decoders.{room}": {f"decoders.{other}" for other in may} for room, may in DECODERS.items()},
+    **{
+        f"workbench.{room}": {f"workbench.{other}" for other in may} | {f"decoders.{other}" for other in OFFERED}
+        for room, may in WORKBENCH.items()
+    },
+}
+# Libraries that only some rooms may import.
+LIBRARIES = {
+    "gradio": {"workbench.page"},
+    "rich": {"workbench.terminal"},
+    "plotly": {"workbench.show", "workbench.theory"},
+    "sqlite3": {"workbench.runs"},
+    "pydantic": {"workbench.runs"},
+    "spaces": {"workbench.measuring"},
+    "pynvml": {"workbench.measuring"},
+    "pandas": set(),
+    "app": set(),
+    "tests": set(),
+}
 
 
-def imported(file: Path) -> set[str]:
-    names = set()
-    for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+def module(file: Path) -> str:
+    """The name of a file's module; a package is its `__init__`."""
+    return ".".join(file.with_suffix("").parts)
+
+
+MODULES = {module(file) for file in FILES}
+
+
+def room(name: str) -> str:
+    """The room of a module: the file or folder right below the top."""
+    return ".".join(name.split(".")[:2])
+
+
+def own(name: str, modules: Iterable[str]) -> str | None:
+    """The module of this project that an imported name comes from."""
+    while name:
+        if name in modules:
+            return name
+        if f"{name}.__init__" in modules:
+            return f"{name}.__init__"
+        name = name.rpartition(".")[0]
+    return None
+
+
+def imported(source: str) -> Iterator[str]:
+    """Every name that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}: imports are absolute here"
-            names |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-    return names
+            assert node.level == 0, "imports are absolute here"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def room(file: Path) -> str:
-    parts = file.relative_to(ROOT / "decoders").with_suffix("").parts
-    return parts[0]
+def faults(file: Path, source: str) -> list[str]:
+    """What a file imports against the table, and that it lies in no room."""
+    here = room(module(file))
+    if here not in ROOMS:
+        return [f"{file} lies in no room"]
+    found = []
+    for name in imported(source):
+        top = name.split(".")[0]
+        if here not in LIBRARIES.get(top, {here}):
+            found.append(f"{file} imports {top}")
+        target = own(name, MODULES)
+        if target is not None and room(target) not in ROOMS[here] | {here}:
+            found.append(f"{file} imports {name}")
+    return found
+
+
+@pytest.mark.parametrize("file", FILES, ids=str)
+def test_every_file_lies_in_a_room_and_imports_only_what_that_room_may(file):
+    assert faults(file, (ROOT / file).read_text(encoding="utf-8")) == []
+
+
+def test_every_room_of_the_table_is_there():
+    assert {room(module(file)) for file in FILES} == set(ROOMS)
+
+
+def circle(graph: Mapping[str, set[str]]) -> list[str]:
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        return error.args[1]
+    return []
+
+
+def test_no_files_import_each_other_in_a_circle():
+    graph = {
+        module(file): {
+            target
+            for name in imported((ROOT / file).read_text(encoding="utf-8"))
+            if (target := own(name, MODULES)) not in (None, module(file))
+        }
+        for file in FILES
+    }
+    assert circle(graph) == []
+    assert circle({**graph, "decoders.errors": {"decoders.loop"}}) != []
 
 
 @pytest.mark.parametrize(
-    "file", [f for f in FILES if f.is_relative_to(ROOT / "decoders")], ids=lambda f: str(f.relative_to(ROOT))
+    ("file", "source"),
+    [
+        ("workbench/studies/x.py", "from workbench.models import load"),
+        ("workbench/models/x.py", "from workbench.studies.limits import Limits"),
+        ("workbench/runs/x.py", "from workbench.measuring.session import run"),
+        ("workbench/show/x.py", "import gradio as gr"),
+        ("workbench/page/tabs/x.py", "from rich.console import Console"),
+        ("workbench/page/tabs/x.py", "from workbench.terminal import show"),
+        ("workbench/terminal/x.py", "import workbench.page.host"),
+        ("workbench/theory/x.py", "from workbench.measuring import session"),
+        ("workbench/measuring/x.py", "def f():\n    from workbench.show import tables"),
+        ("workbench/page/x.py", "import app"),
+        ("workbench/models/x.py", "from decoders.engine.linear import COPIED_BYTES"),
+        ("workbench/helpers.py", "import json"),
+        ("workbench/misc/x.py", "import json"),
+        ("decoders/helpers.py", "import json"),
+        ("decoders/methods/x.py", "from decoders.engine.pair import ModelPair"),
+        ("decoders/rules/x.py", "from decoders import InputError"),
+        ("decoders/trace.py", "from decoders.request import Request"),
+        ("decoders/loop.py", "from workbench.runs.record import Run"),
+        ("decoders/metrics.py", "import pandas"),
+    ],
 )
-def test_decoders_imports_run_down(file):
-    names = imported(file)
-    tops = {n.split(".")[0] for n in names}
-    assert not tops & (INTERFACE | {"workbench", "app"})
-    rooms = {
-        p[1]
-        for n in names
-        if (p := n.split("."))[0] == "decoders" and len(p) > 1 and (ROOT / "decoders" / p[1]).exists()
-    }
-    rooms |= {
-        p[1]
-        for n in names
-        if (p := n.split("."))[0] == "decoders" and len(p) > 1 and (ROOT / "decoders" / f"{p[1]}.py").exists()
-    }
-    if room(file) in MAY:
-        assert rooms <= MAY[room(file)], f"{file} imports {rooms - MAY[room(file)]}"
-    if room(file) not in MAY_KNOW_THE_ENGINE:
-        assert "engine" not in rooms
-
-
-@pytest.mark.parametrize(
-    "file", [f for f in FILES if f.is_relative_to(ROOT / "workbench")], ids=lambda f: str(f.relative_to(ROOT))
-)
-def test_workbench_imports_run_down(file):
-    """layout -> panels -> session -> {runs, charts, export, meter} -> decoders; nothing imports the door."""
-    layer = {"layout": 1, "panels": 2, "session": 3, "runs": 4, "charts": 4, "export": 4, "meter": 4}
-    here = layer.get(file.relative_to(ROOT / "workbench").with_suffix("").parts[0])
-    for name in imported(file):
-        parts = name.split(".")
-        assert parts[0] != "app"
-        if here and parts[0] == "workbench" and len(parts) > 1 and parts[1] in layer:
-            assert layer[parts[1]] >= here, f"{file} imports {name}"
+def test_an_arrow_that_is_not_in_the_table_is_found(file, source):
+    assert len(faults(Path(file), source)) == 1

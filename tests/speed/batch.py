@@ -1,7 +1,7 @@
 """EMS-SD's tables 2-4 on the embedded pair: greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
 
-    python -m tests.speed.batch [--pair FOLDER] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64] [--repeats 1] [--only TABLE ...] [--json FOLDER]
-                          [--measured FILE]
+    python -m tests.speed.batch [--pair FOLDER] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64] [--repeats 1] [--timings 1]
+                                [--only TABLE ...] [--json FOLDER] [--measured FILE]
 
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the draft model (gamma 4) on story
 openings, both at temperature 0 with texts of one length; `parts` says where a round's time goes; `decoders` sets every decoder's
@@ -10,11 +10,11 @@ assets/batch/measured.json` writes what the Batch tab shows.
 """
 
 import argparse
-import json
 import os
 import shlex
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from unittest import mock
@@ -25,12 +25,18 @@ import decoders
 from decoders.engine import attention
 from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
-from workbench.measuring.batch import Ended, Finished, measure
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.runs.estimates import BatchFigures, speed
+from workbench.runs.events import Event, Finished
+from workbench.runs.record import Run
 from workbench.runs.shipped import Measured
-from workbench.show.tables import as_markdown, findings, markdown
-from workbench.studies.batch import SIZES, BatchSettings
-from workbench.studies.batch_records import WAYS, BatchRun, batches
+from workbench.show.quantities import MISSING
+from workbench.show.tables import Table, findings, markdown, paper_table
+from workbench.studies.batch import SIZES, Batch
 from workbench.studies.prompts import PromptSet, built_in
+from workbench.studies.schemes import BASELINE, SCHEMES, batches
 from workbench.studies.settings import Settings
 
 METHODS = {
@@ -38,33 +44,42 @@ METHODS = {
     "speculative": (decoders.catalog["speculative"](draft_length=4), "stories"),
 }
 TABLES = (*METHODS, "parts", "decoders")
-PARTS = ["decoder", "batch", "way", "seconds", "linear layers", "attention", "rest of the models", "outside the models"]
+PARTS = [
+    "decoder",
+    "batch",
+    "scheme",
+    "seconds",
+    "linear layers",
+    "attention",
+    "rest of the models",
+    "outside the models",
+]
 WARPED = {"temperature": 1.0, "top_k": 20, "top_p": 0.9}  # mtad.txt appendix F
 
 
-def followed(events) -> BatchRun:
+def followed(events: Iterable[Event]) -> Run:
     for event in events:
         if isinstance(event, Finished):
-            cell = event.run.cells[-1]
-            print(
-                f"{cell.decoder} {cell.batch_size} {cell.way}: {cell.tokens_per_second:.0f} tokens/s", file=sys.stderr
-            )
-    assert isinstance(event, Ended)
+            r = event.result
+            print(f"{r.decoder} {r.batch_size} {r.scheme}: {speed(r) or 0:.0f} tokens/s", file=sys.stderr)
     return event.run
 
 
-def tables(run: BatchRun, decoder: str) -> str:
+def tables(run: Run, decoder: str) -> str:
     """Both tables, what was found beside them, and the ratio that the paper's claim is about."""
+    figures = BatchFigures(run)
     texts = [
-        "Tokens/s, the reading of prompts left out (times greedy at the same batch size):", markdown(run, decoder, decoding=True),
-        "All of it, prompts included:", markdown(run, decoder, decoding=False), *findings(run),
+        "Tokens/s, the reading of prompts left out (times greedy at the same batch size):",
+        markdown(paper_table(figures, decoder, decoding=True)),
+        "All of it, prompts included:", markdown(paper_table(figures, decoder, decoding=False)), *findings(run),
     ]  # fmt: skip
-    ratios = [
-        f"{run.speed(decoder, size, 'unpadded', True) / run.speed(decoder, size, 'vanilla', True):.2f} at batch {size}"
-        for size in run.sizes
-        if size > 1
-    ]
-    return "\n\n".join([*texts, f"Both unpadded over vanilla, prompts left out: {', '.join(ratios)}."])
+    both, vanilla = (
+        {n: figures.speed(decoder, n, scheme, True) for n in figures.sizes} for scheme in ("unpadded", "vanilla")
+    )
+    ratios = [f"{both[n] / vanilla[n]:.2f} at batch {n}" for n in figures.sizes if n > 1 and both[n] and vanilla[n]]
+    return "\n\n".join(
+        [*texts, f"Both unpadded over vanilla, prompts left out: {', '.join(ratios) or 'not measured'}."]
+    )
 
 
 class Stopwatch:
@@ -89,14 +104,14 @@ def parts(
     prompts: PromptSet,
     method: decoders.Method,
     size: int,
-    way: str,
+    scheme: str,
     tokens: int,
     warping: dict,
 ) -> list[str]:
     """One line: seconds in linear layers, in attention, in the rest of the models, and outside of them; first rounds left out."""
     watch, wall = Stopwatch(), 0.0
     spent = dict.fromkeys(watch.seconds, 0.0)
-    options = {**warping, "ignore_eos": True, "max_new_tokens": tokens, "padding": WAYS[way].padding}
+    options = {**warping, "ignore_eos": True, "max_new_tokens": tokens, "padding": SCHEMES[scheme].padding}
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(PackedModel, "__call__", watch.wrap("models", PackedModel.__call__)))
         stack.enter_context(mock.patch.object(attention, "attend", watch.wrap("attention", attention.attend)))
@@ -117,17 +132,19 @@ def parts(
         "outside": wall - spent["models"],
     }
     shares = [f"{seconds:.2f} ({seconds / wall:.0%})" for seconds in inside.values()]
-    return [method.name, str(size), WAYS[way].label, f"{wall:.2f}", *shares]
+    return [method.name, str(size), SCHEMES[scheme].label, f"{wall:.2f}", *shares]
 
 
-def scaling(run: BatchRun) -> str:
+def scaling(run: Run) -> str:
     """Each decoder's tokens/s at the largest and the smallest batch size, prompts left out."""
-    least, most = run.sizes[0], run.sizes[-1]
+    figures = BatchFigures(run)
+    least, most = figures.sizes[0], figures.sizes[-1]
     rows = []
-    for name in ("greedy", *run.decoders):
-        one, many = (run.speed(name, size, "unpadded", decoding=True) for size in (least, most))
-        rows.append([name, f"{one:.0f}", f"{many:.0f}", f"{many / one:.2f}"])
-    return as_markdown(["decoder", f"batch {least}", f"batch {most}", "times"], rows)
+    for name in (BASELINE, *figures.decoders):
+        one, many = (figures.speed(name, size, "unpadded", decoding=True) for size in (least, most))
+        cells = [one and f"{one:.0f}", many and f"{many:.0f}", one and many and f"{many / one:.2f}"]
+        rows.append([name, *(cell or MISSING for cell in cells)])
+    return markdown(Table(["decoder", f"batch {least}", f"batch {most}", "times"], rows))
 
 
 def main() -> None:
@@ -137,20 +154,22 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=24)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--timings", type=int, default=1)
     parser.add_argument("--only", nargs="+", choices=TABLES, default=TABLES, metavar="TABLE")
     parser.add_argument("--json", type=Path, help="a folder for the runs as JSON")
     parser.add_argument("--measured", type=Path, help="a file for the tables of lookup and speculative")
     args = parser.parse_args()
     load = os.getloadavg()
-    pair, began = decoders.load_pair(args.pair), time.monotonic()
+    device, choice = Device(PairKeeper()), PairChoice(str(args.pair) if args.pair else None)
+    pair, began = device.pair(choice), time.monotonic()
 
     def measured(
-        name: str, methods, prompts: PromptSet, sizes, shared, ways=tuple(WAYS), tokens=args.tokens
-    ) -> BatchRun:
-        settings = Settings(methods, max_new_tokens=tokens, repeats=args.repeats, **shared)
-        run = followed(measure(pair, prompts, BatchSettings(settings, tuple(sizes), ways)))
+        name: str, methods, prompts: PromptSet, sizes, shared, schemes=tuple(SCHEMES), tokens=args.tokens
+    ) -> Run:
+        settings = Settings(methods, max_new_tokens=tokens, repeats=args.repeats, timings=args.timings, **shared)
+        run = followed(device.run(Batch(prompts, settings, tuple(sizes), schemes), choice))
         if args.json:
-            (args.json / f"{name}.json").write_text(json.dumps(run.to_json()))
+            (args.json / f"{name}.json").write_text(run.dumps())
         return run
 
     runs = []
@@ -165,22 +184,35 @@ def main() -> None:
         args.measured.write_text(Measured(command, load, tuple(runs)).to_json(), encoding="utf-8")
     if "parts" in args.only:
         rows = [
-            parts(pair, built_in(prompts).first(args.prompts), method, size, way, args.tokens, {"temperature": 0.0})
+            device.call(
+                parts,
+                pair,
+                built_in(prompts).first(args.prompts),
+                method,
+                size,
+                scheme,
+                args.tokens,
+                {"temperature": 0.0},
+            )
             for method, prompts in METHODS.values()
             for size in (1, 8, 16)
-            for way in (("unpadded",) if size == 1 else ("vanilla", "unpadded_kv", "unpadded_inputs", "unpadded"))
+            for scheme in (("unpadded",) if size == 1 else ("vanilla", "unpadded_kv", "unpadded_inputs", "unpadded"))
         ]
         print("\n### where the seconds go, first rounds left out\n")
-        print(as_markdown(PARTS, rows))
+        print(markdown(Table(PARTS, rows)))
     if "decoders" in args.only:
         every = tuple(m() for name, m in decoders.catalog.items() if name != "greedy")
         prompts = built_in("stories").first(8)
         print("\n### every decoder at batch 8 and alone\n")
         tokens = min(32, args.tokens)
         print(scaling(measured("decoders", every, prompts, (1, 8), WARPED, ("unpadded",), tokens=tokens)))
-        rows = [parts(pair, prompts, method, size, "unpadded", tokens, WARPED) for method in every for size in (1, 8)]
+        rows = [
+            device.call(parts, pair, prompts, method, size, "unpadded", tokens, WARPED)
+            for method in every
+            for size in (1, 8)
+        ]
         print("\n### where their seconds go\n")
-        print(as_markdown(PARTS, rows))
+        print(markdown(Table(PARTS, rows)))
     print(f"\n{time.monotonic() - began:.0f} s; torch {torch.__version__}, {torch.get_num_threads()} threads")
 
 

@@ -17,7 +17,7 @@ import torch
 
 import decoders
 
-PROMPTS = Path(__file__).parents[1] / "assets" / "stories" / "prompts.json"
+PROMPTS = Path(__file__).parents[2] / "assets" / "stories" / "prompts.json"
 SHARED = {"temperature": 1.0, "top_k": 20, "top_p": 0.9}  # mtad.txt appendix F
 SETTINGS = {"dsbd": {"draft_length": 2, "draft_beams": 4}, "bild": {"draft_length": 10}}  # else gamma 4, the default
 # mtad.txt table 4 (ChatGPT-Prompt, Llama-2: tokens/s and perplexity), table 5 (Llama-2: tokens per iteration);

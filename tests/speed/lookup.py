@@ -17,7 +17,7 @@ import torch
 
 import decoders
 
-ASSETS = Path(__file__).parents[1] / "assets"
+ASSETS = Path(__file__).parents[2] / "assets"
 EXACTLY_4 = {
     "num_assistant_tokens": 4,
     "num_assistant_tokens_schedule": "constant",

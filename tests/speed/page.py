@@ -20,8 +20,7 @@ from pathlib import Path
 from playwright.sync_api import Page, sync_playwright
 
 import decoders
-from workbench.page.parts.form import DEFAULT_DECODERS
-from workbench.studies.presets import PROMPTS
+from workbench.studies.presets import PROMPTS, SHOWN
 
 DONE = """(last) => {
     const link = document.querySelector('#run-link a');
@@ -42,7 +41,7 @@ def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, dict[s
 def alone(pair: decoders.ModelPair, tokens: int) -> dict[str, float]:
     """Each decoder's tokens/s, after a short run to warm up, as on the page."""
     speeds = {}
-    for name in DEFAULT_DECODERS:
+    for name in (method.name for method in SHOWN):
         for budget in (8, tokens):
             out = decoders.generate(pair, next(iter(PROMPTS.values())), name, max_new_tokens=budget)
         speeds[name] = out.metrics.tokens_per_second
@@ -60,7 +59,7 @@ def main() -> None:
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as data, sync_playwright() as playwright:
         environment = {**os.environ, "WORKBENCH_DATA": data, "GRADIO_SERVER_PORT": str(args.port)}
-        app = Path(__file__).parents[1] / "app.py"
+        app = Path(__file__).parents[2] / "app.py"
         server = subprocess.Popen([sys.executable, app], env=environment, stdout=subprocess.PIPE, text=True)
         try:
             next(line for line in server.stdout if "http" in line)

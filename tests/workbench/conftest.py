@@ -60,7 +60,7 @@ def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:
 @pytest.fixture(scope="session")
 def run(pair, unmetered) -> Run:
     """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
-    settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2})
+    settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2, "timings": 1})
     found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
     first, *rest = found.results
     token = dataclasses.replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
@@ -74,6 +74,12 @@ def run(pair, unmetered) -> Run:
 def batch_run(pair, unmetered) -> Run:
     """Two decoders that draft, batches of one and two in every scheme, two repeats, at temperature 0; the prompts are hostile."""
     texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
-    shared = {"decoders": ["lookup", "speculative"], "max_new_tokens": 12, "temperature": 0.0, "repeats": 2}
+    shared = {
+        "decoders": ["lookup", "speculative"],
+        "max_new_tokens": 12,
+        "temperature": 0.0,
+        "repeats": 2,
+        "timings": 1,
+    }
     asked = {"prompts": {"name": "<i>few</i>", "texts": texts}, "settings": {**shared, "sizes": [1, 2]}}
     return finished(pair, Batch.from_json(asked), unmetered)

@@ -3,11 +3,11 @@
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from workbench.runs import laps
-from workbench.runs.estimates import BatchFigures, Row, rows, speed, timed_speed, timed_times_greedy, times_greedy
+from workbench.runs.estimates import BatchFigures, rows, speed, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
 from workbench.show.report import to_html
 from workbench.studies.batch import Batch
@@ -24,8 +24,8 @@ def to_json(run: Run) -> str:
 def to_csv(run: Run) -> str:
     """A row for each result: first what was asked and where it ran, then its figures; an empty cell is a figure that there is none
     of, never a zero."""
-    asked = _asked(run)
-    lines = [{**asked, **line} for line in _LINES.get(run.kind, _plain)(run)]
+    asked, more = _asked(run), _MORE.get(run.kind, _checked)(run)
+    lines = [{**asked, **_line(run, r, greedy), **more(r)} for r, greedy in _each(run)]
     text = io.StringIO()
     heads = dict.fromkeys(name for line in lines or [asked] for name in line)
     writer = csv.DictWriter(text, list(heads), lineterminator="\n")
@@ -39,7 +39,7 @@ WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "htm
 
 def _asked(run: Run) -> dict[str, Any]:
     """What all rows share: the run, its models and device, and the settings that all decoders share."""
-    where, settings = run.environment, run.study.get("settings", {})
+    where, settings = run.environment, run.settings
     models = {role: where[role].get("name") for role in ("target", "draft") if isinstance(where.get(role), dict)}
     plain = {n: v for n, v in settings.items() if not isinstance(v, (dict, list)) and n not in ASKED_ELSEWHERE}
     device = {name: where.get(name) for name in ("device", "device_name", "dtype", "threads")}
@@ -66,69 +66,59 @@ def _timed(result: Result, greedy: Result | None) -> Line:
     return {"timed": len(result.laps), **ranges, "unsteady": "; ".join(reasons)}
 
 
-def _each(run: Run) -> Iterator[tuple[Row, Result, Result | None]]:
-    """Every result in the order they ran, with its row and greedy's result beside it."""
-    found = {
-        id(r): (row, r, greedy) for row in rows(run.results) for r, greedy in zip(row.results, row.greedy, strict=True)
+def _each(run: Run) -> list[tuple[Result, Result | None]]:
+    """Every result in the order they ran, with greedy's beside it."""
+    beside = {id(r): greedy for row in rows(run.results) for r, greedy in zip(row.results, row.greedy, strict=True)}
+    return [(r, beside[id(r)]) for r in run.results]
+
+
+def _line(run: Run, r: Result, greedy: Result | None) -> Line:
+    """What every result has."""
+    return {
+        "decoder": r.decoder,
+        "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),
+        "batch_size": r.batch_size,
+        "scheme": r.scheme,
+        "repeat": r.repeat,
+        "seed": r.seed,
+        **r.metrics,
+        "joules": r.energy.joules,
+        "energy_source": r.energy.source,
+        "x_greedy": times_greedy(r, greedy),
+        **_timed(r, greedy),
     }
-    return (found[id(result)] for result in run.results)
 
 
-def _own(run: Run, result: Result) -> Line:
-    """The decoder's own settings, as JSON."""
-    own = run.study.get("settings", {}).get(result.decoder, {})
-    return {"settings": json.dumps(own, ensure_ascii=False)}
+def _comparison(_: Run) -> Callable[[Result], Line]:
+    return lambda r: {
+        "identical_to_greedy": None if r.agreement is None else not r.agreement.differing,
+        "finished": r.alone.finished,
+        "error": r.error,
+    }
 
 
-def _comparison(run: Run) -> Iterator[Line]:
-    for _, r, greedy in _each(run):
-        compared = r.agreement
-        yield {
-            "decoder": r.decoder,
-            **_own(run, r),
-            "repeat": r.repeat,
-            "seed": r.seed,
-            **r.metrics,
-            "x_greedy": times_greedy(r, greedy),
-            **_timed(r, greedy),
-            "identical_to_greedy": None if compared is None else not compared.differing,
-            "finished": r.alone.finished,
-            "error": r.error,
-        }
+def _checked(_: Run) -> Callable[[Result], Line]:
+    """Also for kinds that this room does not know."""
+    return lambda r: {
+        "differing": r.agreement and r.agreement.differing,
+        "reference": r.agreement and r.agreement.reference,
+        "errors": "; ".join(r.errors),
+    }
 
 
-def _plain(run: Run) -> Iterator[Line]:
-    """For kinds that this room does not know, and the common part of batches."""
-    for _, r, greedy in _each(run):
-        compared = r.agreement
-        yield {
-            "decoder": r.decoder,
-            **_own(run, r),
-            "batch_size": r.batch_size,
-            "scheme": r.scheme,
-            "repeat": r.repeat,
-            "seed": r.seed,
-            **r.metrics,
-            "joules": r.energy.joules,
-            "energy_source": r.energy.source,
-            "differing": compared and compared.differing,
-            "reference": compared and compared.reference,
-            "errors": "; ".join(r.errors),
-            "x_greedy": times_greedy(r, greedy),
-            **_timed(r, greedy),
-        }
+def _batch(run: Run) -> Callable[[Result], Line]:
+    figures, checked = BatchFigures(run), _checked(run)
 
-
-def _batch(run: Run) -> Iterator[Line]:
-    figures = BatchFigures(run)
-    for line, (_, r, _greedy) in zip(_plain(run), _each(run), strict=True):
+    def more(r: Result) -> Line:
         of = r.decoder, r.batch_size, r.scheme
-        yield line | {
-            "decode_tokens_per_second": speed(r, decoding=True),
+        return checked(r) | {
             "x_greedy": figures.times_greedy(*of),
+            "decode_tokens_per_second": speed(r, decoding=True),
             "decode_x_greedy": figures.times_greedy(*of, decoding=True),
             "least_acceptance": figures.least_acceptance(r.decoder, r.batch_size),
         }
 
+    return more
 
-_LINES: dict[str, Callable[[Run], Iterator[Line]]] = {Comparison.kind: _comparison, Batch.kind: _batch}
+
+_MORE: dict[str, Callable[[Run], Callable[[Result], Line]]] = {Comparison.kind: _comparison, Batch.kind: _batch}

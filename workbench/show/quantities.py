@@ -3,7 +3,7 @@ terminal all read them here."""
 
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from workbench.runs import estimates
 from workbench.runs.estimates import BatchFigures, Row
@@ -168,14 +168,10 @@ PADDING = Quantity(
     "padding", "padding", "pads / longest acceptance of a round, mean", _metric("padding_ratio"), percent, better="lower"
 )  # fmt: skip
 BATCH_QUANTITIES = (
-    Quantity(
-        "speed", "tokens/s", "new tokens of all requests / seconds of computing",
-        _metric("tokens_per_second"), significant, _timing, "higher", timed=estimates.timed_speed,
-    ),
-    Quantity(
-        "x_greedy", "x greedy", "tokens/s over greedy's at the same batch size",
-        estimates.times_greedy, times, better="higher", together=_batch_times(decoding=False),
-        timed=estimates.timed_times_greedy,
+    replace(BY_NAME["speed"], help="new tokens of all requests / seconds of computing"),
+    replace(
+        BY_NAME["x_greedy"], label="x greedy", help="tokens/s over greedy's at the same batch size",
+        together=_batch_times(decoding=False),
     ),
     Quantity(
         "decoding", "decoding", "tokens/s without each batch's first round, which reads the prompts",
@@ -207,10 +203,7 @@ BATCH_QUANTITIES = (
         "same", "same", "whether the output equals the first scheme's",
         _differing, lambda n: f"{n:g} differ" if n else "yes", together=_all_differing,
     ),
-    Quantity(
-        "joules_per_token", "J/token", "measured energy / new tokens",
-        lambda r, _: _per_token(r, r.energy.joules), significant, lambda r: r.energy.source, "lower",
-    ),
+    BY_NAME["joules_per_token"],
 )  # fmt: skip
 
 

@@ -15,10 +15,12 @@ from workbench.studies.comparison import Comparison
 
 # The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
-STYLE = """body { margin: 0; }
+STYLE = """html { scrollbar-gutter: stable; } body { margin: 0; }
 .wb-report { min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }
 .wb-report dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }
-.wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }"""
+.wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
+.wb-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr)); gap: 8px 24px; }
+.wb-charts > * { min-width: 0; }"""
 DARK = 'document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);'
 
 
@@ -69,7 +71,7 @@ def _comparison(run: Run) -> Body:
     content = f"""<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{_drawn(comparison.figures(rows(run.results)))}"""
+{"".join(map(_drawn, comparison.figures(rows(run.results))))}"""
     return Body(
         "Decoders side by side", content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});'
     )
@@ -99,15 +101,15 @@ _BODIES: dict[str, Callable[[Run], Body]] = {Comparison.kind: _comparison, Batch
 
 
 def _cards(cards: Iterable[batch.Card], figures: BatchFigures, decoder: str) -> str:
-    return "\n".join(
-        f"<h3>{_text(card.title)}</h3><p>{_text(card.says)}</p>{_drawn([card.draw(figures, decoder, False)])}"
+    each = (
+        f"<section><h3>{_text(card.title)}</h3><p>{_text(card.says)}</p>{_drawn(card.draw(figures, decoder, False))}</section>"
         for card in cards
     )
+    return f'<div class="wb-charts">{"".join(each)}</div>'
 
 
-def _drawn(figures: Iterable[go.Figure]) -> str:
-    config = {"displayModeBar": False}
-    return "".join(f.to_html(full_html=False, include_plotlyjs=False, config=config) for f in figures)
+def _drawn(figure: go.Figure) -> str:
+    return figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
 
 
 def _text(value: object) -> str:

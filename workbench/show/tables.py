@@ -126,7 +126,7 @@ def notes(run: Run) -> list[str]:
 def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value) in words, as text."""
     name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
-    found = {name: run.title, "created": run.created, **run.study.get("settings", {}), **run.environment}
+    found = {name: run.title, "created": run.created, **run.settings, **run.environment}
     return [(name, _words(value)) for name, value in found.items() if value not in ({}, None)]
 
 

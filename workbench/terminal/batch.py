@@ -4,12 +4,12 @@ import argparse
 from typing import Any
 
 from workbench.studies import prompts
-from workbench.studies.batch import SIZES, Batch, bounds
+from workbench.studies.batch import DEFAULTS, SIZES, Batch, bounds
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.text import allowed, parse
 from workbench.terminal import flags, study
 
-START = {"decoders": ["lookup", "speculative"], "temperature": 0.0}
+START = {"decoders": ["lookup", "speculative"], "temperature": 0.0, **DEFAULTS}
 DESCRIPTION = (
     "Decode a set of prompts in batches, and compare each padding scheme with greedy decoding at the same size."
 )

@@ -56,7 +56,9 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
     """The settings that the flags say, on top of the preset's or of what the command begins with."""
     if args.preset is not None and args.preset not in SETTINGS:
         raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
-    data = dict(SETTINGS[args.preset].to_json() if args.preset else start)
+    data = dict(start)
+    if args.preset:  # of how often each decoder is timed it says nothing
+        data |= {name: value for name, value in SETTINGS[args.preset].to_json().items() if name != "timings"}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:

@@ -1,7 +1,8 @@
 """How runs look in a terminal: coloured text, figures, a progress bar."""
 
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn
@@ -15,7 +16,7 @@ from workbench.runs.record import Result, Run, TokenRecord
 from workbench.runs.store import RunSummary
 from workbench.show.fates import FATES
 from workbench.show.strip import badge
-from workbench.show.tables import Table, by_decoder, figures, findings
+from workbench.show.tables import Table, by_decoder, figures, findings, notes
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import scheme_label
@@ -63,13 +64,13 @@ def text(result: Result) -> Group:
 def summary(run: Run) -> Group:
     """What is shown once a run is over: its figures, and what they say."""
     if run.kind == Comparison.kind:
-        return Group("", "", legend(run.results), "", comparison_figures(run), *why_no_energy(run))
+        return Group("", "", legend(run.results), "", comparison_figures(run), *remarks(run))
     if run.kind == Batch.kind:
         found = figures(run)
         shown = [i for i, head in enumerate(found.heads) if head in BATCH_SHOWN]
         found = Table([found.heads[i] for i in shown], [[row[i] for i in shown] for row in found.rows])
-        return Group(grid(found), *why_no_energy(run), "", "", *(Text(plain(words)) for words in findings(run)))
-    return Group(grid(figures(run)), *why_no_energy(run))
+        return Group(grid(found), *remarks(run), "", "", *(Text(plain(words)) for words in findings(run)))
+    return Group(grid(figures(run)), *remarks(run))
 
 
 def comparison_figures(run: Run) -> Grid:
@@ -83,15 +84,16 @@ def comparison_figures(run: Run) -> Grid:
     return grid(Table(heads, lines))
 
 
-def why_no_energy(run: Run) -> list[Text]:
+def remarks(run: Run) -> list[Text]:
+    """What a reader of the figures must know: how they were timed, and why energy is not among them."""
     sources = dict.fromkeys(result.energy.source for result in run.results if result.energy.joules is None)
-    return [Text(f"energy {plain(source)}", "dim") for source in sources]
+    return [Text(plain(words), "dim") for words in (*notes(run), *(f"energy {source}" for source in sources))]
 
 
 def run(run: Run) -> Group:
     """A whole run: what it was, the texts of its first repeat if it kept them, and its summary."""
     head = Text.assemble((run.id, "bold"), f"  {run.created}  {plain(run.models)}\n", (plain(run.title), "dim"))
-    texts = [text(result) for result in run.results if result.repeat == 0] if run.kind == Comparison.kind else []
+    texts = [text(result) for result in run.results if result.repeat == 0] if run.kind == Comparison.kind else [""]
     return Group(head, *texts, summary(run))
 
 
@@ -112,9 +114,10 @@ def summaries(runs: Iterable[RunSummary]) -> Grid:
     return grid(Table(["run", "created (UTC)", "kind", "title", "decoders", "models"], lines))
 
 
-def follow(happening: Iterable[events.Event], console: Console, progress: Console) -> Run:
+def follow(happening: Iterator[events.Event], console: Console, progress: Console) -> Run:
     """Draw the events as a bar on `progress`, and on `console` each text of a comparison's first repeat as it is finished; gives the
     run."""
+    first = next(happening)  # a study that is refused is refused before there is a bar
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -122,16 +125,20 @@ def follow(happening: Iterable[events.Event], console: Console, progress: Consol
     )
     with Progress(*columns, console=progress, transient=True, auto_refresh=False) as bar:
         task = bar.add_task("", left="")
-        for event in happening:
+        for event in chain([first], happening):
             if isinstance(event, events.Started):
                 bar.reset(task, description=_job(event.at), left="")
             elif isinstance(event, events.Progress):
                 left = "" if event.eta_seconds is None else f", about {event.eta_seconds:.0f} s left"
                 bar.update(task, completed=event.done, total=event.budget, left=left)
                 bar.refresh()
-            elif isinstance(event, events.Finished) and event.run.kind == Comparison.kind and event.at.repeat == 0:
+            elif isinstance(event, events.Finished) and _has_new_text(event):
                 console.print(text(event.result))
     return event.run
+
+
+def _has_new_text(event: events.Finished) -> bool:
+    return event.run.kind == Comparison.kind and event.at.repeat == event.at.lap == 0
 
 
 def _job(at: events.At) -> str:
@@ -139,7 +146,8 @@ def _job(at: events.At) -> str:
         f", batch {at.batch_size}, {scheme_label(at.decoder, at.batch_size, at.scheme)}" if at.batch_size > 1 else ""
     )
     again = f" (repeat {at.repeat + 1})" if at.repeat else ""
-    return f"{at.job + 1}/{at.jobs} {at.decoder}{batch}{again}"
+    timing = f", timing {at.lap + 1} of {at.laps}" if at.laps > 1 else ""
+    return f"{at.step + 1}/{at.steps} {at.decoder}{batch}{again}{timing}"
 
 
 def _short(text: str) -> str:

@@ -10,8 +10,8 @@ from contextlib import closing, contextmanager
 from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
-from workbench.measuring import session
-from workbench.models.load import load
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.study import Study
@@ -22,10 +22,11 @@ def run(study: Study, args: argparse.Namespace) -> int:
     """Run a study as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped; what is finished is kept and written
     all the same. Raises InputError, before any work, for what cannot be used."""
     console, files, choice = Console(highlight=False), flags.files(args), flags.pair(args)
+    device = Device(PairKeeper())
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()
-        pair = load(choice)
-    with interruptible() as stop, closing(session.run(pair, study, cancel=stop)) as events:
+        device.pair(choice)
+    with interruptible() as stop, closing(device.run(study, choice, stop)) as events:
         found = show.follow(events, console, Console(stderr=True))
     console.print(show.summary(found))
     if found.results and not args.no_save:

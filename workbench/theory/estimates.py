@@ -104,7 +104,7 @@ NOTHING = Measured()
 def measured(run: Run) -> Measured:
     traced = {row.decoder: whole for row in rows(run.results) if (whole := _whole(row)).results}
     leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
-    as_set = catalog["mtad"](**run.study.get("settings", {}).get("mtad", {}))
+    as_set = catalog["mtad"](**run.settings.get("mtad", {}))
     return Measured(
         leviathan and speculative(leviathan), layers and dsbd(layers.results), joint and mtad(joint.results, as_set), batches(run)
     )  # fmt: skip

@@ -1,6 +1,6 @@
 """What the tests of measuring share: studies over the tiny pair, decoders that break, and counts of what the engine gives out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ import torch
 import decoders
 from decoders.engine.model import Engine
 from workbench.measuring import job as job_module
-from workbench.runs.events import Finished
+from workbench.runs.events import Event
 from workbench.runs.record import Result
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
@@ -21,16 +21,26 @@ FEW = PromptSet("few", tuple(Prompt(text, f"few, line {i}") for i, text in enume
 
 
 def comparison(*names: str, prompt="abc", **shared) -> Comparison:
-    return Comparison(prompt, Settings.from_json({"decoders": list(names), "max_new_tokens": 16, **shared}))
+    settings = {"decoders": list(names), "max_new_tokens": 16, "timings": 1, **shared}
+    return Comparison(prompt, Settings.from_json(settings))
 
 
 def batch(*names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, own=None, **changes) -> Batch:
-    shared = {"decoders": list(names), "max_new_tokens": tokens, "temperature": temperature, "seed": 5, **(own or {})}
+    shared = {
+        "decoders": list(names),
+        "max_new_tokens": tokens,
+        "temperature": temperature,
+        "seed": 5,
+        "timings": 1,
+        **(own or {}),
+    }
     return Batch(prompts, Settings.from_json(shared), sizes, **changes)
 
 
-def results(events) -> list[Result]:
-    return [e.result for e in events if isinstance(e, Finished)]
+def results(events: Iterable[Event]) -> list[Result]:
+    """Those of the run that the events end with."""
+    *_, ended = events
+    return ended.run.results
 
 
 def make(kind: str, *names: str, **shared) -> Study:

@@ -34,6 +34,7 @@ def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
 
     monkeypatch.setattr(keeper_module, "load", load)
     monkeypatch.setattr(session, "open_meter", lambda device: unmetered)
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
     return found
 
 

@@ -11,6 +11,7 @@ from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.admit import admit
+from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.job import Update, Work, measure
 from workbench.runs.record import Result
 from workbench.studies.schemes import SCHEMES
@@ -18,7 +19,7 @@ from workbench.studies.study import Job, Study
 
 
 def work(pair, study: Study, meter) -> Work:
-    return Work(pair, admit(pair, study), study.settings, meter, lambda: False)
+    return Work(pair, admit(pair, study), study.settings, meter, Watch(Sources()), lambda: False)
 
 
 def run(measuring) -> tuple[list[Update], Result, dict]:
@@ -28,7 +29,7 @@ def run(measuring) -> tuple[list[Update], Result, dict]:
         try:
             updates.append(next(measuring))
         except StopIteration as done:
-            return updates, *done.value
+            return updates, done.value.result, done.value.outputs
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +127,7 @@ def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_
                 draws += 1
                 time.sleep(0.02)
         except StopIteration as done:
-            result = done.value[0]
+            result = done.value.result
             spent += result.metrics["seconds"]
             work_of_models = sum(r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds)
             assert work_of_models <= result.metrics["seconds"] + 1e-6
@@ -169,6 +170,17 @@ def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
     run(measure(place, study.jobs()[0], cold=True))
     run(measure(place, study.jobs()[0]))
     assert budgets == [8, 16, 16]
+
+
+def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(pair, unmetered, every_round):
+    study = comparison("speculative")
+    place, job = work(pair, study, unmetered), study.jobs()[0]
+    shown, first, outputs = run(measure(place, job))
+    quiet, second, again = run(measure(place, job, drawn=False))
+    assert len(shown) > 0
+    assert quiet == []
+    assert (second.alone.tokens, again) == (first.alone.tokens, outputs)
+    assert [first.laps[0].drawn, second.laps[0].drawn] == [True, False]
 
 
 def test_a_job_is_plain_data_that_says_its_options():

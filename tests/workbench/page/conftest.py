@@ -1,5 +1,6 @@
 """A page over the tests' pair, without a browser."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,9 @@ def a_host(pair: ModelPair, folder: Path, **limits) -> Host:
 @pytest.fixture
 def host(pair, tmp_path) -> Host:
     return a_host(pair, tmp_path)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def one_thread() -> None:
+    """How many threads compute is not measured here."""
+    os.environ["WORKBENCH_THREADS"] = "1"

@@ -1,24 +1,34 @@
 """The Theory tab without a browser: every page at every corner of its sliders, with and without a run beside it."""
 
 import itertools
-from types import SimpleNamespace
 
 import gradio as gr
 import pytest
 
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
 from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
-from workbench.runs.store import RunStore
+from workbench.studies.limits import Limits
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 
 
 @pytest.fixture(scope="module")
-def tab(tmp_path_factory, run):
-    """A tab over a store that holds one run."""
-    store = RunStore(tmp_path_factory.mktemp("runs") / "runs.sqlite")
-    store.save(run)
-    with gr.Blocks():
-        return TheoryTab(SimpleNamespace(limits=SimpleNamespace(public=False), store=store))
+def host(pair, tmp_path_factory, run):
+    """A host that keeps one run."""
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    host.store.save(run)
+    return host
+
+
+@pytest.fixture
+def visitor(host):
+    """A visitor of a page that has this tab alone."""
+    with gr.Blocks() as page:
+        tab = TheoryTab(host)
+    visitor = Visitor(page)
+    visitor.fire(tab.tab, "select")
+    return visitor
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
@@ -53,25 +63,41 @@ def test_whole_sliders_stay_whole():
 
 def test_the_words_say_what_the_paper_says():
     words = draw(PAGES[0], Measured(), [0.8, 5, 0.0, 0.0])[0]
-    assert "**3.69** tokens a round" in words
+    assert "**3.69** tokens per round" in words
     assert "**1.63×** the operations" in words
 
 
-def test_a_run_is_picked_by_its_id(tab, run):
-    assert tab._pick(f" {run.id} ") == (measured(run), "")
+def noted(visitor) -> str:
+    return visitor.value(visitor.find("theory-note"))
 
 
-def test_a_run_that_is_gone_is_one_sentence(tab):
-    found, note = tab._pick("<b>")
-    assert found == Measured()
-    assert "There is no run" in note
-    assert "<b>" not in note
+def test_a_run_is_picked_by_its_id(visitor, run):
+    visitor.put("theory-run", f" {run.id} ")
+    assert noted(visitor) == ""
+    assert sum("**Measured:**" in str(visitor.value(block)) for block in texts(visitor)) == len(PAGES)
+    visitor.put("theory-run", "")
+    assert not any("**Measured:**" in str(visitor.value(block)) for block in texts(visitor))
 
 
-def test_runs_are_listed_but_on_a_shared_machine(tab, run, monkeypatch):
-    assert [id for _, id in tab._list()["choices"]] == ["", run.id]
-    monkeypatch.setattr(tab.host.limits, "public", True)
-    assert "choices" not in tab._list()
+def texts(visitor):
+    return [block for block in visitor.page.blocks.values() if isinstance(block, gr.Markdown)]
+
+
+def test_a_run_that_is_gone_is_one_sentence(visitor):
+    visitor.put("theory-run", "<b>")
+    assert "There is no run" in noted(visitor)
+    assert "<b>" not in noted(visitor)
+
+
+def test_runs_are_listed_but_on_a_shared_machine(visitor, host, run, monkeypatch):
+    field = visitor.find("theory-run")
+    assert [id for _, id in visitor.told(field, "choices")] == ["", run.id]
+    monkeypatch.setattr(host, "limits", Limits(public=True))
+    with gr.Blocks() as page:
+        tab = TheoryTab(host)
+    stranger = Visitor(page)
+    stranger.fire(tab.tab, "select")
+    assert stranger.told(stranger.find("theory-run"), "choices") is None
 
 
 def test_cards_are_laid_out_evenly():

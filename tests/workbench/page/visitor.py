@@ -38,6 +38,10 @@ class Visitor:
     def visible(self, component: Any) -> Any:
         return self._shown.get(component, {}).get("visible", component.visible)
 
+    def told(self, component: Any, name: str) -> Any:
+        """What handlers have last set another property to; None if they have not."""
+        return self._shown.get(component, {}).get(name)
+
     def message(self, name: str) -> str | None:
         """What is said at a field."""
         return self._shown.get(self.find(name), {}).get("message")
@@ -48,6 +52,17 @@ class Visitor:
         self._shown.setdefault(component, {})["value"] = value
         for event in ("input", "change"):
             self.fire(component, event)
+
+    def give(self, name: str, path: Any) -> None:
+        """Upload a file."""
+        component = self.find(name)
+        self._shown.setdefault(component, {})["value"] = str(path)
+        self.fire(component, "upload")
+
+    def open(self, tab: str) -> None:
+        """Select a tab."""
+        found = next(block for block in self.page.blocks.values() if isinstance(block, gr.Tab) and block.label == tab)
+        self.fire(found, "select")
 
     def press(self, name: str) -> None:
         self.fire(self.find(name), "click")

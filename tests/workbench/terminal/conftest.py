@@ -3,8 +3,8 @@
 import pytest
 
 from workbench import __main__ as program
+from workbench.models import keeper
 from workbench.runs.store import RunStore
-from workbench.terminal import study
 
 
 @pytest.fixture
@@ -17,7 +17,8 @@ def store(monkeypatch, tmp_path) -> RunStore:
 def loads(pair, monkeypatch) -> list:
     """What the program loaded."""
     found = []
-    monkeypatch.setattr(study, "load", lambda choice: found.append(choice) or pair)
+    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: found.append(choice) or pair)
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
     return found
 
 

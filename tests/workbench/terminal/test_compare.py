@@ -41,7 +41,7 @@ def test_a_preset_is_the_ground_that_flags_change_and_a_run_need_not_be_kept(cal
     settings = Run.from_json(path.read_bytes()).settings
     assert (settings["top_k"], settings["top_p"], settings["decoders"]) == (5, 0.9, ["greedy"])
     assert store.list() == []
-    assert "kept" not in out
+    assert "kept as run" not in out
 
 
 def test_the_prompt_may_come_from_standard_input(call, store, monkeypatch):

@@ -53,6 +53,7 @@ class RunsTab:
             gr.Markdown(PUBLIC)
         with gr.Row(visible=listed):
             self.search = gr.Textbox(
+                "",
                 label="Search",
                 placeholder="words of a title, a decoder, a model or an id",
                 elem_id="search-runs",

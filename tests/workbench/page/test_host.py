@@ -1,0 +1,132 @@
+"""What the page's handlers share: a study is checked without side effects, its run is kept if it can be, and Stop finds its job."""
+
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.page.conftest import a_host
+from workbench.models import keeper
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.runs.events import Ended
+from workbench.runs.store import RunStore
+from workbench.studies.comparison import Comparison
+from workbench.studies.limits import Limits
+from workbench.studies.settings import Settings
+
+OTHER = PairChoice("another/target")
+
+
+def study(prompt: str = "Once", **settings) -> Comparison:
+    return Comparison(prompt, Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, **settings}))
+
+
+def test_a_run_is_kept(host):
+    *_, ended = host.run(study(), PairChoice())
+    assert ended.unkept is None
+    assert host.store.get(ended.run.id) == ended.run
+
+
+def test_a_run_that_cannot_be_kept_is_given_with_the_reason(host, monkeypatch):
+    """A full disk once lost the result."""
+
+    def save(run):
+        raise InputError("Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder.")
+
+    monkeypatch.setattr(host.store, "save", save)
+    *_, ended = host.run(study(), PairChoice())
+    assert isinstance(ended, Ended)
+    assert ended.run.results[0].alone.text
+    assert ended.unkept == "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
+
+
+def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):
+    stopped = threading.Event()
+    stopped.set()
+    *_, ended = host.run(study(), PairChoice(), stopped)
+    assert ended.run.results == []
+    assert host.store.list() == []
+
+
+def test_the_limits_of_the_place_come_first(pair, tmp_path):
+    host = a_host(pair, tmp_path, max_new_tokens=3)
+    for refuse in (host.check, lambda *asked: list(host.run(*asked))):
+        with pytest.raises(InputError, match="At most 3 new tokens here"):
+            refuse(study(), PairChoice())
+
+
+def test_what_the_pair_cannot_run_is_refused(host):
+    with pytest.raises(InputError, match="positions of the models"):
+        host.check(study(max_new_tokens=5000), PairChoice())
+
+
+def test_the_length_of_a_prompt(host):
+    assert host.tokens("Once", False, PairChoice()) == (4, host.pairs.pair.positions)
+    assert host.tokens("", False, PairChoice()) == (0, host.pairs.pair.positions)
+    assert host.tokens("Once", False, OTHER) is None  # it is not in memory
+    assert not host.has_chat_template(PairChoice())
+    assert not host.has_chat_template(OTHER)
+
+
+def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
+    with host.stoppable("a") as a, host.stoppable("b") as b:
+        host.stop("a")
+        assert (a.is_set(), b.is_set()) == (True, False)
+    host.stop("a")
+    with host.stoppable("a") as again:
+        assert not again.is_set()
+
+
+def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
+    first = host.stoppable("a")
+    first.__enter__()
+    with host.stoppable("a") as second:
+        first.__exit__(None, None, None)
+        host.stop("a")
+        assert second.is_set()
+
+
+def test_without_the_embedded_pair_the_page_knows_why(monkeypatch, tmp_path):
+    def load(choice, custom_allowed):
+        raise InputError("There are no weights; run `make train`.")
+
+    monkeypatch.setattr(keeper, "load", load)
+    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"))
+    host.open()
+    assert host.fault == "There are no weights; run `make train`."
+
+
+def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair, tmp_path):
+    """A visitor who typed while another switched pairs once loaded a model in a thread of the interface."""
+    loads: list[tuple[str, str]] = []
+    loading, go_on = threading.Event(), threading.Event()
+
+    def load(choice, custom_allowed):
+        loads.append((choice.title, threading.current_thread().name))
+        if choice == OTHER:
+            loading.set()
+            assert go_on.wait(30)
+        return pair
+
+    monkeypatch.setattr(keeper, "load", load)
+    host = Host(limits=Limits(), store=RunStore(tmp_path / "runs.sqlite"))
+    host.open()
+
+    def type_and_press_run(i: int) -> tuple[int, int | None] | None:
+        for choice in (PairChoice(), OTHER):
+            host.has_chat_template(choice)
+            host.check(study(f"visitor {i}"), choice)
+        return host.tokens("Once", False, PairChoice())
+
+    with ThreadPoolExecutor(9) as interface:
+        switch = interface.submit(host.device.pair, OTHER)
+        assert loading.wait(30)
+        assert list(interface.map(type_and_press_run, range(8))) == [(4, pair.positions)] * 8  # nobody waits for the other's pair
+        go_on.set()
+        assert switch.result(30) is pair
+        assert list(interface.map(type_and_press_run, range(8))) == [None] * 8
+    assert [title for title, _ in loads] == [PairChoice().title, OTHER.title]
+    assert all(re.fullmatch(r"device_\d+", thread) for _, thread in loads)

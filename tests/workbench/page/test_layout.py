@@ -1,0 +1,105 @@
+"""What an address asks for is shown, and what cannot be is said."""
+
+import dataclasses
+
+import gradio as gr
+import pytest
+
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
+from workbench.page.host import Host
+from workbench.page.layout import build
+
+
+@pytest.fixture(scope="module")
+def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    return host, build(host)
+
+
+@pytest.fixture
+def visit(house):
+    return lambda query: Visitor(house[1], query)
+
+
+def notice(visitor: Visitor) -> str:
+    field = visitor.find("notice")
+    assert visitor.breakdowns == []
+    return visitor.value(field) or "" if visitor.visible(field) else ""
+
+
+def selected(visitor: Visitor) -> str | None:
+    tabs = next(block for block in visitor.page.blocks.values() if isinstance(block, gr.Tabs))
+    return visitor.told(tabs, "selected")
+
+
+FOREIGN = "utm_source=news&utm_medium=mail&fbclid=IwAR0&gclid=x&__sign=a.b&__theme=dark&ref=home&v=2"
+
+
+@pytest.mark.parametrize("own", ["prompt=Twice&decoders=mtad&temperature=0&mtad.beams=4", ""])
+def test_parameters_of_others_are_passed_over(visit, own):
+    """Once utm_source raised an alert with 60 names, and the valid settings beside it were dropped."""
+    visitor = visit(f"{FOREIGN}&{own}")
+    assert notice(visitor) == ""
+    if own:
+        assert visitor.value(visitor.find("prompt")) == "Twice"
+        assert visitor.value(visitor.find("decoders")) == ["mtad"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ("temperatur=0.5", "temperature"),
+        ("mtad.beems=4", "mtad.beams"),
+        ("temperature=hot", "temperature must be"),
+        ("max_new_tokens=0", "max_new_tokens must be"),
+        ("max_new_tokens=" + "9" * 5000, "max_new_tokens"),
+        ("decoders=gredy", "greedy"),
+    ],
+)
+def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
+    visitor = visit(f"prompt=Twice&{wrong}&seed=7")
+    assert says in notice(visitor)
+    assert notice(visitor).count('role="alert"') == 1
+    assert visitor.value(visitor.find("prompt")) == "Twice"
+    link = visitor.value(visitor.find("settings-link"))
+    assert "seed=7" in link
+
+
+def test_a_link_to_a_batch_fills_its_tab(visit):
+    visitor = visit("kind=batch&prompts=stories&count=3&sizes=1,2&schemes=dynamic&decoders=lookup&ignore_eos=False")
+    assert notice(visitor) == ""
+    assert selected(visitor) == "batch"
+    assert visitor.value(visitor.find("batch-prompts")) == "stories"
+    assert visitor.value(visitor.find("batch-sizes")) == [1, 2]
+    assert visitor.value(visitor.find("batch-eos")) is False
+    link = visitor.value(visitor.find("batch-settings-link"))
+    for part in ("kind=batch", "prompts=stories", "count=3", "sizes=1%2C2", "schemes=dynamic", "ignore_eos=False"):
+        assert part in link
+
+
+def test_a_link_to_a_run_opens_it_in_the_tab_of_its_kind(visit, house, run, batch_run):
+    for found, tab, prefix in ((run, "compare", ""), (batch_run, "batch", "batch-")):
+        house[0].store.save(found)
+        visitor = visit(f"run={found.id}&{FOREIGN}")
+        assert notice(visitor) == ""
+        assert selected(visitor) == tab
+        assert found.id in visitor.value(visitor.find(prefix + "run-link"))
+        assert "Done" in visitor.value(visitor.find(prefix + "progress"))
+
+
+def test_a_run_that_is_gone_or_of_another_kind_is_one_sentence(visit, house, run):
+    assert "There is no run &#x27;&lt;b&gt;&#x27;; it may have been deleted." in notice(visit("run=<b>"))
+    house[0].store.save(dataclasses.replace(run, id="abc", kind="experiment"))
+    assert "no tab for runs of the kind &#x27;experiment&#x27;" in notice(visit("run=abc"))
+    house[0].store.delete("abc")
+
+
+def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
+    monkeypatch.setattr(house[0], "fault", "There are no weights; run `make train`.")
+    assert "make train" in notice(visit(""))
+
+
+def test_only_compare_is_for_programs(house):
+    named = [function.api_name for function in house[1].fns.values() if function.api_visibility == "public"]
+    assert named == ["compare"]

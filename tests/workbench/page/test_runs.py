@@ -1,0 +1,231 @@
+"""The Runs tab without a browser: find, open, compare, delete and import runs of every kind."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import gradio as gr
+import pytest
+
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
+from workbench.page.host import Host
+from workbench.page.layout import build
+from workbench.runs.record import Run
+from workbench.show.files import WRITERS
+
+VERSION_1 = sorted((Path(__file__).parents[1] / "runs" / "version1").glob("*.json"))
+
+
+@pytest.fixture(scope="module")
+def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    return host, build(host)
+
+
+@pytest.fixture
+def host(house) -> Host:
+    for kept in house[0].store.list():
+        house[0].store.delete(kept.id)
+    return house[0]
+
+
+@pytest.fixture
+def visitor(host, house) -> Visitor:
+    return Visitor(house[1])
+
+
+def listed(visitor: Visitor) -> list[dict]:
+    visitor.open("Runs")
+    return visitor.value(visitor.find("past-runs"))["rows"]
+
+
+def tick(visitor: Visitor, *ids: str) -> None:
+    table = visitor.value(visitor.find("past-runs"))
+    visitor.put("past-runs", {**table, "chosen": list(ids)})
+
+
+def said(visitor: Visitor) -> str:
+    assert visitor.breakdowns == []
+    return visitor.value(visitor.find("runs-note")) or ""
+
+
+def keep(host: Host, *runs: Run) -> list[str]:
+    for run in runs:
+        host.store.save(run)
+    return [run.id for run in runs]
+
+
+def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
+    """Only the newest 100 were once listed, and nothing said so."""
+    small = dataclasses.replace(run, results=run.results[:1])
+    keep(host, *(dataclasses.replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)), batch_run, run)
+    assert len(listed(visitor)) == 120
+    assert {row["kind"] for row in listed(visitor)} == {"comparison", "batch"}
+    visitor.put("kind-of-runs", "batch")
+    assert [row["id"] for row in listed(visitor)] == [batch_run.id]
+    visitor.put("kind-of-runs", "all")
+    visitor.put("search-runs", "tale 117")
+    assert [row["title"] for row in listed(visitor)] == ["Tale 117"]
+    visitor.put("search-runs", "tale")
+    visitor.put("order-of-runs", "title")
+    assert [row["title"] for row in listed(visitor)][:2] == ["Tale 0", "Tale 1"]
+
+
+def test_a_tick_outlives_a_search_that_still_finds_its_run(host, visitor, run, batch_run):
+    keep(host, run, batch_run)
+    listed(visitor)
+    tick(visitor, run.id, batch_run.id)
+    visitor.put("search-runs", batch_run.id)
+    assert visitor.value(visitor.find("past-runs"))["chosen"] == [batch_run.id]
+
+
+def test_a_run_opens_in_the_tab_of_its_kind(host, visitor, run, batch_run):
+    keep(host, run, batch_run)
+    for found, prefix in ((run, ""), (batch_run, "batch-")):
+        listed(visitor)
+        tick(visitor, found.id)
+        visitor.press("open-run")
+        assert said(visitor) == ""
+        assert f"?run={found.id}" in visitor.value(visitor.find(prefix + "run-link"))
+
+
+@pytest.mark.parametrize(("button", "says"), [("open-run", "Tick one run"), ("compare-two", "Tick two runs")])
+@pytest.mark.parametrize("ids", [[], ["a", "b", "c"]])
+def test_the_wrong_number_of_ticks_is_one_sentence(visitor, button, says, ids):
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press(button)
+    assert says in said(visitor)
+
+
+@pytest.mark.parametrize("table", [None, 7, [], {}, {"chosen": 5}, {"chosen": [["a"], {"b": 1}, None]}])
+def test_a_client_may_send_anything_as_its_ticks(visitor, table):
+    visitor.put("past-runs", table)
+    for button in ("open-run", "compare-two", "delete-run"):
+        visitor.press(button)
+        assert "Traceback" not in said(visitor)
+
+
+def test_two_comparisons_are_compared_by_all_figures(host, visitor, run):
+    other = dataclasses.replace(run, id="0b", results=run.results[1:2])
+    ids = keep(host, run, other)
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press("compare-two")
+    assert said(visitor) == ""
+    table = visitor.value(visitor.find("figures")) or ""
+    tables = [value for block in visitor.page.blocks.values() if isinstance(value := visitor.told(block, "value"), str)]
+    assert any("<th>A</th><th>B</th>" in text for text in tables), table
+
+
+def test_two_batches_are_compared_by_what_both_have_speed_first(host, visitor, batch_run):
+    """Two batches once made a table of a hundred rows, most of them dashes."""
+    other = dataclasses.replace(batch_run, id="0c", results=[r for r in batch_run.results if r.batch_size == 1])
+    ids = keep(host, batch_run, other)
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press("compare-two")
+    assert said(visitor) == ""
+    table = visitor.value(visitor.find("both-figures"))
+    rows = [row.split("</td><td>") for row in table.split("<tr><td>")[1:]]
+    assert {row[1] for row in rows} == {"1"}
+    assert {row[3] for row in rows[:3]} == {"tokens/s"}  # of greedy and the two that draft
+    assert "<td>–</td>" not in table
+
+
+def test_runs_of_two_kinds_are_not_compared(host, visitor, run, batch_run):
+    ids = keep(host, run, batch_run)
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press("compare-two")
+    assert "A is a comparison and B a batch: their figures count different things. Tick two of one kind." in said(visitor)
+    assert not visitor.value(visitor.find("both-figures"))
+
+
+def test_runs_are_deleted_only_if_the_visitor_agreed(host, visitor, run, batch_run):
+    keep(host, run, batch_run)
+    listed(visitor)
+    tick(visitor, run.id)
+    visitor.press("delete-run")  # without a word of the browser's: nobody agreed
+    assert len(host.store.list()) == 2
+    assert visitor.value(visitor.find("past-runs"))["chosen"] == [run.id]
+
+
+@pytest.mark.parametrize("file", VERSION_1, ids=lambda file: file.stem)
+def test_runs_of_version_1_are_imported_opened_exported_and_compared(host, visitor, file):
+    visitor.give("import-run", file)
+    assert said(visitor) == ""
+    [kept] = host.store.list()
+    prefix = "batch-" if kept.kind == "batch" else ""
+    assert f"?run={kept.id}" in visitor.value(visitor.find(prefix + "run-link"))
+    run = host.store.get(kept.id)
+    assert all(write(run) for write in WRITERS.values())
+    ids = keep(host, run, dataclasses.replace(run, id="0d"))
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press("compare-two")
+    assert said(visitor) == ""
+
+
+def test_an_import_never_replaces_a_run(host, visitor, run, tmp_path):
+    """An import with the id of another visitor's run once replaced it."""
+    keep(host, run)
+    file = tmp_path / "run.json"
+    file.write_text(json.dumps({**run.to_json(), "title": "another"}))
+    visitor.give("import-run", file)
+    assert said(visitor) == ""
+    assert host.store.get(run.id) == run
+    assert sorted(kept.title for kept in host.store.list()) == sorted([run.title, "another"])
+    [new] = [kept.id for kept in host.store.list() if kept.id != run.id]
+    assert f"?run={new}" in visitor.value(visitor.find("run-link"))
+
+
+MALFORMED = {
+    "nothing": "",
+    "half": '{"format": "decoding-workbench run", "version": 2,',
+    "a list": "[]",
+    "foreign": '{"format": "something else"}',
+    "deep": "[" * 20_000,
+    "bytes": b"\xff\xfe\x00",
+    "zip": b"PK\x03\x04" + bytes(100),
+    "long number": '{"format": "decoding-workbench run", "version": 1, "id": ' + "9" * 5000 + "}",
+}
+CHANGES = {
+    "settings": lambda data: data["study"]["settings"].update(speculative=5),
+    "metrics": lambda data: data["results"][0].update(metrics="fast"),
+    "date": lambda data: data.update(created="9999-99-99"),
+    "future": lambda data: data.update(created="9998-01-01T00:00:00+00:00"),
+    "kind": lambda data: data.update(kind="experiment"),
+    "circle": lambda data: data["results"][2]["samples"][0]["rounds"][0]["trials"][0].update(parent=10**6),
+    "decoder": lambda data: data["results"][0].update(decoder="<img src=x>"),
+    "prompt": lambda data: data["study"].update(prompt=["Once"]),
+}
+
+
+@pytest.mark.parametrize("name", [*MALFORMED, *CHANGES])
+def test_a_malformed_import_is_one_sentence_and_leaves_nothing(host, visitor, run, tmp_path, caplog, name):
+    """Imports were once stored before they could be shown: they gave a 500 without a message, and stayed."""
+    content = MALFORMED.get(name)
+    if content is None:
+        data = run.to_json()
+        CHANGES[name](data)
+        content = json.dumps(data)
+    file = tmp_path / "run.json"
+    file.write_bytes(content if isinstance(content, bytes) else content.encode())
+    visitor.give("import-run", file)
+    assert said(visitor).startswith('<div role="alert">')
+    assert said(visitor).count(".</div>") == 1
+    assert "<img" not in said(visitor)
+    assert host.store.list() == []
+    assert caplog.records == []
+
+
+def test_a_shared_machine_lists_nothing(pair, run, tmp_path):
+    host = a_host(pair, tmp_path, public=True)
+    keep(host, run)
+    visitor = Visitor(build(host))
+    visitor.open("Runs")
+    assert not (visitor.value(visitor.find("past-runs")) or {}).get("rows")
+    for name in ("past-runs", "open-run", "compare-two", "delete-run"):
+        assert not visitor.visible(visitor.find(name))
