@@ -32,7 +32,17 @@ def test_it_keeps_the_keys_of_version_1_beside_the_run(answer, host):
     assert found["settings"]["mtad"]["threshold"] == 0.2
     assert [r["decoder"] for r in found["results"]] == ["greedy", "mtad"]
     for result in found["results"]:
-        assert {"text", "tokens", "rounds", "prompt_length", "finished", "error", "metrics", "energy", "x_greedy"} <= set(result)
+        assert {
+            "text",
+            "tokens",
+            "rounds",
+            "prompt_length",
+            "finished",
+            "error",
+            "metrics",
+            "energy",
+            "x_greedy",
+        } <= set(result)
         assert "".join(token["text"] for token in result["tokens"]) == result["text"]
     assert found["results"][0]["x_greedy"] == 1.0
     assert found["results"][0]["metrics"]["new_tokens"] == 4

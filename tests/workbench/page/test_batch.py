@@ -94,7 +94,9 @@ def test_what_a_run_was_made_with_comes_back(house, visitor):
     assert again.value(again.find("batch-eos")) is False
     assert again.value(again.find("batch-count")) == 2
     assert "every scheme" in again.value(again.find("batch-verdict"))
-    link = again.value(again.find("batch-settings-link")).partition('href="?')[2].partition('"')[0].replace("&amp;", "&")
+    link = (
+        again.value(again.find("batch-settings-link")).partition('href="?')[2].partition('"')[0].replace("&amp;", "&")
+    )
     third = Visitor(house[1], link)
     assert measured(house[0], third).study == run.study
 

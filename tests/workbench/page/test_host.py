@@ -124,7 +124,9 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
     with ThreadPoolExecutor(9) as interface:
         switch = interface.submit(host.device.pair, OTHER)
         assert loading.wait(30)
-        assert list(interface.map(type_and_press_run, range(8))) == [(4, pair.positions)] * 8  # nobody waits for the other's pair
+        assert (
+            list(interface.map(type_and_press_run, range(8))) == [(4, pair.positions)] * 8
+        )  # nobody waits for the other's pair
         go_on.set()
         assert switch.result(30) is pair
         assert list(interface.map(type_and_press_run, range(8))) == [None] * 8

@@ -139,7 +139,9 @@ def test_runs_of_two_kinds_are_not_compared(host, visitor, run, batch_run):
     listed(visitor)
     tick(visitor, *ids)
     visitor.press("compare-two")
-    assert "A is a comparison and B a batch: their figures count different things. Tick two of one kind." in said(visitor)
+    assert "A is a comparison and B a batch: their figures count different things. Tick two of one kind." in said(
+        visitor
+    )
     assert not visitor.value(visitor.find("both-figures"))
 
 
