@@ -20,7 +20,8 @@ from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter, Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
-from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 from decoders import Fate
 from workbench.runs import laps
 from workbench.runs.estimates import Row
-from workbench.runs.record import RoundRecord
+from workbench.runs.trace import RoundRecord
 from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
 from workbench.show.quantities import BY_NAME, MISSING, Quantity, Spread, spread
 

@@ -8,7 +8,8 @@ from typing import Any
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.events import Finished, Progress, Started
-from workbench.runs.record import Agreement, RoundRecord, Run, TokenRecord
+from workbench.runs.record import Agreement, Run
+from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.quantities import QUANTITIES, Quantity, figure, range_text, spread, timing_notes
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
