@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.runs.estimates import BatchFigures, label
+from workbench.runs.estimates import BatchFigures, label, number
 from workbench.runs.record import Result
 from workbench.show.figure import COLOURS, DASHES, GREY, SYMBOLS, Look, canvas, level, line, look, or_words
-from workbench.show.quantities import number, padding_ratio
+from workbench.show.spread import padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.

@@ -11,7 +11,8 @@ from workbench.runs import laps
 from workbench.runs.estimates import Row
 from workbench.runs.trace import RoundRecord
 from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
-from workbench.show.quantities import BY_NAME, MISSING, Quantity, Spread, spread
+from workbench.show.quantities import BY_NAME, Quantity
+from workbench.show.spread import MISSING, Spread, spread
 
 BARS, WIDE = 260, 320  # heights: four figures in a row, or three
 SMALL = "<span style='font-size:11px'>"

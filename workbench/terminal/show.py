@@ -24,7 +24,7 @@ from workbench.studies.schemes import scheme_label
 
 TITLE_SHOWN = 40
 # The figures of a batch that 80 columns hold; the files have all.
-BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "x greedy", "padding", "at once", "same", "J/token")
+BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "× greedy", "padding", "at once", "same", "J/token")
 
 
 def plain(text: str) -> str:
