@@ -14,7 +14,7 @@ class Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0, 1 if a decoder failed, 2 for input that cannot be used, 130 if it was stopped."""
-    parser = Parser(prog="python -m workbench", description="Run decoders side by side, and look after past runs.")
+    parser = Parser(prog="python -m workbench", description="Run decoders side by side, and manage past runs.")
     commands = parser.add_subparsers(required=True, metavar="command", title="commands")
     for command in (compare, batch, runs):
         command.register(commands)

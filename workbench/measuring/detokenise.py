@@ -37,5 +37,5 @@ class Pieces:
         return piece, Place(unshown)
 
     def label(self, place: Place, token: int) -> str:
-        """What to show for `token` alone at `place`: its piece, or where it has none the nearest thing to one."""
+        """What to show for `token` alone at `place`: its piece, or if it has none, the token decoded alone."""
         return self.extend(place, token)[0] or self.decode((token,), special=True)

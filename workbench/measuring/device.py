@@ -20,7 +20,7 @@ from workbench.studies.study import Study
 
 Item = TypeVar("Item")
 END = object()
-# What a visitor's quota on ZeroGPU is charged with at most: loading, and decoding at a cautious speed.
+# The most that a study takes from a visitor's quota on ZeroGPU: loading, and decoding at a cautious speed.
 LOADING_SECONDS, TOKENS_PER_SECOND, MOST_SECONDS = 20, 10, 120
 
 
@@ -39,9 +39,9 @@ class Device:
         self._threads: tuple[ModelPair, Threads] | None = None
 
     def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
-        """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be had or cannot run
-        the study. To be called by one caller at a time."""
-        away = zero_gpu()  # a threading.Event does not cross into that process; closing the iterator ends the job there
+        """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be loaded or
+        cannot run the study. To be called by one caller at a time."""
+        away = zero_gpu()  # a threading.Event does not reach that process; closing the iterator ends the job there
         with closing(self.iterate(lambda: self._study(study, choice, None if away else stopped))) as events:
             for event in events:
                 yield event
@@ -53,7 +53,7 @@ class Device:
         return self.call(self._ready, choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
-        """What the function returns, run in the thread that decodes."""
+        """Run the function in the thread that decodes, and return its result."""
         return self._thread.submit(function, *arguments).result()
 
     def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:

@@ -120,7 +120,7 @@ def _task(folder: Path) -> tuple[float, int]:
 
 
 def _workers_switches(before: Reading, after: Reading, wall: float) -> int:
-    """The involuntary switches of the threads that computed along."""
+    """The involuntary switches of the other threads that computed."""
     count = 0
     for task, (seconds, switches) in after.tasks.items():
         earlier = before.tasks.get(task, (0.0, 0))

@@ -27,9 +27,9 @@ class Gauge(Protocol):
 
 @dataclass(frozen=True)
 class Counter:
-    """Counters that only rise, in joules; each is a reading and the value it wraps at, or None where it does not.
+    """Counters that only rise, in joules; each is a reading and the value it wraps at, None if it does not wrap.
 
-    At most one wrap is seen: RAPL's come about every half hour at full load.
+    At most one wrap is noticed: RAPL's come about every half hour at full load.
     """
 
     source: str
@@ -104,7 +104,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class NoGauge:
-    """Where nothing can be measured; `source` says why."""
+    """For a device whose energy cannot be measured; `source` says why."""
 
     source: str
 

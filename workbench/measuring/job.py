@@ -26,8 +26,10 @@ from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
-UPDATE_SECONDS = 0.1  # between two updates at least: per-token updates of five panels more than doubled the wall time
-DRAWING_SHARE = 0.2  # of the waiting time at most is spent drawing; a slow screen gets fewer updates
+UPDATE_SECONDS = (
+    0.1  # at least, between two updates: one update per token in five panels more than doubled the wall time
+)
+DRAWING_SHARE = 0.2  # at most this share of the waiting time is spent drawing; a slow screen gets fewer updates
 WARM_UP_TOKENS = 8
 THOROUGH_SECONDS = 5.0
 OUT_OF_MEMORY = "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
@@ -61,7 +63,7 @@ class Work:
         return {**self.settings.decoding, **job.batching, **own}
 
     def warm_up(self, job: Job) -> None:
-        """Set up untimed what later passes find ready: read the prompts of a batch whole, and decode a few tokens."""
+        """Run what sets up later passes, untimed: read the prompts of a batch and decode a few tokens."""
         few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
         prompts = range(min(job.batch_size, len(self.ids)))
         decoders.generate(
@@ -89,7 +91,7 @@ def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> 
     cold    whether this decoder has not run before: then it is warmed up first;   drawn  whether updates are yielded on the way
     A static batch is a call of `decoders.stream` of its own; dynamic batches are one call. The clock stands still while the caller
     holds an update: speeds are those of the models and the decoder alone, however slowly the caller draws. What goes wrong, memory
-    that runs out included, becomes the result's error and ends this job alone.
+    that runs out included, becomes the result's error and ends only this job.
     """
     lap = _Running(work, job, drawn)
     window, error = Window(), None

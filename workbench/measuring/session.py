@@ -37,8 +37,8 @@ def run(
 
     Raises InputError at the call, before any work, for a study that the pair cannot run. A job that fails has its error in its result
     and the others continue. `cancel` ends it within one forward pass and still gives the run so far; closing the iterator ends it
-    without one. Either way all memory is given back. Every job is timed `settings.timings` times; the first time its text is seen to
-    grow, the others draw nothing.
+    without one. Either way all memory is given back. Every job is timed `settings.timings` times; the first time its text is shown as it
+    grows, the others draw nothing.
 
     threads   the number of threads that compute, and why, for the run's environment; they are set by the caller
     """
@@ -55,6 +55,8 @@ def run(
 
 @dataclass
 class _Session:
+    """A study while it runs."""
+
     study: Study
     work: Work
     run: Run
@@ -101,13 +103,13 @@ class _Session:
         return At(*where, number, len(self.jobs), lap, timings, self.done, len(self.jobs) * timings)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
-        """Time a job once; yields what is seen of it."""
+        """Time a job once, and yield its events."""
         yield Started(at)
         if at.lap == 0:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
             if job.keep != "trace" and self._is_half(result):
-                return  # half a measurement is none; half a text is worth showing
+                return  # half a measurement is useless, half a text is worth showing
             result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
             self.first[at.job] = measured
             self.run = replace(self.run, results=[*self.run.results, result])
@@ -144,11 +146,11 @@ class _Session:
         return result
 
     def _cold(self, job: Job) -> bool:
-        """Whether nothing has set up yet what this decoder needs at this batch size."""
+        """Whether this decoder has not run at this batch size yet."""
         return not any(r.decoder == job.method.name and r.batch_size == job.batch_size for r in self.run.results)
 
     def _shown(self, at: At, measuring: Generator[Update, None, Measured]) -> Generator[Event, None, Measured]:
-        """Yields the progress of one timing, gives what was measured."""
+        """Yields the progress of one timing, returns what was measured."""
         budget = self.study.settings.max_new_tokens * self._requests(self.jobs[at.job])
         while True:
             try:
@@ -159,7 +161,7 @@ class _Session:
             yield Progress(at, update.done, budget, update.tokens, update.rounds, update.provisional, eta)
 
     def _requests(self, job: Job) -> int:
-        """Those that the job decodes: the last batch is filled up."""
+        """How many requests the job decodes: its last batch is filled up."""
         return -(-len(self.work.ids) // job.batch_size) * job.batch_size
 
     def _eta(self, done: float, steps: int) -> float | None:
@@ -177,8 +179,8 @@ def laps_in_order(jobs: Sequence[Job], timings: int) -> Iterator[tuple[int, int]
 
 
 def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:
-    """The other's lap, with what it has in common with the first. A decoder that watches the clock may draft otherwise each time, and
-    draw other tokens of the same law."""
+    """The other's lap, compared with the first. A decoder that watches the clock may draft differently each time, and then draws other
+    tokens of the same law."""
     same = dict(first.outputs) == dict(other.outputs)
     watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
     return replace(other.lap, same_rounds=first.rounds == other.rounds, same_tokens=same or watches_clock)

@@ -1,7 +1,7 @@
 """How many threads compute: measured on the loaded pair, under the load that there is.
 
-With something else on the machine, a visitor's browser is enough, as many OpenMP threads as cores collapse: each waits for the others
-at every product, and one that has lost its core keeps all waiting. One number serves all decoders of a run, and is measured again
+Once something else runs on the machine, and a visitor's browser is enough, using as many OpenMP threads as cores is slow: each waits for
+the others at every product, and one that has lost its core keeps them all waiting. One number serves all decoders of a run, and is measured again
 after a run that was unsteady.
 """
 
@@ -24,9 +24,8 @@ DRAFT_LENGTH = 4
 PROMPT, TOKENS = 8, 16  # of a trial
 TRIALS = 3  # of each number of threads, in turn
 HOPELESS = 2.0
-LEAST_GAIN = (
-    0.03  # more threads must save at least this share of a round: they are the first to suffer from other programs
-)
+# More threads must save at least this share of a round: they are the first to suffer from other programs.
+LEAST_GAIN = 0.03
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,7 @@ class Threads:
 
 def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads:
     """The number of threads that makes a typical round of this pair quickest here and now. To be called in the thread that decodes: the
-    number is a thread's own. Raises InputError if WORKBENCH_THREADS is no number."""
+    number is a thread's own. Raises InputError if WORKBENCH_THREADS is not a number."""
     text = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
     if text:
         if not text.isdecimal() or int(text) < 1:
@@ -92,7 +91,7 @@ def _turned(counts: Sequence[int], trial: int) -> Iterable[int]:
 
 
 def _round_seconds(pair: ModelPair, count: int, limit: float) -> float:
-    """A plain target pass, and a round of DRAFT_LENGTH draft passes and a verification, if there is a draft: their seconds added."""
+    """A plain target pass, and a round of DRAFT_LENGTH draft passes and a verification, if there is a draft: the sum of their seconds."""
     torch.set_num_threads(count)
     seconds = _median_round(pair, catalog["greedy"](), limit)
     if pair.draft is not None:

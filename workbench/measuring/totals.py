@@ -79,7 +79,7 @@ def totals(requests: Sequence[Request], times: Sequence[Times], apart: bool, ene
                  None unless prompts are read `apart` from the decoding of others;   passes  rounds that the batches took together,
                  without their first;   None likewise
     fed_tokens   tokens the target scored in these rounds: for each request and round its last token and its draft (for beams, draws)
-    at_once      requests in flight at most: fewer than the batch size if a memory budget lets some wait
+    at_once      requests in flight at most: fewer than the batch size if a memory budget makes some wait
     All None if the decoder broke down before there were any.
     """
     metrics = [r.result.metrics for r in requests if r.result is not None]

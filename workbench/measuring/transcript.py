@@ -10,7 +10,7 @@ from workbench.runs.trace import Alternative, RoundRecord, TokenRecord, TrialRec
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None where it is none that JSON can hold."""
+    """The number, or None if JSON cannot hold it (infinity, NaN)."""
     return value if value is not None and math.isfinite(value) else None
 
 

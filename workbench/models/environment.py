@@ -1,4 +1,4 @@
-"""What a comparison ran on: a figure without it is no figure."""
+"""What a study ran on: without it a figure means nothing."""
 
 import os
 import platform
@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment(pair: ModelPair) -> dict[str, Any]:
-    """Device, dtype, versions and models as plain data; `threads` and `cpus` are what torch may use and what there is."""
+    """Device, dtype, versions and models as plain data; torch may use `threads` of the machine's `cpus`."""
     device = pair.target.device
     return {
         "target": _model(pair.target),
@@ -41,7 +41,7 @@ def _model(model: Any) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """What this project ships is named from its root, wherever it lies on this machine."""
+    """Models that come with this project are named by their path inside it."""
     return name.removeprefix(f"{ROOT}{os.sep}")
 
 

@@ -13,7 +13,7 @@ from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
 
 class PairKeeper:
-    """Keeps one pair loaded. Visitors may choose different ones; the device's queue lets one at a time ask for its own.
+    """Keeps one pair loaded. Visitors may choose different ones; the device's queue serves one visitor at a time.
 
     custom_allowed   whether pairs outside the presets may be loaded
     """
@@ -44,8 +44,8 @@ def devices() -> list[str]:
 
 
 def fitting() -> Iterator[tuple[str, str]]:
-    """(label, name) of each preset whose weights fit on the best device; the label says what they take. The embedded pair always
-    fits."""
+    """(label, name) of each preset whose weights fit on the best device; the label says how much they take. The embedded
+    pair always fits."""
     device = torch.device(devices()[0])
     for name, pair in PAIRS.items():
         size = pair.weight_bytes(default_dtype(device))

@@ -1,4 +1,4 @@
-"""Loading a pair by the rules of the place: what may be loaded, whether it fits, and what to do if it may not or does not."""
+"""Loads a pair if that is allowed here and it fits; otherwise says what to do."""
 
 import os
 from pathlib import Path
@@ -11,14 +11,14 @@ from decoders import InputError, ModelPair, default_device, default_dtype, load_
 from workbench.models.memory import must_fit
 from workbench.models.presets import PAIRS, PairChoice
 
-# transformers asks a service of the hub to convert pickled weights and would load what that made: only what was named is loaded.
+# Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result instead of what was named.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 
 
 def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
-    """The pair of a choice. A model's own code is never run, and a pair that is no preset is read from safetensors only.
+    """The pair of a choice. A model's own code is never run, and a pair that is not a preset is read from safetensors only.
 
-    Raises InputError, in one sentence: if it is no preset and `custom_allowed` is false, it does not fit in memory, its owner must be
+    Raises InputError, in one sentence: if it is not a preset and `custom_allowed` is false, it does not fit in memory, its owner must be
     asked first, there is no such model, or it cannot be run.
     """
     device = default_device() if choice.device == "auto" else _device(choice.device)
@@ -63,7 +63,7 @@ def _weight_bytes(choice: PairChoice, dtype: torch.dtype) -> int:
 
 
 def _parameters(name: str) -> int:
-    """Of a model that is not loaded yet, by building it without memory; 0 where that cannot be told, and loading says why."""
+    """The number of parameters of a model that is not loaded yet, which is built without memory; 0 if that fails: loading then says why."""
     name, _, revision = name.partition("@")
     try:
         config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)

@@ -26,7 +26,7 @@ def fits(weight_bytes: int, device: torch.device) -> bool:
 
 
 def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Raises InputError, before anything is loaded, if they do not."""
+    """Raises InputError if the weights do not fit, before they are loaded."""
     if not fits(weight_bytes, device):
         raise InputError(
             f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in {str(dtype).removeprefix('torch.')} and "

@@ -7,13 +7,11 @@ import torch
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the hub. `parameters` counts tied weights once; `revision` is pinned where the repository has only pickled weights;
-    `gated` means that its owner must be asked first."""
+    """A model of the hub. `parameters` counts tied weights once; `revision` is pinned if the repository has only pickled weights."""
 
     id: str
     parameters: int
     revision: str | None = None
-    gated: bool = False
 
     @property
     def source(self) -> str:
@@ -22,8 +20,8 @@ class Model:
 
 @dataclass(frozen=True)
 class PairChoice:
-    """What to load: target and draft are hub ids (with "@revision" where pinned) or folders, both None for the embedded pair, a
-    draft None for a folder that holds both or for none; device and dtype "auto" or by name."""
+    """What to load: target and draft are hub ids (with "@revision" if pinned) or folders. Both None is the embedded pair; only the
+    draft None is a folder that holds both, or a target without a draft. device and dtype are "auto" or a name."""
 
     target: str | None = None
     draft: str | None = None
@@ -53,7 +51,7 @@ class PairPreset:
         return self.draft and self.draft.source
 
     def weight_bytes(self, dtype: torch.dtype) -> int:
-        """What the weights alone take in memory; caches come on top. The embedded pair's are too few to ask."""
+        """What the weights alone take in memory; caches come on top. 0 for the embedded pair, which is small."""
         return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
 
     def choice(self, device: str = "auto", dtype: str = "auto") -> PairChoice:
@@ -75,12 +73,12 @@ PAIRS = {
         ),
         PairPreset(
             "Llama-3.1-8B + Llama-3.2-1B",
-            Model("meta-llama/Llama-3.1-8B", 8_030_261_248, gated=True),
-            Model("meta-llama/Llama-3.2-1B", 1_235_814_400, gated=True),
+            Model("meta-llama/Llama-3.1-8B", 8_030_261_248),
+            Model("meta-llama/Llama-3.2-1B", 1_235_814_400),
         ),
         PairPreset(
             "Llama-2-13B + Llama-68M",
-            Model("meta-llama/Llama-2-13b-hf", 13_015_864_320, gated=True),
+            Model("meta-llama/Llama-2-13b-hf", 13_015_864_320),
             Model("JackFram/llama-68m", 68_030_208, "964a5d77df908b69f8d6476fb70e940425b04cb5"),
         ),
         PairPreset(

@@ -1,4 +1,4 @@
-"""Figures out of results: which belong together, and each next to greedy's with the same seed."""
+"""Figures from results: grouped into rows, each with greedy's result of the same seed."""
 
 import math
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ class Row:
         return self.results[0]
 
     def named(self, suffix: str) -> "Row":
-        """The same under a longer name, to stand beside another run's."""
+        """The same under a longer name, to be shown next to another run's."""
         return replace(self, label=f"{self.label} {suffix}")
 
 
@@ -64,7 +64,7 @@ def speed(result: Result, decoding: bool = False) -> float | None:
 
 
 def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) -> float | None:
-    """Tokens/s over greedy's, over the timings that both have; None if greedy did not run, or if either failed or was stopped."""
+    """Tokens/s over greedy's, over the timings that both have; None if greedy did not run, or if one of them failed or was stopped."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
     if not decoding and (found := timed_times_greedy(result, greedy)) is not None and found.laps > 1:
@@ -108,7 +108,7 @@ def timed_joules(result: Result) -> Estimate | None:
 
 
 def unsteady(row: Row) -> list[str]:
-    """Why the speeds of a row cannot be trusted, in sentences, and what must not be; [] if all is well."""
+    """Why the figures of a row cannot be trusted, in sentences; [] if all is well."""
     both = zip(row.results, row.greedy, strict=True)
     reasons = [reason for result, greedy in both for reason in (*laps.faults(result), *laps.unsteady(result, greedy))]
     return list(dict.fromkeys(reasons))
@@ -121,7 +121,7 @@ def number(result: Result, name: str) -> float | None:
 
 
 def _ratio(part: float | None, whole: float | None) -> float | None:
-    """None if either is missing or nothing, or if the ratio is no number."""
+    """None if either is missing or zero, or if the ratio is not finite."""
     return part / whole if part and whole and math.isfinite(part / whole) else None
 
 
@@ -138,14 +138,14 @@ class BatchFigures:
         self.sizes = sorted({r.batch_size for r in run.results})
 
     def schemes(self, decoder: str, decoding: bool = False) -> list[str]:
-        """Those that were measured; `decoding` leaves out those without a figure that leaves out the reading of prompts."""
+        """Those that were measured; with `decoding`, those whose speed is also known without the reading of prompts."""
         found = {
             r.scheme for r in self.rows if r.decoder == decoder and not (decoding and speed(r.first, True) is None)
         }
         return [scheme for scheme in SCHEMES if scheme in found]
 
     def row(self, decoder: str, size: int, scheme: str) -> Row | None:
-        """At batch size 1 every scheme is one."""
+        """At batch size 1 all schemes are the same."""
         return self._rows.get((decoder, size, scheme if size > 1 else ALONE))
 
     def speed(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:

@@ -8,7 +8,7 @@ from workbench.runs.trace import RoundRecord, TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Which job: number `job` of `jobs` (from 0), what it decodes how, and which of its `laps` timings this is.
+    """Which job: number `job` of `jobs` (from 0), what it decodes how, and which of its `laps` timings this is (`lap`, from 0).
 
     step, steps   how many timings of all jobs are over, and how many there will be
     """
@@ -37,7 +37,7 @@ class Progress:
     """A job under way, at most ten times a second: `done` tokens of at most `budget`.
 
     tokens, rounds   of its text so far, for jobs that keep a trace;   provisional  a later round may take tokens back (beams)
-    eta_seconds      until the whole study is over, None until it can be told
+    eta_seconds      until the whole study is over, None until that can be estimated
     """
 
     at: At

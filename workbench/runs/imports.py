@@ -1,6 +1,5 @@
 """Runs that come from a file: checked whole before anything keeps them."""
 
-from collections.abc import Mapping
 from typing import Any
 
 from decoders import InputError
@@ -8,24 +7,22 @@ from decoders.inputs import is_whole
 from workbench.runs.record import Run
 from workbench.studies.batch import Batch
 from workbench.studies.kinds import STUDIES
-from workbench.studies.study import Study
 
 
-def read(text: str | bytes, kinds: Mapping[str, type[Study]] = STUDIES) -> Run:
+def read(text: str | bytes) -> Run:
     """The run in a JSON export, as it was made.
 
-    kinds   the kinds of study that the caller can show
     Raises InputError, in one sentence, if any part of it cannot be shown: its settings are read as a new study's are.
     """
     run = Run.from_json(text)
-    if run.kind not in kinds:
-        raise InputError(f"This is a run of the kind {run.kind!r}, and here are only {', '.join(kinds)}.")
-    kinds[run.kind].from_json(_with_texts(run) if run.kind == Batch.kind else run.study)
+    if run.kind not in STUDIES:
+        raise InputError(f"This is a run of the kind {run.kind!r}; only {' and '.join(STUDIES)} can be shown here.")
+    STUDIES[run.kind].from_json(_with_texts(run) if run.kind == Batch.kind else run.study)
     return run
 
 
 def _with_texts(run: Run) -> dict[str, Any]:
-    """The study of a batch; those of version 1 did not keep the texts of a file of prompts, and can be shown without."""
+    """The study of a batch; version 1 did not keep the texts of a file of prompts, and its runs can be shown without them."""
     prompts = run.study.get("prompts")
     if not isinstance(prompts, dict) or prompts.get("texts") is not None:
         return run.study

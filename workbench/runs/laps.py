@@ -1,7 +1,7 @@
 """What several timings of the same work come to: an estimate, its range, and whether it can be trusted.
 
 Same seed, same rounds: if the rounds of all laps are the same, a request's time is the sum over its rounds of the median of that round's
-seconds, so that a disturbance that hits one lap here and another one there leaves no trace. For batches, and if rounds differ, it is the
+seconds, so disturbances that hit different rounds of different laps leave no trace. For batches, and if rounds differ, it is the
 median of the laps' seconds. The range is that of the same estimate over all resamples of whole laps, never of rounds: those of one lap
 share a disturbance.
 """
@@ -16,7 +16,7 @@ from statistics import fmean, median
 from workbench.runs.record import Energy, Lap, Load, Result
 
 MOST_RESAMPLES = 1000
-WIDEST = 0.07  # a range that reaches further to either side is no figure to compare with
+WIDEST = 0.07  # a figure whose range reaches further to either side cannot be compared
 LEAST_SHARE = 0.9  # of a core that the decoding thread must have had
 MOST_PREEMPTED = 50.0  # a second
 MOST_LOST = 0.02  # of the time, to throttling or to the hypervisor
@@ -66,7 +66,7 @@ def verifying(laps: Laps) -> float | None:
 
 
 def joules(laps: Laps) -> float | None:
-    """Mean energy of the laps that drew nothing; of all if each one drew."""
+    """Mean energy of the laps that drew nothing, or of all laps if each one drew."""
     found = [lap.energy.joules for lap in ([lap for lap in laps if not lap.drawn] or laps)]
     return None if None in found or not found else fmean(found)
 
@@ -99,7 +99,7 @@ def energy(laps: Laps) -> Energy:
 
 
 def unsteady(result: Result, base: Result | None) -> list[str]:
-    """Why the result's speed cannot be trusted, in sentences; [] if it can. One timing alone says nothing of it, its counters do."""
+    """Why the result's speed cannot be trusted, in sentences; [] if it can. A single timing has no range, but it has counters."""
     reasons = []
     found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
     if found is not None and found.laps > 1 and found.wide:
@@ -113,7 +113,7 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
 
 
 def faults(result: Result) -> list[str]:
-    """What must not be: laps of one seed that wrote other tokens."""
+    """What must never happen: timings with the same seed that wrote other tokens."""
     differing = sum(not lap.same_tokens for lap in result.laps)
     return (
         [f"{differing} of {len(result.laps)} timings wrote other tokens than the first with the same seed"]
@@ -170,7 +170,7 @@ def _over(count: int, figure: Callable[[Sequence[int]], float | None]) -> Estima
 
 
 def _resamples(count: int) -> list[Sequence[int]]:
-    """All ways to draw as many laps with replacement, or a fixed random thousand of them if they are more."""
+    """All ways to draw as many laps with replacement, or a fixed random thousand of them if there are more."""
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
         return list(combinations_with_replacement(range(count), count))
     source = random.Random(0)

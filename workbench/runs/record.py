@@ -24,7 +24,7 @@ class Energy:
     """joules      None if not measured, never 0
     source      "measured: GPU energy counter", "integrated from N power samples", "CPU package (RAPL)", "below resolution",
                 "not measured: reason" or "not attributable: reason"
-    detail      what else a reader needs to judge the figure, such as the length of the window
+    detail      what else a reader must know to judge the figure, such as the length of the window
     """
 
     joules: Amount | None
@@ -77,7 +77,7 @@ class Lap:
     seconds      of the models and the decoder, drawing left out;   after_first  the same without each batch's first round, which
                  also reads the prompts, None if prompts are not read apart
     rounds, drafting, verifying   for a single request the seconds of each round, and of its draft and target passes; [] for batches
-    energy       of this lap;   drawn  whether a screen was drawn meanwhile, which the energy contains
+    energy       of this lap;   drawn  whether a screen was drawn meanwhile: the energy then includes that
     same_rounds  whether each round gained and drafted as many tokens as in the first lap;   same_tokens  whether the output is the same
     """
 
@@ -97,7 +97,7 @@ class Lap:
 class Agreement:
     """Whether a result has the tokens that it must have.
 
-    reference    the decoder whose tokens these must be: greedy for an exact decoder at temperature 0, else the same decoder with the
+    reference    the decoder whose tokens these must equal: greedy for an exact decoder at temperature 0, else the same decoder with the
                  same seed in another batch
     compared, differing   prompts compared, and those whose tokens differ;   the rest is about the first that differs, None if not known
     differs_at   index of the first token that differs
@@ -105,7 +105,7 @@ class Agreement:
                  the other is not among its five likeliest
     noise        nats by which the two results' log-probabilities of the same tokens differ up to there: forward passes of different
                  shapes round differently;   dtype  of the target's weights
-    near_tie     the gap is within the noise of its two sides
+    near_tie     whether the gap is within the noise of both sides
     """
 
     reference: str
@@ -124,10 +124,10 @@ class Result:
 
     seed         of the first prompt;   batch_size, scheme  how requests shared a batch
     metrics      by the names of `decoders.Metrics`, over all prompts together (see `measuring.totals`)
-    energy       of one lap of the job;   laps  its timings, which the seconds of `metrics` are an estimate from;   samples  one for each prompt decoded
+    energy       of one lap of the job;   laps  its timings, from which the seconds in `metrics` are estimated;   samples  one for each prompt decoded
     agreement    None if there is nothing that the tokens must equal
-    error        one sentence if the job broke down; samples and metrics then hold what there was until then
-    remarks      sentences about its timings that a reader of the figures must know
+    error        one sentence if the job broke down; samples and metrics then have what was measured before
+    remarks      sentences about its timings that a reader of the figures must know, such as that one failed
     """
 
     decoder: Annotated[str, one_of(catalog)]

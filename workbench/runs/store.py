@@ -25,7 +25,7 @@ CREATE = (
     "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, prompt TEXT NOT NULL, decoders TEXT NOT NULL, "
     "models TEXT NOT NULL, json TEXT NOT NULL)"
 )
-# Version 2 adds the kind; `prompt` has held what a run is called since version 1.
+# Version 2 adds the kind; the title is in `prompt`, as in version 1.
 ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 
 INTO_RUNS = "INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)"
@@ -85,7 +85,7 @@ class RunStore:
     def list(
         self, limit: int | None = None, *, kind: str | None = None, search: str = "", order: Order = "newest"
     ) -> list[RunSummary]:
-        """Past runs: of one kind or all, whose title, decoders, models or id hold every word of `search`."""
+        """Past runs: of one kind or all, whose title, decoders, models or id contain every word of `search`."""
         conditions, values = (["kind = ?"], [kind]) if kind else ([], [])
         for word in search.split():
             conditions.append("instr(lower(prompt || ' ' || decoders || ' ' || models || ' ' || id), lower(?)) > 0")
@@ -128,5 +128,5 @@ def _row(run: Run) -> tuple[str, ...]:
 
 
 def data_folder() -> Path:
-    """Where the workbench keeps what is the user's."""
+    """Where the workbench keeps the user's files."""
     return Path(os.environ.get("WORKBENCH_DATA") or platformdirs.user_data_dir("decoding-workbench", appauthor=False))

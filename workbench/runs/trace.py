@@ -25,10 +25,10 @@ class TokenRecord:
     """One token of the output.
 
     id, node      vocabulary id, and its node in the request's tree (as in `RoundRecord`)
-    text          its piece: the pieces of all tokens, one after the other, are the output's text; of a character that spans several
-                  tokens the last one has it whole and the others have ""; so has a special token such as end of sequence
+    text          its piece; all pieces joined are the output's text. If a character spans several tokens, the last one has it whole
+                  and the others have "", as has a special token such as end of sequence
     fate, round   what became of it, in which round
-    p, q          the probabilities the rule compared, None if there was none;   accept_probability, u  the toss, None without one
+    p, q          the probabilities the rule compared, None if it compared none;   accept_probability, u  the toss, None if there was none
     log_p         nats, under the raw target;   alternatives  the likeliest tokens at this place, likeliest first
     """
 
@@ -75,7 +75,7 @@ def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One turn of a decoder: all it tried, and what then stood: the first `keep` tokens of the earlier output, and after them `nodes`.
+    """One turn of a decoder: all that it tried, and the output afterwards: the first `keep` tokens of the earlier output, then `nodes`.
 
     `draft_seconds` and `verify_seconds` are the models' wall time, `target_calls` and `draft_calls` forward passes.
     """

@@ -10,7 +10,7 @@ FORMAT = "decoding-workbench run"
 
 def upgraded(data: Any) -> Any:
     """The JSON of a run in version 2. A comparison of version 1 says so; a batch of that time has neither format nor id, so its
-    content gives it one. Anything else comes back as it is, for the validation to refuse."""
+    id is made from its content. Anything else is returned as it is, for the validation to refuse."""
     if not isinstance(data, Mapping):
         return data
     if data.get("format") == FORMAT and data.get("version") == 1:
@@ -54,7 +54,7 @@ def _result(r: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, A
 
 
 def _unsigned(gained: list[int]) -> list[int]:
-    """Beams may take tokens back; what a round gains is then nothing."""
+    """Beams may take tokens back; such a round gains nothing."""
     return [max(0, g) for g in gained]
 
 

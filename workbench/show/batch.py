@@ -99,7 +99,7 @@ OF_ONE = (  # of the decoder chosen
         lambda figures, decoder, decoding: or_words(speed(figures, decoder, decoding)),
     ),
     Card(
-        "Time per round", "Every pad is computed, so a round takes longer the more it holds; without the reading of prompts.",
+        "Time per round", "Pads are computed too, so a round takes longer the more tokens it has. The reading of prompts is left out.",
         lambda figures, decoder, _: or_words(round_time(figures, decoder)),
     ),
 )  # fmt: skip
@@ -113,7 +113,7 @@ OF_ALL = (  # of all decoders
         lambda figures, *_: or_words(acceptance(figures)),
     ),
     Card(
-        "The slowest of a batch", "A static batch waits for its sample of the least acceptance.",
+        "The slowest of a batch", "A static batch waits for the sample that accepts least.",
         lambda figures, *_: or_words(least_acceptance(figures)),
     ),
 )  # fmt: skip

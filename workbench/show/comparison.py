@@ -128,7 +128,7 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
 
 
 def _canvas(height: int, title: str, x: str = "", y: str = "") -> go.Figure:
-    """With its title above; the legend is below."""
+    """With its title above it and its legend below."""
     figure = canvas(x, y, title=title, height=height)
     return figure.update_layout(
         margin={"l": 12, "r": 12, "t": 44, "b": 12}, legend={"y": -0.25, "yanchor": "top", "font_size": 12}, bargap=0.35
@@ -136,8 +136,8 @@ def _canvas(height: int, title: str, x: str = "", y: str = "") -> go.Figure:
 
 
 def _milliseconds(row: Row, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> Spread | None:
-    """Of a round: of a single repeat from all its timings, with their range; of several the mean. A run of an earlier version knows
-    those of its rounds alone."""
+    """Of a round: from all timings of a single repeat, with their range; the mean of several repeats. A run of an earlier version only
+    has the seconds of its rounds."""
     found = [laps.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
     if len(row.results) == 1 and found and found[0]:
         return Spread(found[0].value, range=found[0] if found[0].laps > 1 else None)

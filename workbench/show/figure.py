@@ -1,4 +1,4 @@
-"""Parts that all figures share: the palette, the canvas, lines and bars that read on a light and on a dark ground."""
+"""Parts that all figures share: the palette, the canvas, lines and bars that are readable on a light and on a dark ground."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -64,7 +64,7 @@ def whiskers(found: Sequence[Any]) -> dict[str, Any]:
 
 
 def or_words(figure: go.Figure, words: str = "nothing measured gives this figure") -> go.Figure:
-    """The figure; one without any point says why."""
+    """The figure; an empty one says why."""
     if all(y is None for trace in figure.data for y in trace.y):
         figure.add_annotation(
             text=words, showarrow=False, font={"color": GREY, "size": 13}, xref="paper", yref="paper", x=0.5, y=0.5

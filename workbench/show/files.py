@@ -22,8 +22,8 @@ def to_json(run: Run) -> str:
 
 
 def to_csv(run: Run) -> str:
-    """A row for each result: first what was asked and where it ran, then its figures; an empty cell is a figure that there is none
-    of, never a zero."""
+    """A row for each result: first what was asked and where it ran, then its figures; an empty cell means that there is no such
+    figure, never zero."""
     asked, more = _asked(run), _MORE.get(run.kind, _checked)(run)
     lines = [{**asked, **_line(run, r, greedy), **more(r)} for r, greedy in _each(run)]
     text = io.StringIO()
@@ -55,7 +55,7 @@ Line = dict[str, Any]
 
 
 def _timed(result: Result, greedy: Result | None) -> Line:
-    """How often a result was timed, the ranges of its ratios over these timings, and why they cannot be trusted, if so."""
+    """How often a result was timed, the ranges of its ratios over these timings, and why they cannot be trusted, if they cannot."""
     found = {"tokens_per_second": timed_speed(result), "x_greedy": timed_times_greedy(result, greedy)}
     ranges = {
         f"{name}_{end}": getattr(each, end) if each and each.laps > 1 else None
@@ -67,7 +67,7 @@ def _timed(result: Result, greedy: Result | None) -> Line:
 
 
 def _each(run: Run) -> list[tuple[Result, Result | None]]:
-    """Every result in the order they ran, with greedy's beside it."""
+    """Every result in the order they ran, with greedy's."""
     beside = {id(r): greedy for row in rows(run.results) for r, greedy in zip(row.results, row.greedy, strict=True)}
     return [(r, beside[id(r)]) for r in run.results]
 

@@ -168,7 +168,7 @@ BATCH_QUANTITIES = (
         _metric("padded_rows"), "{:,}".format, better="lower", together=lambda row: number(row.first, "padded_rows"),
     ),
     Quantity(
-        "at_once", "at once", "requests in flight at most; fewer than the batch if a memory budget lets some wait",
+        "at_once", "at once", "requests in flight at most; fewer than the batch if a memory budget makes some wait",
         _metric("at_once"), "{:g}".format, together=_over_repeats("at_once", max),
     ),
     Quantity(

@@ -25,7 +25,7 @@ CLAIMS = {
     "beam sampling": "same as beam sampling",
     "beam sampling per layer": "same as beam sampling",
 }
-NO_LAW = "It does not keep the distribution of sampling: it goes for speed or for likelier text."
+NO_LAW = "Its output is not distributed as plain sampling: it aims at speed or at likelier text."
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
@@ -124,7 +124,7 @@ def _notes(row: Row) -> list[str]:
 
 
 def _detail(quantity: Quantity, row: Row) -> str:
-    """What a figure was made from; if the clock gave it, how often it was timed and how far that lies apart."""
+    """What a figure was made from; if the clock gave it, how often it was timed and how far the timings lie apart."""
     if len(row.results) > 1:
         return f"mean of {len(row.results)} repeats"
     found, counts = spread(quantity, row), quantity.counts(row.first)
@@ -146,7 +146,7 @@ def _refused(round_: RoundRecord) -> RoundRecord:
 
 
 def badge(agreement: Agreement) -> dict[str, str]:
-    """Whether the output is that of its reference, and why it may not be."""
+    """Whether the output is that of its reference, and if not, how they differ."""
     name = label(agreement.reference)
     if not agreement.differing:
         return {
@@ -159,7 +159,7 @@ def badge(agreement: Agreement) -> dict[str, str]:
         text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
     elif agreement.gap is not None:
         text += f" (target gap {agreement.gap:.3f} nats)"
-    help = NEAR_TIE if agreement.near_tie else f"The decoder claims {name}'s output here, and this is another one."
+    help = NEAR_TIE if agreement.near_tie else f"It should give the output of {name} decoding here, and does not."
     return {"kind": "tie" if agreement.near_tie else "differs", "text": text, "help": help}
 
 

@@ -12,7 +12,7 @@ SCRIPTS = ("strip.js", "replay.js")
 
 
 def embed(data: object) -> str:
-    """JSON that may stand inside a <script> element whatever texts it holds."""
+    """JSON that is safe inside a <script> element, whatever texts it contains."""
     return json.dumps(data).replace("<", "\\u003c")
 
 
@@ -28,7 +28,7 @@ def fate_styles() -> str:
 
 @cache
 def head() -> str:
-    """For the <head> of the page, live or exported. In a page of one's own call `Workbench.show(element, {panels: [...]})`."""
+    """For the <head> of the page, live or exported. Any page with it can call `Workbench.show(element, {panels: [...]})`."""
     scripts = "\n".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
     fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
     styles = (WEB / "workbench.css").read_text("utf-8") + fate_styles()

@@ -17,17 +17,17 @@ from workbench.studies.study import Job
 SIZES = (1, 2, 4, 8, 16, 24)  # of ems-sd.txt, table 2
 LARGEST_BATCH = 1024
 MEGABYTE = 1e6
-DEFAULTS = {"timings": 1}  # of the settings that every study has, what is another default here
+DEFAULTS = {"timings": 1}  # the shared settings whose default differs here
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What to measure. Raises InputError for what cannot be.
+    """What to measure. Raises InputError for a study that cannot be measured.
 
     prompt_set  the prompts and their name;   settings  the decoders and what they share; greedy always runs, as the baseline
     sizes       batch sizes;   schemes  names of `SCHEMES`
     ignore_eos  continue after the end of a text, so that every output has the same length
-    cache_mb, prefill_chunk   bounds on a batch, None for none; label, range and help come from the metadata
+    cache_mb, prefill_chunk   limits of a batch, None for no limit; the form and the flags read range and help from the metadata
     """
 
     kind: ClassVar[str] = "batch"
@@ -39,11 +39,11 @@ class Batch:
     ignore_eos: bool = True
     cache_mb: float | None = setting(
         None,
-        "memory budget: MB of cache that all requests together may take; one waits until what it can need fits in; for schemes that pad nothing",
+        "memory budget: MB of cache for all requests together; a request waits until what it may need fits; only for schemes that pad nothing",
         low=0.01, high=1_000_000.0, choices=(None,),
     )  # fmt: skip
     prefill_chunk: int | None = setting(
-        None, "tokens of a prompt in one pass at most; the rest follows beside the decoding of others", low=1, high=1_000_000, choices=(None,)
+        None, "most prompt tokens in one pass; the rest follow while other requests decode", low=1, high=1_000_000, choices=(None,)
     )  # fmt: skip
 
     def __post_init__(self):
@@ -106,19 +106,19 @@ class Batch:
     def from_json(cls, data: Mapping[str, Any]) -> "Batch":
         settings = data.get("settings")
         if not isinstance(settings, Mapping):
-            raise InputError(f"The settings of a batch are one JSON object, not {settings!r}.")
+            raise InputError(f"The settings of a batch must be one JSON object, not {settings!r}.")
         own = [f.name for f in dataclasses.fields(cls) if f.name not in ("prompt_set", "settings")]
         given = {name: settings[name] for name in own if name in settings}
         for name in ("sizes", "schemes"):
             if not isinstance(given.get(name, []), (list, tuple)):
-                raise InputError(f"`{name}` is a list, not {given[name]!r}.")
+                raise InputError(f"`{name}` must be a list, not {given[name]!r}.")
             given |= {name: tuple(given[name])} if name in given else {}
         shared = {name: value for name, value in settings.items() if name not in own}
         return cls(PromptSet.from_json(data.get("prompts")), Settings.from_json({**DEFAULTS, **shared}), **given)
 
 
 def bounds() -> list[dataclasses.Field]:
-    """The fields that bound a batch."""
+    """The fields that limit a batch."""
     return [f for f in dataclasses.fields(Batch) if f.metadata]
 
 

@@ -22,13 +22,13 @@ class Comparison:
 
     def __post_init__(self):
         if not isinstance(self.prompt, str):
-            raise InputError(f"The prompt is one text, not {type(self.prompt).__name__}.")
+            raise InputError(f"The prompt must be a text, not {type(self.prompt).__name__}.")
         if not self.prompt.strip():
             raise InputError("The prompt is empty; write a few words.")
         try:
             self.prompt.encode()
         except UnicodeEncodeError:
-            raise InputError("The prompt holds half a character (a lone surrogate); type it anew.") from None
+            raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
 
     @property
     def title(self) -> str:
@@ -39,7 +39,7 @@ class Comparison:
         return (Prompt(self.prompt, "The prompt"),)
 
     def jobs(self) -> list[Job]:
-        """All decoders with the first seed, then with the next; greedy first, for the others are compared with it."""
+        """All decoders with the first seed, then with the next; greedy first, because the others are compared with it."""
         methods = sorted(self.settings.methods, key=lambda m: m.name != BASELINE)
         return [Job(m, i, self.settings.seed + i) for i in range(self.settings.repeats) for m in methods]
 

@@ -31,7 +31,7 @@ class Limits:
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] = os.environ) -> "Limits":
-        """SYSTEM=spaces or SPACE_ID tell a Space; WORKBENCH_MAX_TOKENS, WORKBENCH_QUEUE and ALLOW_CUSTOM_MODELS=1 set the rest."""
+        """SYSTEM=spaces or SPACE_ID mean a Space; WORKBENCH_MAX_TOKENS, WORKBENCH_QUEUE and ALLOW_CUSTOM_MODELS=1 change its limits."""
         public = environ.get("SYSTEM") == "spaces" or bool(environ.get("SPACE_ID"))
         return Limits(
             public=public,

@@ -19,8 +19,8 @@ from workbench.studies.text import parse, written
 
 @dataclass(frozen=True)
 class Link:
-    """What a link asks for. `data` is as a study's `to_json` has it, without what the link leaves out; `faults` has a sentence for
-    each part that cannot be used and was left out."""
+    """What a link asks for. `data` has the form of a study's `to_json`, with only what the link names; `faults` has a sentence for each
+    part that cannot be used and was left out."""
 
     kind: str
     data: dict[str, Any] = field(default_factory=dict)
@@ -52,8 +52,8 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
 
 
 def from_query(query: Mapping[str, str]) -> Link | None:
-    """What the address asks for; None if it asks for no study. Parameters that belong to somebody else are passed over; a setting
-    that is misspelt or cannot be used is left out and named among the faults."""
+    """What the address asks for; None if it asks for no study. Unknown parameters are ignored; a setting that is misspelt or cannot be
+    used is left out and named among the faults."""
     kind = Batch.kind if query.get("kind") == Batch.kind else Comparison.kind
     link, fields = Link(kind), _fields(kind, catalog)
     settings: dict[str, Any] = {}
@@ -82,7 +82,7 @@ def from_query(query: Mapping[str, str]) -> Link | None:
 
 
 def _read_batch(name: str, text: str, data: dict[str, Any], settings: dict[str, Any]) -> None:
-    """One parameter that only batches have, into `data` or `settings`. Raises InputError if it cannot be used."""
+    """Write one parameter that only batches have into `data` or `settings`. Raises InputError if it cannot be used."""
     words = [word for word in text.split(",") if word]
     if name == "prompts":
         if text not in BUILT_IN:
@@ -103,7 +103,7 @@ def _read_batch(name: str, text: str, data: dict[str, Any], settings: dict[str, 
 
 def _whole(text: str) -> int:
     if not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= 10_000:
-        raise InputError(f"it must be whole numbers from 1 to 10,000, not {text!r:.40}.")
+        raise InputError(f"only whole numbers from 1 to 10,000 can be used, not {text!r:.40}.")
     return int(text)
 
 

@@ -18,7 +18,7 @@ MOST_PROMPTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to continue; `place` says where it comes from, as "prompts.txt, line 3", for messages."""
+    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages."""
 
     text: str
     place: str
@@ -42,9 +42,9 @@ class PromptSet:
 
     @staticmethod
     def from_json(data: Any) -> "PromptSet":
-        """Raises InputError if the prompts cannot be had back."""
+        """Raises InputError if the prompts are not in the data."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-            raise InputError(f"The prompts of a study have a name, as in {{'name': 'stories'}}, not {data!r:.80}.")
+            raise InputError(f"The prompts of a study must have a name, as in {{'name': 'stories'}}, not {data!r:.80}.")
         name, count, texts = data["name"], data.get("count"), data.get("texts")
         if texts is None and name in BUILT_IN:
             found = built_in(name)
@@ -65,12 +65,12 @@ def built_in(name: str) -> PromptSet:
 
 
 def find(name: str) -> PromptSet:
-    """A built-in set by its name, or else a file or folder: for those who may name paths here."""
+    """A built-in set by its name, or else a file or folder: only for callers who may name paths on this machine."""
     return built_in(name) if name in BUILT_IN else read(name)
 
 
 def read(path: str | Path) -> PromptSet:
-    """A text file with one prompt a line, a `.jsonl` file with objects that have a "prompt", or a folder of text files, each one prompt.
+    """A text file with one prompt per line, a `.jsonl` file with objects that have a "prompt", or a folder of text files, each one prompt.
 
     Blank lines are left out. Raises InputError, naming the line, for what is empty, not UTF-8, not JSON, or longer than LONGEST_PROMPT
     characters; and for a file of more than LARGEST_FILE bytes or MOST_PROMPTS prompts.
@@ -83,9 +83,9 @@ def read(path: str | Path) -> PromptSet:
             f"{path.name} cannot be read: {error.strerror}; give a text file, a .jsonl file or a folder of text files."
         ) from None
     if not prompts:
-        raise InputError(f"{path.name} holds no prompts; give at least one.")
+        raise InputError(f"{path.name} has no prompts; give at least one.")
     if len(prompts) > MOST_PROMPTS:
-        raise InputError(f"{path.name} holds {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
+        raise InputError(f"{path.name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
     for prompt in prompts:
         if len(prompt.text) > LONGEST_PROMPT:
             raise InputError(
@@ -93,7 +93,7 @@ def read(path: str | Path) -> PromptSet:
             )
     return PromptSet(
         path.name.encode(errors="replace").decode(), tuple(prompts)
-    )  # a name may hold bytes that are no text
+    )  # a name may contain bytes that are not text
 
 
 def _folder(path: Path) -> Iterator[Prompt]:
@@ -124,16 +124,16 @@ def _decode(data: bytes, place: str) -> str:
     except UnicodeDecodeError:
         raise InputError(f"{place}: not text in UTF-8; save the file as plain text in UTF-8.") from None
     if "\0" in text:
-        raise InputError(f"{place}: zero bytes are no text; save the file as plain text in UTF-8.")
+        raise InputError(f"{place}: zero bytes are not text; save the file as plain text in UTF-8.")
     return text
 
 
 def _json_prompt(line: str, place: str) -> str:
     try:
         prompt = json.loads(line)["prompt"]
-        prompt.encode()  # a lone surrogate is no text
+        prompt.encode()  # a lone surrogate is not text
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         prompt = None
     if not isinstance(prompt, str) or not prompt.strip():
-        raise InputError(f'{place}: must be a JSON object with a text as "prompt", as {{"prompt": "Once"}}.')
+        raise InputError(f'{place}: must be a JSON object with a text as "prompt", such as {{"prompt": "Once"}}.')
     return prompt

@@ -11,7 +11,7 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class Scheme:
     """padding   what the engine pads, in the words of `decoders.generate`
-    static    a batch is decoded to its end before the next one begins; else a finished request's place goes to the next at once
+    static    whether a batch is decoded to its end before the next one begins; otherwise the next request takes a finished one's place at once
     """
 
     label: str
@@ -27,22 +27,22 @@ SCHEMES = {
     "unpadded": Scheme("both unpadded", "neither is padded (EMS-SD)", "none"),
     "dynamic": Scheme("both, dynamic", "neither is padded, and a finished request's place goes to the next one at once", "none", False),
 }  # fmt: skip
-ALONE = "unpadded"  # the one scheme of a batch of one: there is nothing to pad and no place to give away
+ALONE = "unpadded"  # the only scheme of a batch of one, which has nothing to pad and no place to hand on
 BASELINE = "greedy"  # the decoder that all others are compared with
 
 
 def schemes_at(size: int, schemes: Sequence[str]) -> list[str]:
-    """Those that differ at this batch size."""
+    """The schemes that differ at this batch size."""
     return list(schemes) if size > 1 else [ALONE]
 
 
 def baseline_scheme(scheme: str) -> str:
-    """Greedy feeds one token per request, so that all static schemes are one; dynamic batches are compared with dynamic ones."""
+    """Greedy feeds one token per request, so all static schemes are the same for it; dynamic batches are compared with dynamic ones."""
     return ALONE if SCHEMES[scheme].static else scheme
 
 
 def scheme_label(decoder: str, size: int, scheme: str) -> str:
-    """What a scheme is called: at batch size 1 there is one, and for the baseline all static ones are one."""
+    """The name of a scheme. At batch size 1 there is only one, and for the baseline all static ones are the same."""
     if size == 1:
         return "alone"
     if decoder == BASELINE:

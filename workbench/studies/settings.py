@@ -11,10 +11,10 @@ from decoders.settings import check, nearest, setting
 
 @dataclass(frozen=True)
 class Settings:
-    """Labels, ranges and help of the form, the flags and the endpoint come from these fields' metadata, as with a decoder's own.
+    """Labels, ranges and help of the form, the flags and the endpoint come from these fields' metadata, as for a decoder's own settings.
 
     methods  the decoders with their own settings, each at most once, in the order they are shown
-    Raises InputError for values out of range, and where no decoder is chosen.
+    Raises InputError for values out of range, and if no decoder is chosen.
     """
 
     methods: tuple[Method, ...]
@@ -63,22 +63,22 @@ class Settings:
     def from_json(data: Mapping[str, Any]) -> "Settings":
         """The same read back; what is left out has its default. Raises InputError for a name or value that does not exist."""
         if not isinstance(data, Mapping):
-            raise InputError(f"Settings are one JSON object, not {data!r:.80}.")
+            raise InputError(f"Settings must be one JSON object, not {data!r:.80}.")
         names = data.get("decoders", [])
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"`decoders` is a list of names, not {names!r}.")
+            raise InputError(f"`decoders` must be a list of names, not {names!r}.")
         known = [f.name for f in shared()]
         for name, value in data.items():
             if name not in (*known, "decoders", *catalog):
                 raise InputError(f"There is no setting {name!r}: {nearest(str(name), [*known, 'decoders', *catalog])}")
             if name in catalog and not isinstance(value, Mapping):
-                raise InputError(f"The settings of {name} are one JSON object, not {value!r}.")
+                raise InputError(f"The settings of {name} must be one JSON object, not {value!r}.")
         methods = tuple(catalog[name](**data.get(name, {})) for name in names)
         return Settings(methods, **{n: data[n] for n in known if n in data})
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """As JSON has it: lists instead of tuples."""
+    """The same with lists instead of tuples, as JSON has them."""
     return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
 
 

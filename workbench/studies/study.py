@@ -45,7 +45,7 @@ class Job:
 
     @property
     def reads_prompts_apart(self) -> bool:
-        """Whether a batch reads all its prompts in its first round, so that their time can be told from that of decoding."""
+        """Whether a batch reads all its prompts in its first round, so that reading and decoding are timed apart."""
         unbounded = self.max_cache_bytes is None and self.prefill_chunk is None
         return SCHEMES[self.scheme].static and (self.batch_size == 1 or unbounded)
 
@@ -69,7 +69,7 @@ class Study(Protocol):
     def prompts(self) -> Sequence[Prompt]: ...
 
     def jobs(self) -> list[Job]:
-        """What is timed, in order; what is compared runs close together, so that a change of the machine hits all of it."""
+        """What is timed, in order; what is compared runs close together, so that a change of the machine affects all of it."""
         ...
 
     def to_json(self) -> dict[str, Any]:

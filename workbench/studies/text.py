@@ -16,7 +16,7 @@ def is_list(field: dataclasses.Field) -> bool:
 
 
 def written(field: dataclasses.Field, value: Any) -> str:
-    """A setting's value as text; `parse` is the way back, but for several texts, which it joins into one."""
+    """A setting's value as text; `parse` reads it back, except several texts, which are joined into one."""
     if is_list(field) and not isinstance(value, str):
         return ("\n\n" if any(isinstance(v, str) for v in value) else ",").join(map(str, value))
     return "" if value is None else str(value)
@@ -49,5 +49,5 @@ def allowed(field: dataclasses.Field) -> str:
 
 
 def cited(method: type[Method]) -> str:
-    """Where a decoder is defined: "Leviathan et al. 2023, §2.3"; sections without a number stand without the sign."""
+    """Where a decoder is defined: "Leviathan et al. 2023, §2.3"; only numbered sections get the sign."""
     return f"{method.paper}, {'§' if method.section[0].isdigit() else ''}{method.section}"

@@ -1,1 +1,1 @@
-"""The command line; only here rich."""
+"""The command line; no other room imports rich."""

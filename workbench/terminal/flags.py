@@ -64,11 +64,11 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
-    """The settings that the flags say, on top of the preset's or of what the command begins with."""
+    """The settings that the flags name; the others are the preset's, or what the command begins with."""
     if args.preset is not None and args.preset not in SETTINGS:
         raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
     data = dict(start)
-    if args.preset:  # of how often each decoder is timed it says nothing
+    if args.preset:  # a preset does not say how often to time
         data |= {name: value for name, value in SETTINGS[args.preset].to_json().items() if name != "timings"}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():

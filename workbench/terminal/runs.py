@@ -30,7 +30,7 @@ def register(commands: Any) -> None:
         ("compare", compare_runs, "the figures of two runs side by side", ("a", "b")),
         ("export", export_run, f"write a run to a file, by its ending: {', '.join(WRITERS)}", ("id", "file")),
         ("import", import_run, "add a run from a JSON export", ("file",)),
-        ("delete", delete_run, "forget a run", ("id",)),
+        ("delete", delete_run, "delete a run", ("id",)),
     ):
         action = actions.add_parser(name, help=help, description=help.capitalize() + ".")
         action.set_defaults(command=run)
@@ -47,7 +47,7 @@ def register(commands: Any) -> None:
 
 def list_runs(args: argparse.Namespace) -> int:
     runs = RunStore().list(kind=args.kind, search=args.search, order=args.order)
-    nothing = "No run is like that." if args.kind or args.search.split() else "There are no runs yet."
+    nothing = "No run matches." if args.kind or args.search.split() else "There are no runs yet."
     Console(highlight=False).print(show.summaries(runs) if runs else nothing)
     return 0
 

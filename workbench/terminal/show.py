@@ -28,7 +28,7 @@ BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "× greedy", "padding",
 
 
 def plain(text: str) -> str:
-    """The text without what a terminal would obey: control characters, ESC among them, become pictures of themselves."""
+    """The text without control characters, which a terminal would obey: they become symbols, such as ␛ for ESC."""
     return "".join(
         c if c in "\n\t" or unicodedata.category(c) != "Cc" else chr(0x2400 + ord(c)) if ord(c) < 32 else "\ufffd"
         for c in text
@@ -116,8 +116,8 @@ def summaries(runs: Iterable[RunSummary]) -> Grid:
 
 
 def follow(happening: Iterator[events.Event], console: Console, progress: Console) -> Run:
-    """Draw the events as a bar on `progress`, and on `console` each text of a comparison's first repeat as it is finished; gives the
-    run."""
+    """Draw the events as a bar on `progress`, and on `console` each text of a comparison's first repeat as it is finished; returns
+    the run."""
     first = next(happening)  # a study that is refused is refused before there is a bar
     columns = (
         TextColumn("{task.description}"),

@@ -19,8 +19,8 @@ from workbench.terminal import flags, show
 
 
 def run(study: Study, args: argparse.Namespace) -> int:
-    """Run a study as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped; what is finished is kept and written
-    all the same. Raises InputError, before any work, for what cannot be used."""
+    """Run a study as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped; what is finished is still kept
+    and written. Raises InputError, before any work, for what cannot be used."""
     console, files, choice = Console(highlight=False), flags.files(args), flags.pair(args)
     device = Device(PairKeeper())
     with Console(stderr=True).status("Loading the models"):
@@ -37,7 +37,7 @@ def run(study: Study, args: argparse.Namespace) -> int:
 
 
 def keep(run: Run, console: Console) -> None:
-    """Add the run to the past ones; if that fails it is said, and what was measured is not lost for it."""
+    """Add the run to the past ones; if that fails, say so and continue, so that what was measured is still shown and written."""
     try:
         RunStore().save(run)
     except Exception as error:

@@ -43,14 +43,14 @@ class MeasuredBatch:
 
     @property
     def p(self) -> float:
-        """Next-token accuracy: the likeliest one if every tau is geometric up to the cap. A tau of k has k - 1 tokens that were right
+        """Next-token accuracy: the maximum-likelihood value if every tau is geometric up to the cap. A tau of k has k - 1 tokens that were right
         and, below the cap, one that was wrong."""
         cap = self.cap
         right, wrong = sum(tau - 1 for tau in self.lengths), sum(tau < cap for tau in self.lengths)
         return right / (right + wrong) if right + wrong else 0.0
 
     def padding(self, size: int) -> Padding | None:
-        """What padding the batches of this size takes per round, by their acceptance lengths; None if no batch has this size."""
+        """What padding costs batches of this size per round, by their acceptance lengths; None if no batch has this size."""
         rounds = [taus for taus in self.gained.get(size, []) if max(taus) > 0]
         if not rounds:
             return None

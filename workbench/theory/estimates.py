@@ -1,4 +1,4 @@
-"""What a finished run shows of the quantities that theory speaks of: read from its trace, and never called more than it is."""
+"""What a finished run shows of the theory's quantities, read from its trace."""
 
 import math
 from collections import Counter
@@ -17,7 +17,7 @@ from workbench.theory.batches import MeasuredBatch, batches
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeculative:
-    """Speculative decoding as it ran, all repeats together. The last three need greedy in the same run, else they are None.
+    """Speculative decoding as it ran, all repeats together. The last three are None unless greedy ran too.
 
     accepted, tested  draft tokens;   gamma  mean draft tokens per round;   tokens  mean tokens per round
     c            seconds of a draft pass over those of greedy's target pass (medians)
@@ -185,8 +185,8 @@ def mtad(results: Sequence[Result], method: Method) -> MeasuredMTAD | None:
 
 
 def least_entropy(token: TokenRecord) -> float:
-    """The least entropy (nats) that the raw target can have at this place: the trace holds the likeliest tokens, and of the rest
-    none is likelier than the last of them, nor than all the rest together."""
+    """The least entropy (nats) that the raw target can have at this place: the trace has the likeliest tokens; no other token
+    is likelier than the last of these, or than all others together."""
     known = [a.p for a in token.alternatives if a.p > 0]
     rest = max(0.0, 1 - sum(known))
     tail = -rest * math.log(min(known[-1], rest)) if rest > 0 else 0.0

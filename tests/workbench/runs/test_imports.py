@@ -150,10 +150,10 @@ def refused(run: Run, change: Callable[[dict], Any]) -> str:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        (lambda d: d["study"]["settings"].update(speculative=5), "The settings of speculative are one JSON object"),
+        (lambda d: d["study"]["settings"].update(speculative=5), "The settings of speculative must be one JSON object"),
         (lambda d: d["study"]["settings"].update(max_new_tokens=10**9), "max_new_tokens must be"),
         (lambda d: d["study"]["settings"].update(surprise=1), "no setting 'surprise'"),
-        (lambda d: d["study"].update(prompt=7), "The prompt is one text"),
+        (lambda d: d["study"].update(prompt=7), "The prompt must be a text"),
         (lambda d: d["study"].pop("settings"), "study"),
         (lambda d: d.update(study={}), "study"),
         (lambda d: d.update(kind="nonsense"), "kind"),

@@ -89,8 +89,8 @@ def test_what_cannot_be_is_refused(changes, says):
     [
         ({"settings": None}, "one JSON object"),
         ({"settings": ["lookup"]}, "one JSON object"),
-        ({"settings": {"decoders": ["lookup"], "sizes": 3}}, "`sizes` is a list"),
-        ({"settings": {"decoders": ["lookup"], "schemes": "vanilla"}}, "`schemes` is a list"),
+        ({"settings": {"decoders": ["lookup"], "sizes": 3}}, "`sizes` must be a list"),
+        ({"settings": {"decoders": ["lookup"], "schemes": "vanilla"}}, "`schemes` must be a list"),
         ({"settings": {"decoders": ["lookup"], "schemes": [["vanilla"]]}}, "no scheme"),
         ({"settings": {"decoders": ["lookup"], "ignore_eos": "no"}}, "ignore_eos"),
         ({"settings": {"decoders": ["lookup"], "ways": ["vanilla"]}}, "no setting 'ways'"),

@@ -36,8 +36,8 @@ def test_a_folder_is_its_text_files_in_order(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        ("a.txt", b"", "a.txt holds no prompts"),
-        ("a.txt", b"\n \n", "a.txt holds no prompts"),
+        ("a.txt", b"", "a.txt has no prompts"),
+        ("a.txt", b"\n \n", "a.txt has no prompts"),
         ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
         ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
         ("a.txt", b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1), "a.txt, line 2: 20,001 characters are too long"),
@@ -68,7 +68,7 @@ def test_files_too_large_too_many_or_missing_are_refused(tmp_path, monkeypatch):
 
 
 def test_an_empty_folder_and_an_empty_file_in_one_are_refused(tmp_path):
-    with pytest.raises(InputError, match="holds no prompts"):
+    with pytest.raises(InputError, match="has no prompts"):
         read(tmp_path)
     (tmp_path / "a.txt").write_text(" ")
     with pytest.raises(InputError, match=r"a\.txt: empty"):

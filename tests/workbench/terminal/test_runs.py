@@ -67,7 +67,7 @@ def test_the_list_is_of_a_kind_searched_and_ordered(call, store, run, batch_run)
     assert ids("--order", "oldest") == ["bb", "aa", "cc"]
     assert ids("--kind", "comparison", "--order", "title") == ["bb", "aa"]
     assert ids("--search", "zeb mtad") == ["aa"]
-    assert call("runs", "list", "--search", "unicorn")[1].strip() == "No run is like that."
+    assert call("runs", "list", "--search", "unicorn")[1].strip() == "No run matches."
 
 
 @pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])

@@ -1,4 +1,4 @@
-"""The pages of the Theory tab, one file per paper: sliders, figures with the formula beside each, and what a run measured, in words."""
+"""The pages of the Theory tab, one file per paper: sliders, figures with their formulas, and what a run measured, in words."""
 
 from workbench.theory.pages.dsbd import DSBD
 from workbench.theory.pages.ems_sd import EMS_SD
