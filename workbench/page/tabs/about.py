@@ -38,7 +38,9 @@ class AboutTab:
                 (label(name), method.summary, LAWS.get(method.law, "no known law"), cited(method))
                 for name, method in catalog.items()
             ]
-            gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text is distributed as", "paper"), rows))
+            gr.Markdown(
+                _table("The decoders", ("decoder", "what it does", "its text is distributed as", "paper"), rows)
+            )
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
