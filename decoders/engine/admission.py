@@ -29,11 +29,13 @@ def agrees_with_plain_pass(packed: PackedModel) -> None:
     sends to another expert do no harm, and a wrong mask, position or cached row shows.
     """
     reason = f"The {packed.name} ({packed.model.config.model_type})"
-    answers = list(packed_rows(packed))
     try:
+        kind = "packed"
+        answers = list(packed_rows(packed))
+        kind = "plain"
         plain = plain_rows(packed, answers)
-    except Exception as error:  # foreign code
-        raise InputError(f"{reason} fails in a plain forward pass: {first_line(error)}.") from None
+    except Exception as error:  # foreign code can fail in any way
+        raise InputError(f"{reason} fails in a {kind} forward pass: {first_line(error)}.") from None
     dtype = precision(packed)
     for tree, rows in answers:
         agreeing = [agree(row, plain[tree, node], dtype) for node, row in rows.items()]

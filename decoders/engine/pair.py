@@ -26,9 +26,9 @@ class ModelPair:
     """
 
     def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
-        for model in (target, draft):
-            if model is not None and not isinstance(model, PreTrainedModel):
-                given = repr(model) if isinstance(model, str) else f"a {type(model).__name__}"
+        for model in (target,) if draft is None else (target, draft):
+            if not isinstance(model, PreTrainedModel):
+                given = repr(model) if isinstance(model, str) else f"an object of type {type(model).__name__}"
                 raise InputError(
                     f"A model of a pair is a transformers model, not {given}; load_pair() takes names and folders, and of a "
                     "wrapped model give the one inside (.module, ._orig_mod, or merge_and_unload() of an adapter)."

@@ -13,9 +13,8 @@ from decoders.engine.twin import twin
 from decoders.errors import InputError, first_line
 
 NAME = "decoders_probe"
-ATTENTIONS = frozenset(
-    {"full_attention", "sliding_attention", "chunked_attention"}
-)  # kinds of layers whose masks are tested
+# Kinds of layers whose masks are tested.
+ATTENTIONS = frozenset({"full_attention", "sliding_attention", "chunked_attention"})
 NO_LIMIT = 2**20  # positions at which masks are tested if the config names no limit
 
 
@@ -66,6 +65,11 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     only_known(others)
     if packing is None:
         raise InputError("it does not pass its keyword arguments to its attention.")
+    if getattr(module, "attn_temperature_tuning", False) and not getattr(module, "use_rope", True):
+        # From the 8,192nd token on (floor_scale), by its place in the pass, whatever positions are given: no test of a few tokens sees it.
+        raise InputError(
+            "its attention is scaled by a token's place in the pass, which is not its position in a packed one."
+        )
     packing.note(module.layer_idx, query, key, value)
     if others.get("sliding_window"):
         packing.refuse_window(others["sliding_window"])

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from workbench.runs.record import Energy
 
 SAMPLE_SECONDS = 0.05
+BELOW_RESOLUTION = "below resolution"
 
 
 class Unmeasurable(Exception):
@@ -48,7 +49,7 @@ class Counter:
             joules += risen if risen >= 0 else risen + wrap
         detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
         if seconds < self.shortest or joules == 0:
-            return Energy(None, "below resolution", f"{detail}; takes about {self.shortest:g} s or more")
+            return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {self.shortest:g} s or more")
         return Energy(joules, self.source, detail)
 
 
@@ -67,7 +68,7 @@ class PowerSamples:
         samples = begun.end()
         detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
         if seconds < self.shortest:
-            return Energy(None, "below resolution", f"{detail}; takes about {self.shortest:g} s or more")
+            return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {self.shortest:g} s or more")
         joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
         return Energy(joules, f"integrated from {len(samples)} power samples", detail)
 

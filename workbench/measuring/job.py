@@ -20,7 +20,7 @@ from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter, Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
-from workbench.runs.record import Lap, Load, Result, RoundRecord, Sample, TokenRecord
+from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -28,6 +28,7 @@ from workbench.studies.study import Job
 UPDATE_SECONDS = 0.1  # between two updates at least: per-token updates of five panels more than doubled the wall time
 DRAWING_SHARE = 0.2  # of the waiting time at most is spent drawing; a slow screen gets fewer updates
 WARM_UP_TOKENS = 8
+THOROUGH_SECONDS = 5.0
 OUT_OF_MEMORY = "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
 log = logging.getLogger(__name__)
 
@@ -105,6 +106,21 @@ def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> 
         log.exception("%s failed", job.method.name)
         error = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
     return lap.measured(window, error)
+
+
+def thorough_energy(work: Work, job: Job) -> Energy:
+    """Joules of one lap from a window that a slow meter can resolve: the job is repeated, drawing nothing, until THOROUGH_SECONDS have
+    passed (Yang et al. 2023)."""
+    quiet, count, began = replace(job, keep="lengths"), 0, time.monotonic()
+    with work.meter.window() as window:
+        while time.monotonic() - began < THOROUGH_SECONDS and not work.cancelled():
+            for _ in _Running(work, quiet, drawn=False).run():
+                pass
+            count += 1
+    found = window.energy
+    if found.joules is None:
+        return found
+    return Energy(found.joules / count, found.source, f"mean of {count} repetitions in one window; {found.detail}")
 
 
 class _Running:

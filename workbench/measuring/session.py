@@ -12,7 +12,8 @@ from workbench.measuring.admit import admit
 from workbench.measuring.baseline import References
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
-from workbench.measuring.job import Measured, Update, Work, measure
+from workbench.measuring.gauges import BELOW_RESOLUTION
+from workbench.measuring.job import Measured, Update, Work, measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.threads import Threads
 from workbench.models.environment import environment
@@ -76,8 +77,23 @@ class _Session:
             yield from self._timed(self._at(number, lap), self.jobs[number])
             if self.run.results and self.run.results[-1].cancelled:
                 break
+        if self.study.settings.energy == "thorough":
+            yield from self._metered_again()
         stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _metered_again(self) -> Iterator[Event]:
+        """Repeat what was too short for the meter."""
+        for place, number in enumerate(list(self.first)):
+            result, job = self.run.results[place], self.jobs[number]
+            if result.energy.source != BELOW_RESOLUTION or self.work.cancelled():
+                continue
+            at = self._at(number, self.study.settings.timings - 1)
+            yield Started(at)
+            spent = thorough_energy(self.work, job)
+            metrics = {**result.metrics, "joules": spent.joules, "energy_source": spent.source}
+            result = self._replaced(place, replace(result, energy=spent, metrics=metrics))
+            yield Finished(at, result, self.run)
 
     def _at(self, number: int, lap: int) -> At:
         job, timings = self.jobs[number], self.study.settings.timings
@@ -120,8 +136,10 @@ class _Session:
             result = replace(result, remarks=[*result.remarks, remark])
         else:
             result = with_lap(result, compared(self.first[at.job], measured, job, self.study.settings.temperature))
-        results = [*self.run.results[:place], result, *self.run.results[place + 1 :]]
-        self.run = replace(self.run, results=results)
+        return self._replaced(place, result)
+
+    def _replaced(self, place: int, result: Result) -> Result:
+        self.run = replace(self.run, results=[*self.run.results[:place], result, *self.run.results[place + 1 :]])
         return result
 
     def _cold(self, job: Job) -> bool:

@@ -9,9 +9,9 @@ import plotly.graph_objects as go
 from decoders import Fate
 from workbench.runs import laps
 from workbench.runs.estimates import Row
-from workbench.runs.record import Result, RoundRecord
+from workbench.runs.record import RoundRecord
 from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
-from workbench.show.quantities import BY_NAME, MISSING, Quantity, spread
+from workbench.show.quantities import BY_NAME, MISSING, Quantity, Spread, spread
 
 BARS, WIDE = 260, 320  # heights: four figures in a row, or three
 SMALL = "<span style='font-size:11px'>"
@@ -65,9 +65,9 @@ def round_times(rows: Sequence[Row]) -> go.Figure:
         ("verify", COLOURS[0], "", laps.verifying, lambda r: r.verify_seconds),
     )
     for name, colour, pattern, timed, seconds in parts:
-        each = [[_milliseconds(r, timed, seconds) for r in row.results] for row in rows]
+        each = [_milliseconds(row, timed, seconds) for row in rows]
         figure.add_bar(
-            name=name, y=[row.label for row in rows], x=[_mean(values) for values in each], orientation="h",
+            name=name, y=[row.label for row in rows], x=[s and s.mean for s in each], orientation="h", error_x=whiskers(each),
             marker={"color": colour, "line_width": 0, "pattern": {"shape": pattern, "fgcolor": "white", "size": 5}},
             hovertemplate="%{y}: %{x:.2f} ms " + name + "<extra></extra>",
         )  # fmt: skip
@@ -140,14 +140,13 @@ def _canvas(height: int, title: str, x: str = "", y: str = "") -> go.Figure:
     )
 
 
-def _milliseconds(result: Result, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> float | None:
-    """Of a round, from all timings; a run of an earlier version knows those of its rounds alone."""
-    found = timed(result.laps) if result.laps else None
-    if found is None and result.alone.rounds[1:]:
-        found = statistics.fmean(seconds(r) for r in result.alone.rounds[1:])
-    return None if found is None else 1e3 * found
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    values = [v for v in values if v is not None]
-    return sum(values) / len(values) if values else None
+def _milliseconds(row: Row, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> Spread | None:
+    """Of a round: of a single repeat from all its timings, with their range; of several the mean. A run of an earlier version knows
+    those of its rounds alone."""
+    found = [laps.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
+    if len(row.results) == 1 and found and found[0]:
+        return Spread(found[0].value, range=found[0] if found[0].laps > 1 else None)
+    values = [e.value for e in found if e] or [
+        1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
+    ]
+    return Spread(statistics.fmean(values)) if values else None

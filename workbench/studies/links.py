@@ -9,7 +9,7 @@ from urllib.parse import urlencode
 
 from decoders import InputError, catalog
 from decoders.settings import check, nearest
-from workbench.studies.batch import Batch, bounds
+from workbench.studies.batch import DEFAULTS, Batch, bounds
 from workbench.studies.comparison import Comparison
 from workbench.studies.prompts import BUILT_IN
 from workbench.studies.schemes import SCHEMES
@@ -35,17 +35,18 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
         query["kind"] = kind
         prompts = data.get("prompts") or {}
         if prompts.get("name") in BUILT_IN:  # the texts of a file do not fit into a link
-            query |= {"prompts": prompts["name"], "count": prompts["count"]}
-        query |= {name: ",".join(map(str, settings[name])) for name in ("sizes", "schemes")}
-        if not settings["ignore_eos"]:
+            query |= {name: prompts[key] for name, key in (("prompts", "name"), ("count", "count")) if key in prompts}
+        query |= {name: ",".join(map(str, settings[name])) for name in ("sizes", "schemes") if name in settings}
+        if not settings.get("ignore_eos", True):
             query["ignore_eos"] = False
     else:
         query["prompt"] = data["prompt"]
     query["decoders"] = ",".join(settings["decoders"])
+    defaults = DEFAULTS if kind == Batch.kind else {}
     for name, each in _fields(kind, settings["decoders"]).items():
         owner, _, key = name.rpartition(".")
         own = settings.get(owner, {}) if owner else settings
-        if key in own and own[key] != each.default:
+        if key in own and own[key] != defaults.get(name, each.default):
             query[name] = written(each, own[key])
     return urlencode(query)
 

@@ -128,6 +128,19 @@ def test_one_token():
     assert generate(pair, [0], "beam_search", max_new_tokens=3).tokens == [0] * 3
 
 
+def test_a_packed_pass_that_fails():
+    """What foreign code raises when it first sees more than two tokens is no traceback either."""
+
+    class Failing(LlamaForCausalLM):
+        def forward(self, input_ids, **others):
+            if "packing" in others and input_ids.shape[1] > 2:
+                raise IndexError
+            return super().forward(input_ids, **others)
+
+    with pytest.raises(InputError, match=r"\(llama\) fails in a packed forward pass: IndexError\.$"):
+        ModelPair(make(Failing), None)
+
+
 def test_a_plain_pass_that_fails():
     """DeepSeek V2 with 2 key-value heads of 4 fails in its own attention, where the check ran it: its error came through raw."""
 

@@ -63,11 +63,13 @@ def test_refused_vocabulary_sizes():
 
 def test_wrapped_models_are_refused_in_one_sentence():
     """The refusal of a peft, compiled or DataParallel model printed all its layers, 1,900 characters."""
-    with pytest.raises(
-        InputError, match=r"is a transformers model, not a DataParallel; .* give the one inside"
-    ) as caught:
+    with pytest.raises(InputError, match=r"not an object of type DataParallel; .* give the one inside") as caught:
         ModelPair(torch.nn.DataParallel(build()), None)
     assert len(str(caught.value)) < 250
+    with pytest.raises(InputError, match="not an object of type OptimizedModule; "):
+        ModelPair(build(), torch.compile(build()))
+    with pytest.raises(InputError, match="not an object of type NoneType; "):
+        ModelPair(None, None)
 
 
 @pytest.mark.parametrize(

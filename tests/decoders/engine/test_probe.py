@@ -103,6 +103,17 @@ def test_a_window_as_large_as_the_positions_is_none(config):
     )
 
 
+def test_an_attention_scaled_by_the_place_in_a_pass_is_refused():
+    """Llama 4 scales queries of layers without rotary positions from the 8,192nd token of a pass on, and in a packed pass that may be
+    the first of the tenth request."""
+    sizes = {"head_dim": 8, "num_local_experts": 2, "no_rope_layers": [1, 0], "layer_types": ["full_attention"] * 2}
+    with pytest.raises(
+        InputError, match="scaled by a token's place in the pass, which is not its position in a packed"
+    ):
+        ModelPair(make("Llama4TextConfig", **sizes), None)
+    ModelPair(make("Llama4TextConfig", **sizes, attn_temperature_tuning=False), None)
+
+
 def test_a_mask_of_its_own_making_is_refused():
     """Doge adds to its mask what it learned to; as the packed attention got none it gave wrong tokens."""
     with pytest.raises(InputError, match=r"takes a mask of its own making|cannot run a packed pass"):

@@ -5,10 +5,14 @@ import dataclasses
 import pytest
 
 import decoders
+from workbench.measuring import job as job_module
 from workbench.measuring import session
 from workbench.measuring.disturbance import Sources, Watch
+from workbench.measuring.gauges import BELOW_RESOLUTION
+from workbench.measuring.meter import Meter
 from workbench.measuring.session import laps_in_order
 from workbench.runs.events import Ended, Finished, Progress, Started
+from workbench.runs.record import Energy
 from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
@@ -127,3 +131,35 @@ def test_a_public_place_caps_timings():
     with pytest.raises(decoders.InputError, match="timings"):
         public.check(study(timings=100))
     public.check(dataclasses.replace(study(), prompt="ok"))
+
+
+class TooCoarse:
+    """A gauge that resolves nothing below five seconds of a made-up clock, and then says 7 J."""
+
+    def __init__(self):
+        self.windows = 0
+
+    def start(self):
+        self.windows += 1
+
+    def stop(self, begun, seconds):
+        return Energy(7.0, "a gauge") if self.windows > 2 else Energy(None, BELOW_RESOLUTION)
+
+
+def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, monkeypatch):
+    monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.05)
+    asked = study(decoders=["greedy"], timings=2, energy="thorough")
+    *_, ended = session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()))
+    (result,) = ended.run.results
+    assert result.energy.source == "a gauge"
+    assert "repetitions" in result.energy.detail
+    assert 0 < result.metrics["joules"] <= 7
+    assert len(result.laps) == 2  # the repetitions are no timings
+    assert not ended.run.cancelled
+
+
+def test_quick_energy_says_that_the_window_was_too_short(pair):
+    *_, ended = session.run(
+        pair, study(decoders=["greedy"], timings=2), meter=Meter(TooCoarse()), watch=Watch(Sources())
+    )
+    assert ended.run.results[0].energy == Energy(None, BELOW_RESOLUTION)

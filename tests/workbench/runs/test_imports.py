@@ -16,7 +16,8 @@ from workbench.runs import imports
 from workbench.runs.estimates import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.studies.links import from_query, to_query
+from workbench.show import files, strip, tables
+from workbench.studies.links import to_query
 
 VERSION_1 = Path(__file__).parent / "version1"
 DEEP = json.loads("[" * 300 + "]" * 300)
@@ -68,8 +69,18 @@ def use(run: Run) -> None:
             figures.least_acceptance(decoder, size)
             for scheme in figures.schemes(decoder):
                 figures.times_greedy(decoder, size, scheme)
-    assert from_query({}) is None
     to_query(run.kind, run.study)
+    for write in (
+        files.to_json,
+        files.to_csv,
+        lambda run: str(tables.figures(run)),
+        lambda run: str(tables.facts(run)),
+    ):
+        assert write(run)
+    tables.side_by_side(run, run)
+    tables.findings(run)
+    tables.notes(run)
+    strip.run_panels(run)
 
 
 @pytest.fixture(scope="session")
