@@ -238,7 +238,7 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     if len(values) > 1:
         return Spread(statistics.fmean(values), statistics.stdev(values))
     timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
-    return Spread(values[0], None, timed if timed and timed.laps > 1 else None)
+    return Spread(values[0], None, timed if timed and timed.low < timed.high else None)
 
 
 def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
