@@ -150,7 +150,7 @@ class Request:
     ) -> Round:
         """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last one. A
         later round may take back a provisional answer. Yield the result."""
-        self._annotate([t for t in trials if t.fate in KEPT])
+        self.annotate([t for t in trials if t.fate in KEPT])
         entry = Round(len(self.rounds), trials, provisional=provisional and not finished)
         fork = self.tree.fork(self.answer, answer)
         entry.nodes = self.tree.lineage(answer, self.tree.depths[fork] + 1)
@@ -190,7 +190,7 @@ class Request:
         known = self.known[ask.model]
         return torch.stack([known[n] for n in ask.nodes])
 
-    def _annotate(self, trials: list[Trial]) -> None:
+    def annotate(self, trials: list[Trial]) -> None:
         """Give every kept token its raw target log-probability and the likeliest tokens in its place."""
         known = self.known["target"]
         trials = [t for t in trials if t.parent in known]

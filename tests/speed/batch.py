@@ -32,7 +32,7 @@ from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.events import Event, Finished
 from workbench.runs.record import Run
 from workbench.runs.shipped import Measured
-from workbench.show.quantities import MISSING
+from workbench.show.spread import MISSING
 from workbench.show.tables import Table, findings, markdown, paper_table
 from workbench.studies.batch import SIZES, Batch
 from workbench.studies.prompts import PromptSet, built_in

@@ -84,7 +84,7 @@ def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
             request.kept[trial.node] = trial
 
     def stubbed():
-        with mock.patch.object(Request, "_annotate", annotate):
+        with mock.patch.object(Request, "annotate", annotate):
             run()
 
     return stubbed

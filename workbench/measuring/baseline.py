@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 import torch
 
 from decoders import Method
-from workbench.runs.record import Agreement, Result, TokenRecord
+from workbench.runs.record import Agreement, Result
+from workbench.runs.trace import TokenRecord
 from workbench.studies.schemes import BASELINE
 from workbench.studies.study import Job
 

@@ -50,7 +50,7 @@ class Device:
 
     def pair(self, choice: PairChoice) -> ModelPair:
         """The pair, loaded if another one is in memory, and its threads chosen. Raises InputError with the reason if it cannot be used."""
-        return self.call(self._ready, choice)
+        return self.call(self._ready, choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
         """What the function returns, run in the thread that decodes."""
@@ -66,24 +66,19 @@ class Device:
             self.call(items.close)
 
     def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Iterator[Event]:
-        pair = self.keeper.get(choice)
-        threads = self._threads_for(pair)
+        pair, threads = self._ready(choice)
         for event in session.run(pair, study, threads=threads, cancel=stopped):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
                 self._threads = None  # something else is on the machine now
             yield event
 
-    def _ready(self, choice: PairChoice) -> ModelPair:
+    def _ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
+        """The pair and its threads, which are measured again after another pair or an unsteady run; they hold for the calling thread."""
         pair = self.keeper.get(choice)
-        self._threads_for(pair)
-        return pair
-
-    def _threads_for(self, pair: ModelPair) -> Threads:
-        """The number of threads for this pair, measured again after another pair or an unsteady run; it holds for the calling thread."""
         if self._threads is None or self._threads[0] is not pair:
             self._threads = pair, chosen(pair)
         torch.set_num_threads(self._threads[1].count)
-        return self._threads[1]
+        return self._threads
 
 
 def zero_gpu() -> bool:

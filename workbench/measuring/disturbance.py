@@ -11,23 +11,22 @@ from typing import Any
 
 import torch
 
+from workbench.measuring.nvml import disturbed
 from workbench.runs.record import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")
 WORKING = 0.2  # share of a lap that a thread of this process computed to count as one of the decoder's workers
-Reader = Callable[[], float]
 
 
 @dataclass(frozen=True)
 class Sources:
     """Where counters are read; tests put simulated ones there. Times are in seconds.
 
-    wall, thread   clocks of the machine and of the calling thread;   switches  the calling thread's involuntary switches
-    proc, cgroups  the folders of the kernel's counters;   gpu  why the GPU is slower than it could be, or shared ("" if neither)
+    wall           the machine's clock;   switches  the calling thread's involuntary switches
+    proc, cgroups  the folder and the files of the kernel's counters;   gpu  why the GPU is slower than it could be, or shared ("" if neither)
     """
 
-    wall: Reader = time.perf_counter
-    thread: Reader = time.thread_time
+    wall: Callable[[], float] = time.perf_counter
     switches: Callable[[], int] = lambda: resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
     proc: Path = Path("/proc")
     cgroups: tuple[Path, ...] = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
@@ -40,7 +39,6 @@ class Reading:
     computing and its involuntary switches."""
 
     wall: float
-    thread: float
     switches: int | None
     throttled: float | None
     stolen: float | None
@@ -57,8 +55,7 @@ class Watch:
     def read(self) -> Reading:
         s = self.sources
         return Reading(
-            s.wall(), s.thread(), _tried(s.switches), _tried(self._throttled), _tried(self._stolen), _tried(self._pressure),
-            _tried(self._tasks) or {},
+            s.wall(), *map(_tried, (s.switches, self._throttled, self._stolen, self._pressure)), _tried(self._tasks) or {}
         )  # fmt: skip
 
     def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
@@ -113,32 +110,7 @@ class Watch:
 def watch(device: torch.device | str) -> Watch:
     """The watch for what runs on a device."""
     device = torch.device(device)
-    return Watch(Sources(gpu=_Board(device).disturbed)) if device.type == "cuda" else Watch()
-
-
-class _Board:
-    """NVML's view of the GPU: whether it slows itself down, and whether other processes use it."""
-
-    def __init__(self, device: torch.device, nvml: Any = None):
-        self._device, self._nvml, self._board = device, nvml, None
-
-    def disturbed(self) -> str:
-        from workbench.measuring.meter import board  # NVML is loaded only if there is a GPU
-
-        if self._board is None:
-            if self._nvml is None:
-                import pynvml
-
-                self._nvml = pynvml
-            self._nvml.nvmlInit()
-            self._board = board(torch.cuda.get_device_properties(self._device), self._nvml)
-        nvml, reasons = self._nvml, self._nvml.nvmlDeviceGetCurrentClocksEventReasons(self._board)
-        slow = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwSlowdown
-        slow |= nvml.nvmlClocksEventReasonSwThermalSlowdown
-        if reasons & slow:
-            return "the GPU slowed itself down, for its temperature or its power"
-        others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(self._board) if p.pid != os.getpid()]
-        return f"{len(others)} other process{'es' if len(others) > 1 else ''} used the GPU" if others else ""
+    return Watch(Sources(gpu=lambda: disturbed(device))) if device.type == "cuda" else Watch()
 
 
 def _task(folder: Path) -> tuple[float, int]:

@@ -14,13 +14,14 @@ import torch
 import decoders
 from decoders import ModelPair, Round
 from workbench.measuring.baseline import Outputs
-from workbench.measuring.clock import LapClock
+from workbench.measuring.clock import StopClock
 from workbench.measuring.detokenise import Pieces
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter, Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
-from workbench.runs.record import Energy, Lap, Load, Result, RoundRecord, Sample, TokenRecord
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -95,10 +96,10 @@ def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> 
     try:
         if cold:
             work.warm_up(job)
-        before, began, computed = work.watch.read(), lap.clock(), lap.clock.computed()
+        before, began, computed = work.watch.read(), lap.clock(), lap.computed()
         with work.meter.window() as window:
             yield from lap.run()
-        ran = lap.clock() - began, lap.clock.computed() - computed
+        ran = lap.clock() - began, lap.computed() - computed
         lap.load = work.watch.load(before, work.watch.read(), *ran)
     except torch.OutOfMemoryError:
         error = OUT_OF_MEMORY
@@ -134,7 +135,8 @@ class _Running:
         self.transcript: Transcript | None = None
         if job.keep == "trace":
             self.transcript = Transcript(Pieces(work.pair.tokenizer), len(work.ids[0]) - 1)
-        self.clock, self.load = LapClock(), Load()
+        self.clock, self.computed = StopClock(), StopClock(time.thread_time)  # of the wall, of this thread
+        self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
         self.drawn = False
 
@@ -159,7 +161,7 @@ class _Running:
             with closing(stream):
                 for event in stream:
                     now = self.clock()
-                    with self.clock.stopped():
+                    with self.clock.stopped(), self.computed.stopped():
                         batch[event.request].add(event, now)
                         if event.round is not None:
                             ends.append(now)

@@ -1,10 +1,9 @@
 """Energy of a stretch of work, in joules, or the reason why it is not known.
 
-Follows Yang et al. (2023): the counter of the board where there is one, integrated power samples else, and no figure for a window
-that the source cannot resolve.
+Follows Yang et al. (2023): the counter of the board if it has one, else integrated power samples, and no figure for a window that the
+source cannot resolve.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,6 +14,7 @@ from typing import Any
 import torch
 
 from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable
+from workbench.measuring.nvml import board
 from workbench.runs.record import Energy
 
 SHORTEST_GPU_SECONDS = 1.0  # the GPU's counter ticks about every 0.1 s, and its power may be an average over a second
@@ -77,11 +77,8 @@ def _reason(error: Exception) -> str:
 
 
 def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
-    """The board's energy counter; where it has none, its instant power; where it has not that either, its averaged power."""
-    if nvml is None:
-        import pynvml as nvml  # loaded only where there is a GPU
-    nvml.nvmlInit()
-    handle = board(torch.cuda.get_device_properties(device), nvml)
+    """The first that the board has: an energy counter, its instant power, its averaged power."""
+    nvml, handle = board(device, nvml)
 
     def counter() -> float:
         return nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1e3  # mJ
@@ -95,46 +92,24 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
     def average() -> float:
         return nvml.nvmlDeviceGetPowerUsage(handle) / 1e3  # mW
 
+    average_note = "power as the driver reports it, which may be a one-second average"
+    gauges = {
+        counter: Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS),
+        instant: PowerSamples(instant, SHORTEST_GPU_SECONDS, "instant power"),
+        average: PowerSamples(average, SHORTEST_GPU_SECONDS, average_note),
+    }
     failures = []
-    for read in (counter, instant, average):
+    for read, gauge in gauges.items():
         try:
             read()
+            return gauge
         except (nvml.NVMLError, AttributeError) as error:
             failures.append(f"{read.__name__}: {error}")
-            continue
-        if read is counter:
-            return Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS)
-        note = (
-            "instant power" if read is instant else "power as the driver reports it, which may be a one-second average"
-        )
-        return PowerSamples(read, SHORTEST_GPU_SECONDS, note)
     raise Unmeasurable(f"not measured: this GPU reports neither energy nor power ({'; '.join(failures)})")
 
 
-def board(properties: Any, nvml: Any) -> Any:
-    """NVML's handle of the board that torch calls by another number (CUDA_VISIBLE_DEVICES renumbers): matched by UUID, else by PCI."""
-    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
-        raise Unmeasurable(
-            "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
-        )
-    try:
-        board = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
-    except (nvml.NVMLError, AttributeError):
-        pci = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
-        board = nvml.nvmlDeviceGetHandleByPciBusId(pci)
-    try:
-        current, _ = nvml.nvmlDeviceGetMigMode(board)
-    except (nvml.NVMLError, AttributeError):
-        return board  # a board without MIG
-    if current == nvml.NVML_DEVICE_MIG_ENABLE:
-        raise Unmeasurable(
-            "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
-        )
-    return board
-
-
 def _cpu_gauge(powercap: Path) -> Gauge:
-    """RAPL's packages; their parts (cores, memory) are inside them and not counted again."""
+    """RAPL's packages; they contain their parts (cores, memory), which are not counted again."""
     packages = [p for p in sorted(powercap.glob("intel-rapl:*")) if p.name.count(":") == 1 and _is_package(p)]
     if not packages:
         raise Unmeasurable("not measured: this machine shows no RAPL energy counter")

@@ -138,7 +138,8 @@ class _Session:
         result = self.run.results[place]
         if measured.result.errors:
             self.over.add(at.job)
-            remark = f"timing {at.lap + 1} failed ({measured.result.errors[0]}); the {len(result.laps)} before it count"
+            why, kept = measured.result.errors[0], len(result.laps)
+            remark = f"Timing {at.lap + 1} failed ({why}); the {kept} before it count{'' if kept > 1 else 's'}."
             result = replace(result, remarks=[*result.remarks, remark])
         else:
             result = with_lap(result, compared(self.first[at.job], measured, job, self.study.settings.temperature))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from decoders import Round, Trial
 from decoders.trace import KEPT
 from workbench.measuring.detokenise import Pieces, Place
-from workbench.runs.record import Alternative, RoundRecord, TokenRecord, TrialRecord
+from workbench.runs.trace import Alternative, RoundRecord, TokenRecord, TrialRecord
 
 
 def finite(value: float | None) -> float | None:

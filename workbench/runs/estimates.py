@@ -58,8 +58,8 @@ def rows(results: Sequence[Result]) -> list[Row]:
 def speed(result: Result, decoding: bool = False) -> float | None:
     """New tokens per second; `decoding` leaves out each batch's first round, which also reads the prompts (ems-sd.txt §4.1)."""
     if not decoding:
-        return _number(result, "tokens_per_second")
-    tokens, seconds = _number(result, "decode_tokens"), _number(result, "decode_seconds")
+        return number(result, "tokens_per_second")
+    tokens, seconds = number(result, "decode_tokens"), number(result, "decode_seconds")
     return _ratio(tokens, seconds)
 
 
@@ -72,9 +72,20 @@ def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) 
     return _ratio(speed(result, decoding), speed(greedy, decoding))
 
 
-def timed_speed(result: Result, _: Result | None = None, decoding: bool = False) -> Estimate | None:
+def mean_speed(results: Sequence[Result | None], decoding: bool = False) -> float | None:
+    """Mean of `speed` over the repeats that did not fail; None if one of them has no such figure."""
+    speeds = [speed(r, decoding) for r in results if r is not None and r.error is None]
+    return fmean(speeds) if speeds and None not in speeds else None
+
+
+def mean_times_greedy(row: Row, decoding: bool = False) -> float | None:
+    """A row's mean speed over greedy's mean speed."""
+    return _ratio(mean_speed(row.results, decoding), mean_speed(row.greedy, decoding))
+
+
+def timed_speed(result: Result, decoding: bool = False) -> Estimate | None:
     """`speed` with its range over the result's timings."""
-    tokens = _number(result, "decode_tokens" if decoding else "new_tokens")
+    tokens = number(result, "decode_tokens" if decoding else "new_tokens")
     if not tokens:
         return None
     return laps.estimate(result, lambda seconds: tokens / seconds, laps.after_first if decoding else laps.whole)
@@ -84,14 +95,14 @@ def timed_times_greedy(result: Result, greedy: Result | None) -> Estimate | None
     """`times_greedy` with its range over the complete cycles of both."""
     if greedy is None or any(r.errors or r.cancelled for r in (result, greedy)):
         return None
-    tokens, base = _number(result, "new_tokens"), _number(greedy, "new_tokens")
+    tokens, base = number(result, "new_tokens"), number(greedy, "new_tokens")
     found = laps.ratio(result, greedy)
     return found.scaled(tokens / base) if found and tokens and base else None
 
 
 def timed_joules(result: Result) -> Estimate | None:
     """Joules per token with their range over the timings that drew nothing."""
-    tokens = _number(result, "new_tokens")
+    tokens = number(result, "new_tokens")
     found = laps.estimate(result, lambda joules: joules, laps.joules)
     return found.scaled(1 / tokens) if found and tokens else None
 
@@ -103,7 +114,8 @@ def unsteady(row: Row) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
-def _number(result: Result, name: str) -> float | None:
+def number(result: Result, name: str) -> float | None:
+    """A metric; None if this run has no number of that name."""
     value = result.metrics.get(name)
     return value if isinstance(value, (int, float)) else None
 
@@ -139,13 +151,12 @@ class BatchFigures:
     def speed(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
         """Tokens/s, mean over repeats; None if there is no such figure."""
         row = self.row(decoder, size, scheme)
-        speeds = [speed(r, decoding) for r in row.results] if row else []
-        return fmean(speeds) if speeds and None not in speeds else None
+        return mean_speed(row.results, decoding) if row else None
 
     def times_greedy(self, decoder: str, size: int, scheme: str, decoding: bool = False) -> float | None:
         """The same over greedy decoding's at the same batch size."""
-        own = self.speed(decoder, size, scheme, decoding)
-        return _ratio(own, self.speed(BASELINE, size, baseline_scheme(scheme), decoding))
+        row = self.row(decoder, size, scheme)
+        return mean_times_greedy(row, decoding) if row else None
 
     def mean_acceptances(self, decoder: str) -> list[float]:
         """Each sample's mean acceptance length (ems-sd.txt figure 5a, d)."""

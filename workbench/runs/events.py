@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from workbench.runs.record import Result, RoundRecord, Run, TokenRecord
+from workbench.runs.record import Result, Run
+from workbench.runs.trace import RoundRecord, TokenRecord
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,7 +104,7 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
     found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
     if found is not None and found.laps > 1 and found.wide:
         share = max(found.high / found.value - 1, 1 - found.low / found.value)
-        reasons.append(f"its {found.laps} timings lie up to {share:.0%} apart from their estimate")
+        reasons.append(f"{found.laps} timings lie up to {share:.0%} from their estimate")
     for sentence, disturbed in _DISTURBED.items():
         if 2 * sum(disturbed(lap.load) for lap in result.laps) > len(result.laps):
             reasons.append(sentence)

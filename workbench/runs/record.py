@@ -6,60 +6,17 @@ Older versions are read too, see `version1`.
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from decoders import Fate, InputError, catalog
+from decoders import InputError, catalog
+from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.values import Amount, Count, Date, Metrics, Plain, PlainStudy, one_of
 from workbench.runs.version1 import FORMAT, upgraded
 from workbench.studies.schemes import ALONE, SCHEMES
 
 LARGEST_FILE = 50 * 2**20  # bytes of a run's JSON
-Count = Annotated[int, Field(ge=0, le=2**53)]  # whole numbers that every reader of JSON reads alike
-Amount = Annotated[float, Field(ge=-1e100, le=1e100)]  # what sums, squares and ratios of cannot leave floating point
-Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
-TEXTS = ("energy_source",)  # the metrics that are texts
-
-
-def _one_of(names: Any) -> AfterValidator:
-    def known(name: str) -> str:
-        if name not in names:
-            raise ValueError(f"{name[:40]!r} is not one of {', '.join(names)}")
-        return name
-
-    return AfterValidator(known)
-
-
-def _date(text: str) -> str:
-    """Any ISO 8601 date and time up to tomorrow: a later one would stay on top of every list."""
-    when = datetime.fromisoformat(text)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    if when > datetime.now(UTC) + timedelta(days=1):
-        raise ValueError("the date is in the future")
-    return text
-
-
-def _figures(metrics: dict[str, Any]) -> dict[str, Any]:
-    texts = [name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS]
-    if texts:
-        raise ValueError(f"{texts[0][:40]!r} is a text where a number belongs")
-    return metrics
-
-
-def _plain(data: dict[str, Any]) -> dict[str, Any]:
-    """What strict JSON can hold."""
-    json.dumps(data, allow_nan=False)
-    return data
-
-
-def _with_settings(study: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(study.get("settings"), dict):
-        raise ValueError("the study has no settings")
-    return _plain(study)
-
-
-FateName = Annotated[str, _one_of([fate.value for fate in Fate])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,86 +30,6 @@ class Energy:
     joules: Amount | None
     source: str
     detail: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Alternative:
-    """One of the five likeliest tokens at a place: `p` under the raw target."""
-
-    id: Count
-    text: str
-    p: Amount
-
-
-@dataclass(frozen=True, slots=True)
-class TokenRecord:
-    """One token of the output.
-
-    id, node      vocabulary id, and its node in the request's tree (as in `RoundRecord`)
-    text          its piece: the pieces of all tokens, one after the other, are the output's text; of a character that spans several
-                  tokens the last one has it whole and the others have ""; so has a special token such as end of sequence
-    fate, round   what became of it, in which round
-    p, q          the probabilities the rule compared, None if there was none;   accept_probability, u  the toss, None without one
-    log_p         nats, under the raw target;   alternatives  the likeliest tokens at this place, likeliest first
-    """
-
-    id: Count
-    node: Count
-    text: str
-    fate: FateName
-    round: Count | None
-    p: Amount | None
-    q: Amount | None
-    accept_probability: Amount | None
-    u: Amount | None
-    log_p: Amount | None
-    alternatives: list[Alternative]
-
-
-@dataclass(frozen=True, slots=True)
-class TrialRecord:
-    """One token that was tried, kept or not; several draws of one node are several trials.
-
-    node, parent  in the request's tree; nodes below `Sample.prompt_length` are the prompt; a parent comes before its children
-    token, text   vocabulary id, and a label to show: its text at this place, or an approximation if a character is unfinished
-    log_p         nats, under the raw target; of kept tokens only
-    """
-
-    node: Count
-    parent: Annotated[int, Field(ge=-1, le=2**53)]
-    token: Count
-    text: str
-    fate: FateName
-    p: Amount | None
-    q: Amount | None
-    accept_probability: Amount | None
-    u: Amount | None
-    log_p: Amount | None = None
-
-
-def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
-    """A circle of parents would keep a browser drawing for ever."""
-    if any(t.parent >= t.node for t in trials):
-        raise ValueError("a token is its own ancestor: parents have lower numbers than their children")
-    return trials
-
-
-@dataclass(frozen=True, slots=True)
-class RoundRecord:
-    """One turn of a decoder: all it tried, and what then stood: the first `keep` tokens of the earlier output, and after them `nodes`.
-
-    `draft_seconds` and `verify_seconds` are the models' wall time, `target_calls` and `draft_calls` forward passes.
-    """
-
-    index: Count
-    trials: Annotated[list[TrialRecord], AfterValidator(_rooted)]
-    keep: Count
-    nodes: list[Count]
-    provisional: bool
-    draft_seconds: Amount
-    verify_seconds: Amount
-    target_calls: Count
-    draft_calls: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,15 +130,15 @@ class Result:
     remarks      sentences about its timings that a reader of the figures must know
     """
 
-    decoder: Annotated[str, _one_of(catalog)]
+    decoder: Annotated[str, one_of(catalog)]
     repeat: Count
     seed: int
-    metrics: Annotated[dict[str, Number], AfterValidator(_figures)]
+    metrics: Metrics
     energy: Energy
     samples: Annotated[list[Sample], Field(min_length=1)]
     laps: list[Lap] = field(default_factory=list)
     batch_size: Annotated[int, Field(ge=1, le=2**20)] = 1
-    scheme: Annotated[str, _one_of(SCHEMES)] = ALONE
+    scheme: Annotated[str, one_of(SCHEMES)] = ALONE
     agreement: Agreement | None = None
     error: str | None = None
     remarks: list[str] = field(default_factory=list)
@@ -294,11 +171,11 @@ class Run:
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
 
     id: Annotated[str, StringConstraints(pattern="^[0-9a-f]{1,64}$")]
-    created: Annotated[str, AfterValidator(_date)]
+    created: Date
     kind: Annotated[str, StringConstraints(pattern="^[a-z_]{1,32}$")]
     title: str
-    study: Annotated[dict[str, Any], AfterValidator(_with_settings)]
-    environment: Annotated[dict[str, Any], AfterValidator(_plain)]
+    study: PlainStudy
+    environment: Plain
     results: list[Result]
     cancelled: bool = False
     format: Literal["decoding-workbench run"] = FORMAT

@@ -5,10 +5,10 @@ from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.runs.estimates import BatchFigures, label
+from workbench.runs.estimates import BatchFigures, label, number
 from workbench.runs.record import Result
 from workbench.show.figure import COLOURS, DASHES, GREY, SYMBOLS, Look, canvas, level, line, look, or_words
-from workbench.show.quantities import number, padding_ratio
+from workbench.show.spread import padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
@@ -44,11 +44,7 @@ def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.
 
 def padding(figures: BatchFigures) -> go.Figure:
     """Figure 5 (c, f): the padding ratio of the vanilla scheme against batch size."""
-    figure = canvas("batch size", "padding ratio")
-    for i, decoder in enumerate(figures.decoders):
-        points = {size: padding_ratio(figures, decoder, size) for size in figures.sizes}
-        _line(figure, points, label(decoder), look(i), "%{y:.0%}")
-    return figure.update_yaxes(tickformat=".0%")
+    return _of_decoders(figures, "padding ratio", padding_ratio, "%{y:.0%}").update_yaxes(tickformat=".0%")
 
 
 def acceptance(figures: BatchFigures) -> go.Figure:
@@ -65,11 +61,8 @@ def acceptance(figures: BatchFigures) -> go.Figure:
 
 def least_acceptance(figures: BatchFigures) -> go.Figure:
     """Figure 5 (b, e): the least mean acceptance length in a batch, which a static batch waits for, against batch size."""
-    figure = canvas("batch size", "tokens per round, least of a batch")
-    for i, decoder in enumerate(figures.decoders):
-        points = {size: figures.least_acceptance(decoder, size) for size in figures.sizes}
-        _line(figure, points, label(decoder), look(i), "%{y:.2f} tokens per round")
-    return figure
+    y = "tokens per round, least of a batch"
+    return _of_decoders(figures, y, BatchFigures.least_acceptance, "%{y:.2f} tokens per round")
 
 
 def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
@@ -135,6 +128,14 @@ def _round(result: Result) -> tuple[float, float] | None:
     if not passes or seconds is None or fed is None:
         return None
     return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
+
+
+def _of_decoders(figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str) -> go.Figure:
+    """`value(figures, decoder, size)` against batch size, a line for each decoder."""
+    figure = canvas("batch size", y)
+    for i, decoder in enumerate(figures.decoders):
+        _line(figure, {size: value(figures, decoder, size) for size in figures.sizes}, label(decoder), look(i), hover)
+    return figure
 
 
 def _of_schemes(x: str, y: str) -> go.Figure:

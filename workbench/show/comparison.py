@@ -3,15 +3,17 @@
 import statistics
 from collections import Counter
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import plotly.graph_objects as go
 
 from decoders import Fate
 from workbench.runs import laps
 from workbench.runs.estimates import Row
-from workbench.runs.record import RoundRecord
+from workbench.runs.trace import RoundRecord
 from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
-from workbench.show.quantities import BY_NAME, MISSING, Quantity, Spread, spread
+from workbench.show.quantities import BY_NAME, Quantity
+from workbench.show.spread import MISSING, Spread, spread
 
 BARS, WIDE = 260, 320  # heights: four figures in a row, or three
 SMALL = "<span style='font-size:11px'>"
@@ -39,22 +41,15 @@ def bars(rows: Sequence[Row], quantity: Quantity) -> go.Figure:
     return figure
 
 
-def speed(rows: Sequence[Row]) -> go.Figure:
-    return bars(rows, BY_NAME["speed"])
-
-
-def perplexity(rows: Sequence[Row]) -> go.Figure:
-    return bars(rows, BY_NAME["perplexity"])
+speed, perplexity, block_efficiency = (
+    partial(bars, quantity=BY_NAME[name]) for name in ("speed", "perplexity", "block_efficiency")
+)
 
 
 def energy(rows: Sequence[Row]) -> go.Figure:
     """Joules if any were measured; else the memory traffic, under its own name."""
     measured = any(r.energy.joules is not None for row in rows for r in row.results)
     return bars(rows, BY_NAME["joules_per_token" if measured else "memory_per_token"])
-
-
-def block_efficiency(rows: Sequence[Row]) -> go.Figure:
-    return bars(rows, BY_NAME["block_efficiency"])
 
 
 def round_times(rows: Sequence[Row]) -> go.Figure:

@@ -1,28 +1,25 @@
 """The figures of a result as readers see them: name, help, how each is read, which way is better. Panels, tables, charts and the
 terminal all read them here."""
 
-import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from workbench.runs import estimates
-from workbench.runs.estimates import BatchFigures, Row
+from workbench.runs.estimates import Row, number
 from workbench.runs.laps import Estimate
 from workbench.runs.record import Result
 
 MEGABYTE = 1e6
-MISSING = "–"  # shown if there is no figure
-UNSURE = "≈"  # before a speed that something disturbed
 
 
 @dataclass(frozen=True)
 class Quantity:
     """One figure.
 
-    help      what it counts, as a formula;   value  of one result, with greedy's of the same seed beside it; None if it has none
+    help      what it counts, as a formula;   value  of a result and greedy's result with the same seed; None if it has none
     show      a value as text;   counts  what it was made from, as text;   better  "higher" or "lower" if one is better
-    together  the figure of all repeats at once, for what has no spread over them; None takes the mean of each one's
-    timed     for what the clock or the meter gives: its estimate over the result's timings, with its range
+    together  of all repeats at once, for a figure that has no spread over them; None takes the mean over the repeats
+    timed     for what the clock or the meter gives: the estimate over a result's timings, with its range
     """
 
     name: str
@@ -50,12 +47,6 @@ def times(value: float) -> str:
 
 def percent(value: float) -> str:
     return f"{value:.0%}"
-
-
-def number(result: Result, name: str) -> float | None:
-    """A metric; None if this run has none of that name, or another than a number."""
-    value = result.metrics.get(name)
-    return value if isinstance(value, (int, float)) else None
 
 
 def _metric(name: str) -> Callable[[Result, Result | None], float | None]:
@@ -90,7 +81,7 @@ def _read(result: Result) -> str:
 QUANTITIES = (
     Quantity(
         "speed", "tokens/s", "new tokens / seconds of computing, drawing excluded",
-        _metric("tokens_per_second"), significant, _timing, "higher", timed=estimates.timed_speed,
+        _metric("tokens_per_second"), significant, _timing, "higher", timed=lambda r, _: estimates.timed_speed(r),
     ),
     Quantity(
         "x_greedy", "× greedy", "tokens/s over those of greedy in the same run, with the same seed",
@@ -130,20 +121,6 @@ QUANTITIES = (
 BY_NAME = {q.name: q for q in QUANTITIES}
 
 
-def _batch_times(decoding: bool) -> Callable[[Row], float | None]:
-    """The mean speed over greedy's mean speed, as the charts draw it: both are over the same repeats."""
-
-    def mean(results: Sequence[Result | None]) -> float | None:
-        speeds = [estimates.speed(r, decoding) for r in results if r is not None and r.error is None]
-        return statistics.fmean(speeds) if speeds and None not in speeds else None
-
-    def ratio(row: Row) -> float | None:
-        own, base = mean(row.results), mean(row.greedy)
-        return own / base if own and base else None
-
-    return ratio
-
-
 def _over_repeats(name: str, gather: Callable[[Sequence[float]], float]) -> Callable[[Row], float | None]:
     def together(row: Row) -> float | None:
         values = [v for r in row.results if (v := number(r, name)) is not None]
@@ -152,15 +129,15 @@ def _over_repeats(name: str, gather: Callable[[Sequence[float]], float]) -> Call
     return together
 
 
-def _differing(result: Result, _: Result | None = None) -> float | None:
-    """Outputs that are not those of their reference; the first of its law has none, and is none that differs."""
+def _differing(result: Result, _: Result | None) -> float | None:
+    """How many outputs differ from their reference; 0 for the first result of a law, which has no reference."""
     if result.error:
         return None
     return result.agreement.differing if result.agreement else 0
 
 
 def _all_differing(row: Row) -> float | None:
-    found = [n for r in row.results if (n := _differing(r)) is not None]
+    found = [n for r in row.results if (n := _differing(r, None)) is not None]
     return sum(found) if found else None
 
 
@@ -170,17 +147,16 @@ PADDING = Quantity(
 BATCH_QUANTITIES = (
     replace(BY_NAME["speed"], help="new tokens of all requests / seconds of computing"),
     replace(
-        BY_NAME["x_greedy"], label="x greedy", help="tokens/s over greedy's at the same batch size",
-        together=_batch_times(decoding=False),
+        BY_NAME["x_greedy"], help="tokens/s over greedy's at the same batch size", together=estimates.mean_times_greedy,
     ),
     Quantity(
         "decoding", "decoding", "tokens/s without each batch's first round, which reads the prompts",
         lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
     ),
     Quantity(
-        "decoding_x_greedy", "decoding x greedy", "the same over greedy's at the same batch size",
+        "decoding_x_greedy", "decoding × greedy", "the same over greedy's at the same batch size",
         lambda r, greedy: estimates.times_greedy(r, greedy, decoding=True), times, better="higher",
-        together=_batch_times(decoding=True),
+        together=lambda row: estimates.mean_times_greedy(row, decoding=True),
     ),
     PADDING,
     Quantity(
@@ -205,74 +181,3 @@ BATCH_QUANTITIES = (
     ),
     BY_NAME["joules_per_token"],
 )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Spread:
-    """A figure of a row: its mean over repeats with the sample standard deviation, or, of a single repeat that was timed several times,
-    the estimate with its range. What there is none of is None."""
-
-    mean: float
-    deviation: float | None = None
-    range: Estimate | None = None
-
-    @property
-    def below(self) -> float:
-        """How far the figure may lie lower, by its range or by one deviation."""
-        return self.mean - self.range.low if self.range else self.deviation or 0.0
-
-    @property
-    def above(self) -> float:
-        return self.range.high - self.mean if self.range else self.deviation or 0.0
-
-
-def spread(quantity: Quantity, row: Row) -> Spread | None:
-    """Over the repeats of a row; None if no repeat has the figure."""
-    if quantity.together is not None and len(row.results) > 1:
-        value = quantity.together(row)
-        return None if value is None else Spread(value)
-    both = [(r, greedy) for r, greedy in zip(row.results, row.greedy, strict=True) if r.error is None]
-    values = [v for r, greedy in both if (v := quantity.value(r, greedy)) is not None]
-    if not values:
-        return None
-    if len(values) > 1:
-        return Spread(statistics.fmean(values), statistics.stdev(values))
-    timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
-    return Spread(values[0], None, timed if timed and timed.low < timed.high else None)
-
-
-def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
-    """The figure as text, with its deviation after ± if there are repeats; "–" if there is none. One that is not `sure` says so."""
-    found = spread(quantity, row)
-    if found is None:
-        return MISSING
-    text = quantity.show(found.mean)
-    if quantity.timed is not None and not sure:
-        text = f"{UNSURE}{text}"
-    return text if found.deviation is None else f"{text} ± {quantity.show(found.deviation)}"
-
-
-def shown(quantity: Quantity, row: Row) -> str:
-    """The same for tables, with its range in brackets if it was timed several times."""
-    found = spread(quantity, row)
-    text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
-    return f"{text} ({range_text(quantity, found.range)})" if found and found.range else text
-
-
-def timing_notes(row: Row) -> list[str]:
-    """What a reader of a row's speeds must know, in sentences: why they cannot be trusted, and what went wrong in its timings."""
-    reasons = estimates.unsteady(row)
-    remarks = [remark for result in row.results for remark in result.remarks]
-    return ([f"Unsteady: {'; '.join(reasons)}."] if reasons else []) + [f"{remark.capitalize()}." for remark in remarks]
-
-
-def range_text(quantity: Quantity, found: Estimate) -> str:
-    """ "248 to 255": between which the figure lies."""
-    return f"{quantity.show(found.low)} to {quantity.show(found.high)}"
-
-
-def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:
-    """That of the vanilla scheme, mean over repeats (ems-sd.txt eq. 10); None if it was not measured."""
-    row = figures.row(decoder, size, "vanilla")
-    found = row and spread(PADDING, row)
-    return found.mean if found else None

@@ -8,8 +8,10 @@ from typing import Any
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.events import Finished, Progress, Started
-from workbench.runs.record import Agreement, RoundRecord, Run, TokenRecord
-from workbench.show.quantities import QUANTITIES, Quantity, figure, range_text, spread, timing_notes
+from workbench.runs.record import Agreement, Run
+from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.show.quantities import QUANTITIES, Quantity
+from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
 
@@ -92,7 +94,7 @@ class Panel:
             "provisional": self.provisional,
             "numbers": self._figures(),
             "badge": badge(first.agreement) if first and first.agreement else None,
-            "notes": timing_notes(self.row) if self.row else [],
+            "notes": _notes(self.row) if self.row else [],
             "error": first.error if first else None,
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
@@ -112,6 +114,13 @@ class Panel:
             }
             for q in QUANTITIES
         ]
+
+
+def _notes(row: Row) -> list[str]:
+    """What a reader of these speeds must know: why they cannot be trusted, and what went wrong in the timings."""
+    reasons = unsteady(row)
+    remarks = [remark for result in row.results for remark in result.remarks]
+    return ([f"Unsteady: {'; '.join(reasons)}."] if reasons else []) + remarks
 
 
 def _detail(quantity: Quantity, row: Row) -> str:

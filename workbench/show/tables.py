@@ -2,25 +2,15 @@
 
 import html
 import statistics
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from workbench.runs.estimates import BatchFigures, Row, label, rows
+from workbench.runs.estimates import BatchFigures, Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.quantities import (
-    BATCH_QUANTITIES,
-    MISSING,
-    QUANTITIES,
-    UNSURE,
-    Quantity,
-    padding_ratio,
-    percent,
-    shown,
-    significant,
-    times,
-    timing_notes,
-)
+from workbench.show.quantities import BATCH_QUANTITIES, QUANTITIES, Quantity, percent, significant, times
+from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
@@ -107,17 +97,28 @@ def _place(row: Row) -> list[str]:
 
 
 def notes(run: Run) -> list[str]:
-    """What a reader of the run's speeds must know, decoder by decoder; and how they were timed."""
-    found = [
-        f"{' '.join(_place(row) if run.kind == Batch.kind else [row.label])}: {note}"
-        for row in rows(run.results)
-        for note in timing_notes(row)
-    ]
+    """What a reader of the run's speeds must know: how they were timed, and each doubt and remark with the rows it belongs to."""
+    found = rows(run.results)
+    doubts, remarks = defaultdict[str, list[Row]](list), defaultdict[str, list[Row]](list)
+    for row in found:
+        for reason in unsteady(row):
+            doubts[reason].append(row)
+        for remark in dict.fromkeys(remark for result in row.results for remark in result.remarks):
+            remarks[remark].append(row)
+
+    def named(some: Sequence[Row]) -> str:
+        if len(some) == len(found) > 1:
+            return "all"
+        return ", ".join(r.label for r in some) if run.kind == Comparison.kind else f"{len(some)} of {len(found)} rows"
+
     laps = {len(result.laps) for result in run.results if not result.errors}
-    how = "Timed once: speeds may differ from run to run." if max(laps, default=0) < 2 else ""
-    if found and any("Unsteady" in note for note in found):
-        how = f"{UNSURE} marks speeds that cannot be trusted. {how}".strip()
-    return [*([how] if how else []), *found]
+    how = [f"{UNSURE} marks speeds that cannot be trusted."] if doubts else []
+    how += ["Timed once: speeds may differ from run to run."] if max(laps, default=0) < 2 else []
+    return [
+        *([" ".join(how)] if how else []),
+        *(f"Unsteady ({named(some)}): {reason}." for reason, some in doubts.items()),
+        *(f"{named(some)}: {remark}" for remark, some in remarks.items()),
+    ]
 
 
 # ---- What a run was asked, and what it was measured on

@@ -22,14 +22,9 @@ EXAMPLES = """examples:
 
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
-    schemes = "\n".join(f"  {name:16} {scheme.help}" for name, scheme in SCHEMES.items())
-    command = commands.add_parser(
-        "batch",
-        help="decode a set of prompts in batches",
-        description=f"{DESCRIPTION}\n\nschemes:\n{schemes}",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    schemes = flags.listed("schemes", {name: scheme.help for name, scheme in SCHEMES.items()})
+    help = "decode a set of prompts in batches"
+    command = flags.command(commands, "batch", help, DESCRIPTION + schemes, EXAMPLES)
     command.set_defaults(command=run)
     command.add_argument(
         "--prompts", default="refrains", metavar="SET",

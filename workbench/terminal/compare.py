@@ -22,14 +22,9 @@ EXAMPLES = """examples:
 
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
-    decoders = "\n".join(f"  {name:14} {method.summary}" for name, method in catalog.items())
-    command = commands.add_parser(
-        "compare",
-        help="decode one prompt with several decoders",
-        description=f"{DESCRIPTION}\n\ndecoders:\n{decoders}",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
+    help = "decode one prompt with several decoders"
+    command = flags.command(commands, "compare", help, DESCRIPTION + decoders, EXAMPLES)
     command.set_defaults(command=run)
     command.add_argument("prompt", help="the text to continue; - reads it from standard input")
     flags.add(command, START)

@@ -18,15 +18,26 @@ from workbench.studies.text import parse
 Start = Mapping[str, Any]  # what a command begins with, as `Settings.to_json` has it
 
 
+def command(commands: Any, name: str, help: str, description: str, examples: str) -> argparse.ArgumentParser:
+    """A new command of `python -m workbench`; its help keeps the line breaks of description and examples."""
+    return commands.add_parser(
+        name, help=help, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+
+
+def listed(title: str, entries: Mapping[str, str]) -> str:
+    """Names and what they mean, as a paragraph of a description."""
+    width = max(map(len, entries)) + 2
+    return "\n".join(["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())])
+
+
 def add(command: argparse.ArgumentParser, start: Start) -> None:
     """Flags that `settings`, `pair` and `files` read."""
     command.add_argument("--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}")
     command.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}")
     for field in shared():
-        flag, help = (
-            f"--{field.name.replace('_', '-')}",
-            f"{field.metadata['help']} (default {start.get(field.name, field.default)})",
-        )
+        flag, help = f"--{field.name.replace('_', '-')}", field.metadata["help"]
+        help += f" (default {start.get(field.name, field.default)})"
         if isinstance(field.default, bool):
             command.add_argument(flag, action="store_true", default=None, help=help)
         else:

@@ -12,8 +12,9 @@ from rich.text import Text
 from decoders import Fate, catalog
 from workbench.runs import events
 from workbench.runs.estimates import rows
-from workbench.runs.record import Result, Run, TokenRecord
+from workbench.runs.record import Result, Run
 from workbench.runs.store import RunSummary
+from workbench.runs.trace import TokenRecord
 from workbench.show.fates import FATES
 from workbench.show.strip import badge
 from workbench.show.tables import Table, by_decoder, figures, findings, notes
@@ -23,7 +24,7 @@ from workbench.studies.schemes import scheme_label
 
 TITLE_SHOWN = 40
 # The figures of a batch that 80 columns hold; the files have all.
-BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "x greedy", "padding", "at once", "same", "J/token")
+BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "× greedy", "padding", "at once", "same", "J/token")
 
 
 def plain(text: str) -> str:

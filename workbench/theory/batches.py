@@ -9,7 +9,7 @@ from statistics import fmean, stdev
 from decoders.theory import Padding
 from workbench.runs.estimates import BatchFigures, label
 from workbench.runs.record import Run
-from workbench.show.quantities import padding_ratio
+from workbench.show.spread import padding_ratio
 
 
 @dataclass(frozen=True, slots=True)

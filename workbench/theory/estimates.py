@@ -10,7 +10,8 @@ from decoders import Method, catalog
 from decoders.theory import walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.estimates import Row, rows, times_greedy
-from workbench.runs.record import Result, Run, TokenRecord
+from workbench.runs.record import Result, Run
+from workbench.runs.trace import TokenRecord
 from workbench.theory.batches import MeasuredBatch, batches
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from decoders import catalog
 from workbench.measuring.baseline import References, agreement
-from workbench.runs.record import Alternative, Energy, Result, Sample, TokenRecord
+from workbench.runs.record import Energy, Result, Sample
+from workbench.runs.trace import Alternative, TokenRecord
 from workbench.studies.study import Job
 
 

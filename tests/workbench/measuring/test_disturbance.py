@@ -12,7 +12,7 @@ class Machine:
     """A machine whose counters a test moves."""
 
     def __init__(self, folder: Path):
-        self.folder, self.wall, self.thread, self.switches = folder, 0.0, 0.0, 0
+        self.folder, self.wall, self.switches = folder, 0.0, 0
         self.cgroup = folder / "cpu.stat"
         self.set(steal=0, pressure=0, throttled=0)
         self.worker(1, ticks=0, switches=0)
@@ -32,11 +32,7 @@ class Machine:
         )
 
     def watch(self) -> Watch:
-        return Watch(
-            Sources(
-                lambda: self.wall, lambda: self.thread, lambda: self.switches, self.folder, (self.cgroup,), lambda: ""
-            )
-        )
+        return Watch(Sources(lambda: self.wall, lambda: self.switches, self.folder, (self.cgroup,), lambda: ""))
 
 
 @pytest.fixture
@@ -47,7 +43,7 @@ def machine(tmp_path) -> Machine:
 def test_each_counter_is_a_share_of_the_lap(machine):
     watch = machine.watch()
     before = watch.read()
-    machine.wall, machine.thread, machine.switches = 2.0, 1.9, 10
+    machine.wall, machine.switches = 2.0, 10
     machine.set(steal=0, pressure=500_000, throttled=200_000)
     found = watch.load(before, watch.read(), seconds=2.0, computed=1.0)
     assert found == Load(cpu_share=0.5, preempted=5.0, throttled=0.1, stolen=0.0, pressure=0.25, gpu="")

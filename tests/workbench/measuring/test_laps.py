@@ -73,7 +73,7 @@ def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered,
     assert len(greedy.laps) == 3
     assert (len(other.laps), other.error) == (1, None)
     (remark,) = other.remarks
-    assert "timing 2 failed" in remark
+    assert "Timing 2 failed" in remark
     assert "boom" in remark
     assert calls.count("speculative") == 2  # and it is not tried a third time
 

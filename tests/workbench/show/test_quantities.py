@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from workbench.runs.estimates import Row, rows
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, shown, significant, spread
+from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, significant
+from workbench.show.spread import shown, spread
 
 
 def of(run: Run, decoder: str) -> Row:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
 from workbench.runs.estimates import BatchFigures, rows
-from workbench.runs.record import Energy
+from workbench.runs.record import Energy, Load, Run
 from workbench.show import tables
 from workbench.show.tables import Table
 
@@ -32,7 +32,7 @@ def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
     vanilla = row_of(table, "vanilla")
     assert len(table.rows) == 9
     assert vanilla["tokens/s"] == "120 ± 28.3"
-    assert (vanilla["x greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
+    assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
     assert (vanilla["at once"], vanilla["cache"], vanilla["pad tokens"]) == ("4", "3 MB", "20")
     assert [row[2] for row in table.rows[:4]] == ["alone", "alone", "static", "dynamic"]
 
@@ -54,7 +54,7 @@ def test_energy_of_batches_is_shown_if_any_was_measured(made):
 def test_the_figures_of_batches_are_those_of_the_charts(batch_run):
     """Over several repeats a mean of ratios is not the ratio of means; table and chart once could have differed."""
     found, table = BatchFigures(batch_run), tables.figures(batch_run)
-    at = table.heads.index("x greedy")
+    at = table.heads.index("× greedy")
     for row, cells in zip(rows(batch_run.results), table.rows, strict=True):
         assert cells[at].removeprefix("≈") == f"{found.times_greedy(row.decoder, row.batch_size, row.scheme):.2f}×"
 
@@ -90,7 +90,7 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     run = with_results(made, [*rest, broken])
     assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "both, dynamic")
-    assert {cells[name] for name in ("tokens/s", "x greedy", "decoding", "same")} == {"–"}
+    assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
 def test_nothing_compared_is_not_called_identical(made):
@@ -144,3 +144,30 @@ def test_a_table_as_markdown_and_as_html():
     assert tables.markdown(table).splitlines() == ["| a | b\\|c |", "| :--- | ---: |", "| <b> | 2 |"]
     assert "<td>&lt;b&gt;</td><td>2</td>" in tables.markup(table)
     assert "<th>b|c</th>" in tables.markup(table)
+
+
+def disturbed(run: Run, decoders: set[str]) -> Run:
+    """The run, with a machine that was busy while these decoders were timed, and only then."""
+    loads = {name: Load(pressure=0.9) if name in decoders else Load() for name in run.decoders}
+    return with_results(run, [replace(r, laps=[replace(r.laps[0], load=loads[r.decoder])]) for r in run.results])
+
+
+def test_decoders_with_the_same_doubt_share_a_sentence(run):
+    """A long sentence stood under the table once for each decoder."""
+    first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
+    assert first.startswith("≈ marks speeds that cannot be trusted.")
+    assert second == "Unsteady (beam search, mtad): programs on this machine waited for a free core."
+    assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
+
+
+def test_the_rows_of_a_batch_with_a_doubt_are_counted(made):
+    """Its tables have up to a hundred rows, and those with a doubt are marked."""
+    words = tables.notes(disturbed(made, {"lookup"}))[1]
+    assert words == "Unsteady (6 of 9 rows): programs on this machine waited for a free core."
+
+
+def test_a_remark_keeps_its_letters(run):
+    """ "RuntimeError" became "runtimeerror"."""
+    remark = "Timing 2 failed (RuntimeError: broken); the 1 before it counts."
+    results = [replace(r, remarks=[remark]) if r.decoder == "mtad" else r for r in run.results]
+    assert tables.notes(with_results(run, results))[-1] == f"mtad: {remark}"

@@ -5,7 +5,8 @@ import dataclasses
 from rich.console import Console
 
 from workbench.runs.events import At, Ended, Finished, Progress, Started
-from workbench.runs.record import Energy, TokenRecord
+from workbench.runs.record import Energy
+from workbench.runs.trace import TokenRecord
 from workbench.terminal import show
 
 

@@ -1,0 +1,47 @@
+"""The GPU that torch uses, as NVML knows it: its energy counters and what slows it down are read through this."""
+
+import os
+from typing import Any
+
+import torch
+
+from workbench.measuring.gauges import Unmeasurable
+
+SLICE = "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
+
+
+def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
+    """The NVML binding and its handle of the board. torch may number boards otherwise (CUDA_VISIBLE_DEVICES renumbers), so they are
+    matched by UUID, or else by PCI address. Raises Unmeasurable for a slice of a board, and what NVML raises.
+
+    nvml   default: the pynvml module; tests put a simulated one there
+    """
+    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        raise Unmeasurable(SLICE)
+    if nvml is None:
+        import pynvml as nvml  # loaded only if there is a GPU
+    nvml.nvmlInit()
+    properties = torch.cuda.get_device_properties(device)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+    except (nvml.NVMLError, AttributeError):
+        pci = f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:{properties.pci_device_id:02x}.0"
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci)
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except (nvml.NVMLError, AttributeError):
+        return nvml, handle  # a board without MIG
+    if current == nvml.NVML_DEVICE_MIG_ENABLE:
+        raise Unmeasurable(SLICE)
+    return nvml, handle
+
+
+def disturbed(device: torch.device, nvml: Any = None) -> str:
+    """Why the GPU was slower than it could be, or shared; "" if it was neither."""
+    nvml, handle = board(device, nvml)
+    slow = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwSlowdown
+    slow |= nvml.nvmlClocksEventReasonSwThermalSlowdown
+    if nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & slow:
+        return "the GPU slowed itself down, for its temperature or its power"
+    others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
+    return f"{len(others)} other process{'es' if len(others) > 1 else ''} used the GPU" if others else ""

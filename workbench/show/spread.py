@@ -1,0 +1,76 @@
+"""A figure of a row as text: over its repeats, with how far it may lie off, and with ≈ if something disturbed it."""
+
+import statistics
+from dataclasses import dataclass
+
+from workbench.runs import estimates
+from workbench.runs.estimates import BatchFigures, Row
+from workbench.runs.laps import Estimate
+from workbench.show.quantities import PADDING, Quantity
+
+MISSING = "–"  # shown if there is no figure
+UNSURE = "≈"  # before a speed that something disturbed
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure of a row: its mean over repeats with the sample standard deviation, or, of a single repeat that was timed several times,
+    the estimate with its range."""
+
+    mean: float
+    deviation: float | None = None
+    range: Estimate | None = None
+
+    @property
+    def below(self) -> float:
+        """How far the figure may lie lower, by its range or by one deviation."""
+        return self.mean - self.range.low if self.range else self.deviation or 0.0
+
+    @property
+    def above(self) -> float:
+        return self.range.high - self.mean if self.range else self.deviation or 0.0
+
+
+def spread(quantity: Quantity, row: Row) -> Spread | None:
+    """Over the repeats of a row; None if no repeat has the figure."""
+    if quantity.together is not None and len(row.results) > 1:
+        value = quantity.together(row)
+        return None if value is None else Spread(value)
+    both = [(r, greedy) for r, greedy in zip(row.results, row.greedy, strict=True) if r.error is None]
+    values = [v for r, greedy in both if (v := quantity.value(r, greedy)) is not None]
+    if not values:
+        return None
+    if len(values) > 1:
+        return Spread(statistics.fmean(values), statistics.stdev(values))
+    timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
+    return Spread(values[0], None, timed if timed and timed.low < timed.high else None)
+
+
+def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
+    """The figure as text, with its deviation after ± if there are repeats; "–" if there is none. ≈ marks one that is not `sure`."""
+    found = spread(quantity, row)
+    if found is None:
+        return MISSING
+    text = quantity.show(found.mean)
+    if quantity.timed is not None and not sure:
+        text = f"{UNSURE}{text}"
+    return text if found.deviation is None else f"{text} ± {quantity.show(found.deviation)}"
+
+
+def shown(quantity: Quantity, row: Row) -> str:
+    """The same for tables, with its range in brackets if it was timed several times."""
+    found = spread(quantity, row)
+    text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
+    return f"{text} ({range_text(quantity, found.range)})" if found and found.range else text
+
+
+def range_text(quantity: Quantity, found: Estimate) -> str:
+    """ "248 to 255": between which the figure lies."""
+    return f"{quantity.show(found.low)} to {quantity.show(found.high)}"
+
+
+def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:
+    """That of the vanilla scheme, mean over repeats (ems-sd.txt eq. 10); None if it was not measured."""
+    row = figures.row(decoder, size, "vanilla")
+    found = row and spread(PADDING, row)
+    return found.mean if found else None
