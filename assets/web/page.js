@@ -46,18 +46,21 @@ const WorkbenchPage = (() => {
     return make("div.wb-table.wb-runs", {}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body));
   }
 
-  /** Draw the table if its rows are others than before, and tick those that are chosen: a tick must not take the focus away. */
+  /** Draw the table if its rows are others than before. A list from the server has rows alone: ticks are the browser's, so that an
+   *  answer that comes late takes none away, and a tick leaves the focus where it is. */
   function runs(root, props, trigger) {
-    const { rows = [], chosen = [] } = props.value || {};
-    const boxes = () => [...root.querySelectorAll("input")];
+    const ticks = () => [...root.querySelectorAll("input:checked")].map((box) => box.value);
     const ticked = () => {
-      props.value = { ...props.value, chosen: boxes().filter((box) => box.checked).map((box) => box.value) };
+      props.value = { ...props.value, chosen: ticks() };
       trigger("change");
     };
+    const { rows = [], chosen } = props.value || {};
+    const kept = chosen || ticks();
     const drawn = JSON.stringify(rows);
     if (root.drawn !== drawn) root.replaceChildren(rows.length ? tableOfRuns(rows, ticked) : make("p", {}, "No runs."));
     root.drawn = drawn;
-    for (const box of boxes()) box.checked = chosen.includes(box.value);
+    for (const box of root.querySelectorAll("input")) box.checked = kept.includes(box.value);
+    if (!chosen && rows.length) ticked();
   }
 
   return { note, tell, unfold, address, confirmed, runs };

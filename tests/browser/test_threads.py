@@ -48,7 +48,7 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         id = run(page)
         before = native()
         fill_prompt(page, "Twice " * 40)
-        expect(page.locator("#token-count")).to_contain_text("240 tokens")
+        expect(page.locator("#token-count")).to_contain_text("240 of")
         for kind in ("json", "csv", "html"):
             assert page.request.get(f"{address}export/{id}.{kind}").ok
         page.get_by_role("tab", name="Theory").click()

@@ -1,8 +1,9 @@
 """Tokens/s that the page shows over those of the library alone: the page's first comparison in Chromium, and the same decoders here, in turn.
 
-    python -m tests.speed.page [--rounds 8] [--tokens 64] [--port 17960]
+    python -m tests.speed.page [--rounds 8] [--tokens 64] [--port 17960] [--picture assets/web/workbench.png]
 
-The server and the browser are processes of their own on the same cores. Prints Markdown.
+The server and the browser are processes of their own on the same cores. Prints Markdown. `--picture` keeps the page of the last round,
+down to its first row of charts: README.md shows it.
 """
 
 import argparse
@@ -48,11 +49,18 @@ def alone(pair: decoders.ModelPair, tokens: int) -> dict[str, float]:
     return speeds
 
 
+def take_picture(page: Page, file: Path) -> None:
+    chart = page.locator(".chart:visible").first.bounding_box()
+    clip = {"x": 0, "y": 0, "width": 1400, "height": chart["y"] + chart["height"] + 20}
+    page.screenshot(path=file, full_page=True, clip=clip)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--port", type=int, default=17960)
+    parser.add_argument("--picture", metavar="FILE", type=Path)
     args = parser.parse_args()
     pair, address = decoders.load_pair(), f"http://127.0.0.1:{args.port}"
     speeds: dict[str, list[tuple[float, float]]] = defaultdict(list)
@@ -72,6 +80,8 @@ def main() -> None:
                 for name, speed in alone(pair, args.tokens).items():
                     if i:  # the first round warms up
                         speeds[name].append((shown[name], speed))
+            if args.picture:
+                take_picture(page, args.picture)
             browser.close()
         finally:
             server.terminate()

@@ -13,7 +13,8 @@ import os
 import shutil
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 
@@ -42,12 +43,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each condition")
     parser.add_argument("--threads", type=int, default=1, help="held in all runs whose ratios are compared")
+    parser.add_argument("--conditions", nargs="+", choices=list(CONDITIONS), default=list(CONDITIONS))
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     args = parser.parse_args()
     pair = decoders.load_pair()
     print(f"{args.runs} runs of each condition, load average {os.getloadavg()[0]:.2f} before, {os.cpu_count()} cores")
     parts: dict[str, Callable[[], None]] = {
-        "ratios": lambda: ratios(pair, args.runs, args.threads),
+        "ratios": lambda: ratios(pair, args.runs, args.threads, args.conditions),
         "threads": lambda: threads(pair),
         "laps": lambda: cost_of_laps(pair, args.threads),
     }
@@ -56,10 +58,14 @@ def main() -> None:
         parts[part]()
 
 
-def ratios(pair: decoders.ModelPair, runs: int, threads: int) -> None:
+def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequence[str]) -> None:
     """For each decoder and condition: how many ratios lie near the idle median, and how many are marked unsteady."""
     torch.set_num_threads(threads)
-    found = {name: [once(pair, threads) for _ in during(beside, runs)] for name, beside in CONDITIONS.items()}
+    found = {
+        name: [once(pair, threads) for _ in during(beside, runs)]
+        for name, beside in CONDITIONS.items()
+        if name in conditions
+    }
     print(f"threads held: {threads}\n")
     print(
         "| decoder | condition | ratio: median (least to most) | within 10% of the idle median | within 15% or marked | marked |"
@@ -70,17 +76,23 @@ def ratios(pair: decoders.ModelPair, runs: int, threads: int) -> None:
         for name, each in found.items():
             values, marked = zip(*(run[decoder] for run in each), strict=True)
             near = sum(abs(v / middle - 1) <= 0.10 for v in values)
-            sound = sum(abs(v / middle - 1) <= 0.15 or m for v, m in zip(values, marked, strict=True))
+            sound = sum(abs(v / middle - 1) <= 0.15 or bool(m) for v, m in zip(values, marked, strict=True))
             spread = f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
-            print(f"| {decoder} | {name} | {spread} | {near} of {runs} | {sound} of {runs} | {sum(marked)} of {runs} |")
+            print(
+                f"| {decoder} | {name} | {spread} | {near} of {runs} | {sound} of {runs} | {sum(map(bool, marked))} of {runs} |"
+            )
+    print()
+    for name, each in found.items():
+        reasons = Counter(" ".join(reason.split()[-6:]) for run in each for _, why in run.values() for reason in why)
+        print(f"why marked, {name}: {dict(reasons) or 'nothing'}")
 
 
-def once(pair: decoders.ModelPair, threads: int) -> dict[str, tuple[float, bool]]:
-    """Each decoder's ratio to greedy, and whether it is marked unsteady."""
+def once(pair: decoders.ModelPair, threads: int) -> dict[str, tuple[float, list[str]]]:
+    """Each decoder's ratio to greedy, and why it is marked unsteady, if it is."""
     study = Comparison(PROMPT, Settings.from_json(ASKED))
     *_, ended = session.run(pair, study, threads=Threads(threads, "held"))
     return {
-        row.decoder: (laps.ratio(row.first, row.greedy[0]).value, bool(laps.unsteady(row.first, row.greedy[0])))
+        row.decoder: (laps.ratio(row.first, row.greedy[0]).value, laps.unsteady(row.first, row.greedy[0]))
         for row in rows(ended.run.results)
     }
 

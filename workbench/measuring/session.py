@@ -1,8 +1,10 @@
 """A session runs a study: its jobs one after another, reported as they happen."""
 
+import gc
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
@@ -69,6 +71,10 @@ class _Session:
         self.done = 0
 
     def events(self) -> Iterator[Event]:
+        with light_heap():
+            yield from self._events()
+
+    def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
         for number, lap in laps_in_order(self.jobs, self.study.settings.timings):
             if self.work.cancelled():
@@ -167,6 +173,17 @@ class _Session:
     def _eta(self, done: float, steps: int) -> float | None:
         """Seconds until all timings are over, after so many of them."""
         return (time.monotonic() - self.began) * (steps - done) / done if done else None
+
+
+@contextmanager
+def light_heap() -> Iterator[None]:
+    """Python's collector looks only at what is made in here: walking all that the process holds takes as long as some laps."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def laps_in_order(jobs: Sequence[Job], timings: int) -> Iterator[tuple[int, int]]:

@@ -22,7 +22,7 @@ from decoders import InputError, ModelPair, catalog
 VARIABLE = "WORKBENCH_THREADS"
 DRAFT_LENGTH = 4
 PROMPT, TOKENS = 8, 16  # of a trial
-TRIALS = 3  # of each number of threads, in turn
+TRIALS = 5  # of each number of threads, in turn
 HOPELESS = 2.0
 # More threads must save at least this share of a round: they are the first to suffer from other programs.
 LEAST_GAIN = 0.03

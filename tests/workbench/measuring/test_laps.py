@@ -1,6 +1,7 @@
 """A session times every decoder several times: in cycles, the first one seen, the others quiet."""
 
 import dataclasses
+import gc
 
 import pytest
 
@@ -163,3 +164,12 @@ def test_quick_energy_says_that_the_window_was_too_short(pair):
         pair, study(decoders=["greedy"], timings=2), meter=Meter(TooCoarse()), watch=Watch(Sources())
     )
     assert ended.run.results[0].energy == Energy(None, BELOW_RESOLUTION)
+
+
+def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(pair, unmetered):
+    """A full collection over all that the page holds once took as long as a lap's passes."""
+    events = session.run(pair, study(timings=1), meter=unmetered, watch=Watch(Sources()))
+    next(events)
+    assert gc.get_freeze_count() > 0
+    events.close()
+    assert gc.get_freeze_count() == 0

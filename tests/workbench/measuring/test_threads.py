@@ -32,7 +32,7 @@ def test_a_hopeless_number_is_tried_once():
 
 
 def test_one_odd_timing_does_not_decide():
-    odd = {1: iter([1.0, 1.0, 1.0]), 2: iter([1.9, 0.5, 0.5])}
+    odd = {1: iter([1.0] * 5), 2: iter([1.9, 0.5, 0.5, 0.5, 0.5])}
     assert quickest([1, 2], lambda count, _: next(odd[count])).count == 2
 
 

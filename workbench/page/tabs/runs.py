@@ -78,8 +78,8 @@ class RunsTab:
         self.table = gr.HTML(elem_id="both-figures", elem_classes="wb-note")
 
     def _wire(self) -> None:
-        listing = [self.chosen, self.search, self.kind, self.order]
-        changed = (each.change for each in listing[1:])
+        listing = [self.search, self.kind, self.order]
+        changed = (each.change for each in listing)
         gr.on([self.tab.select, *changed], self._list, listing, self.chosen, trigger_mode="always_last", **QUIET)
         outputs = [self._tabs, self.note, *(part for tab in self.shown_in.values() for part in tab.outputs)]
         filling = next(iter(self.shown_in.values())).noted.filling
@@ -91,13 +91,13 @@ class RunsTab:
         drawn = [self.note, *sides, *self.charts.outputs, self.table]
         self.both.click(self._both, self.chosen, drawn, **QUIET)
         agreed = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)"
-        asked = [self.chosen, self.condemned, *listing[1:]]
+        asked = [self.chosen, self.condemned, *listing]
         self.delete.click(self._delete, asked, [self.chosen, self.note], js=agreed, **QUIET)
 
     # ---- handlers
 
-    def _list(self, table: dict[str, Any] | None, search: str, kind: str, order: str) -> Any:
-        """The runs that are looked for; those of them that are ticked stay so."""
+    def _list(self, search: str, kind: str, order: str) -> Any:
+        """The runs that are looked for; those of them that are ticked stay so, which the browser sees to."""
         if self.host.limits.public:
             return gr.skip()
         found = self.host.store.list(kind=None if kind == EVERY else kind, search=search, order=order)
@@ -106,7 +106,7 @@ class RunsTab:
              "decoders": ", ".join(run.decoders)}
             for run in found
         ]  # fmt: skip
-        return {"rows": lines, "chosen": [id for id in chosen(table) if any(id == run.id for run in found)]}
+        return {"rows": lines}
 
     def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)
@@ -135,16 +135,14 @@ class RunsTab:
             runs = [self.host.store.get(id) for id in ids]
         except InputError as error:
             return {self.note: words.note(str(error), "alert")}
+        kinds = [run.kind for run in runs]
+        if kinds[0] != kinds[1]:
+            why = f"One is a {kinds[0]}, the other a {kinds[1]}: their figures count different things. Tick two of one kind."
+            return {self.note: words.note(why, "alert")}
         updates: Updates = {self.note: "", self.table: "", **self.charts.clear()}
         for side, run, title, panels in zip(SIDES, runs, self.titles, self.strips, strict=True):
             drawn = strip.run_panels(run) if run.kind == Comparison.kind else []
             updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
-        if runs[0].kind != runs[1].kind:
-            kinds = f"A is a {runs[0].kind} and B a {runs[1].kind}"
-            return {
-                **updates,
-                self.note: words.note(f"{kinds}: their figures count different things. Tick two of one kind."),
-            }
         figures = side_by_side(*runs)
         if runs[0].kind == Comparison.kind:
             sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
@@ -153,16 +151,16 @@ class RunsTab:
             return {**updates, self.note: words.note("These runs share no decoder at the same batch size and scheme.")}
         return {**updates, self.table: markup(figures)}
 
-    def _delete(self, table: dict[str, Any] | None, condemned: Any, *filters: str) -> tuple[Any, str]:
+    def _delete(self, _: Any, condemned: Any, *filters: str) -> tuple[Any, str]:
         """Delete those that the visitor agreed to."""
         ids = chosen({"chosen": condemned})
         try:
             for id in ids:
                 self.host.store.delete(id)
         except InputError as error:
-            return self._list(table, *filters), words.note(str(error), "alert")
+            return self._list(*filters), words.note(str(error), "alert")
         count = f"Deleted {len(ids)} run{'' if len(ids) == 1 else 's'}."
-        return self._list(table, *filters), words.note(count) if ids else ""
+        return self._list(*filters), words.note(count) if ids else ""
 
 
 def chosen(table: Any) -> list[str]:
