@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from workbench.measuring.gauges import Unmeasurable
+from workbench.studies.text import counted
 
 SLICE = "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
 
@@ -44,4 +45,4 @@ def disturbed(device: torch.device, nvml: Any = None) -> str:
     if nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & slow:
         return "the GPU slowed itself down, for its temperature or its power"
     others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
-    return f"{len(others)} other process{'es' if len(others) > 1 else ''} used the GPU" if others else ""
+    return f"{counted(len(others), 'other process', 'other processes')} used the GPU" if others else ""

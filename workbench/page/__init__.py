@@ -1,1 +1,1 @@
-"""The browser interface; only here gradio."""
+"""The browser interface; no other room imports gradio."""

@@ -31,7 +31,7 @@ def add_endpoint(host: Host) -> None:
         """
         try:
             study = Comparison(prompt, asked(decoders, settings))
-            # An answer in between lets a client that has gone be noticed; the last one counts.
+            # Answers in between let the server notice that a client is gone; the last one counts.
             with closing(host.run(study, PairChoice())) as events:
                 for event in events:
                     yield answer(event.run, event.unkept) if isinstance(event, Ended) else {}

@@ -24,7 +24,7 @@ class Host:
     limits: Limits = field(default_factory=Limits.from_environment)
     store: RunStore = field(default_factory=RunStore)
     pairs: PairKeeper | None = None
-    fault: str | None = None  # why the embedded pair is not there
+    fault: str | None = None  # why the embedded pair is missing
 
     def __post_init__(self) -> None:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models)
@@ -32,8 +32,8 @@ class Host:
         self._stops: dict[Hashable, threading.Event] = {}
 
     def check(self, study: Study, choice: PairChoice) -> None:
-        """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what only a pair that is not in
-        memory can tell is seen when it is."""
+        """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what depends on a pair that
+        is not in memory shows once it is loaded."""
         self.limits.check(study)
         if (pair := self.pairs.peek(choice)) is not None:
             admit(pair, study)

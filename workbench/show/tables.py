@@ -14,6 +14,7 @@ from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
+from workbench.studies.text import counted
 
 
 @dataclass(frozen=True)
@@ -149,14 +150,14 @@ def verdict(run: Run) -> str:
     words = ["Identical tokens in every scheme and at every batch size." if compared else "No outputs to compare."]
     if differing:
         words = [
-            f"{_counted(differing, 'output differs', 'outputs differ')} from the first of their decoder: near-ties that passes of "
+            f"{counted(differing, 'output differs', 'outputs differ')} from the first of their decoder: near-ties that passes of "
             "other shapes round the other way."
         ]
     broken = [r.error for r in run.results if r.error]
     failed = [e for r in run.results if not r.error for e in r.errors]
     for what, errors in (("measurement", broken), ("request", failed)):
         if errors:
-            words.append(f"{_counted(len(errors), what, f'{what}s')} failed: {errors[0]}")
+            words.append(f"{counted(len(errors), what)} failed: {errors[0]}")
     return " ".join(words)
 
 
@@ -173,7 +174,7 @@ def acceptance(figures: BatchFigures, decoder: str) -> str:
         return ""
     deviation = f", deviation {statistics.stdev(means):.2f}" if len(means) > 1 else ""
     return (
-        f"{statistics.fmean(means):.2f} tokens per round, mean of {_counted(len(means), 'sample', 'samples')} that range from "
+        f"{statistics.fmean(means):.2f} tokens per round, mean of {counted(len(means), 'sample')} that range from "
         f"{min(means):.2f} to {max(means):.2f}{deviation}."
     )
 
@@ -208,7 +209,3 @@ def _with_speed_up(figures: BatchFigures, of: tuple[str, int, str, bool]) -> str
 
 def _significant(value: float | None) -> str:
     return MISSING if value is None else significant(value)
-
-
-def _counted(count: int, one: str, several: str) -> str:
-    return f"{count} {one if count == 1 else several}"

@@ -1,4 +1,4 @@
-"""A setting as text and back, by its dataclass field: for inputs on the page and for links."""
+"""Values as text: a setting and back, by its dataclass field, for inputs on the page and for links; and counts."""
 
 import dataclasses
 from typing import Any
@@ -46,6 +46,11 @@ def allowed(field: dataclasses.Field) -> str:
     if low is not None:
         words.append(f"{low:g} to {high:,.16g}")
     return " or ".join(words)
+
+
+def counted(count: int, one: str, several: str = "") -> str:
+    """ "1 prompt", "2,000 prompts"; `several` is the plural, if it does not just add an s."""
+    return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
 def cited(method: type[Method]) -> str:

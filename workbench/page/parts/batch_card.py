@@ -9,7 +9,7 @@ from workbench.show import batch
 from workbench.show.tables import acceptance, markdown, paper_table, verdict
 
 SAYS = "Tokens/s, the reading of prompts left out (times greedy at the same batch size)."
-POINTS = "Each point is a sample: the tokens that a round gains it."
+POINTS = "Each point is a sample: the tokens that it gains per round."
 
 
 def lay_out(found: Measured) -> None:

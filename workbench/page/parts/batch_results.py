@@ -15,7 +15,7 @@ from workbench.show import batch, tables
 TABLE = "tokens/s (times greedy at the same batch size)"
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: requests in flight at most, fewer than the batch if a "
-    "memory budget lets some wait · *cache*: the most that a single request held, of one model · *same*: whether the output equals that of "
+    "memory budget makes some wait · *cache*: the most that a single request held, of one model · *same*: whether the output equals that of "
     "the first scheme measured"
 )
 

@@ -1,4 +1,4 @@
-"""The settings form, made from the settings dataclasses: labels, ranges and help come from their fields, none from here."""
+"""The settings form, made from the settings dataclasses: labels, ranges and help all come from their fields."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,7 @@ def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
 
 
 class SettingsForm:
-    """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has settings of its own.
+    """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has its own settings.
 
     start   what it shows at first, as `Settings.to_json` has it; what that leaves out has its default
     more    further fields of the study, shown before the shared ones

@@ -1,4 +1,4 @@
-"""Which models decode: the embedded pair, a preset that fits, or one's own where that is allowed."""
+"""Which models decode: the embedded pair, a preset that fits, or other models if that is allowed."""
 
 from typing import Any
 

@@ -12,6 +12,7 @@ import gradio as gr
 import torch
 
 from decoders import InputError, default_device
+from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -22,7 +23,7 @@ from workbench.runs.events import Ended, Event, Finished
 from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
-# After each update a browser on the cores that decode may draw so long, while the clock stands still.
+# A browser on the cores that decode may draw for this long after each update, while the clock stands still.
 DRAWING_SECONDS = 0.05
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ class Wiring:
 
 
 class Runner:
-    """The buttons and the progress line of one tab. `name` tells its jobs from those of the visitor's other tabs."""
+    """The buttons and the progress line of one tab. `name` tells apart the jobs that a visitor runs in two tabs."""
 
     def __init__(self, host: Host, name: str):
         self.host, self.name = host, name
@@ -160,14 +161,14 @@ class Runner:
 
 
 def sentence(error: Exception) -> str:
-    """What to tell a visitor about an exception; the unforeseen goes to the log whole."""
+    """What to tell a visitor about an exception; unforeseen ones also go to the log."""
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, gr.Error):
         return str(error.message)
     log.exception("a study broke down")
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
-        return "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
+        return OUT_OF_MEMORY
     return f"Something went wrong here ({type(error).__name__}); the server's log says more. Try again."
 
 

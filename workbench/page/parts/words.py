@@ -12,6 +12,7 @@ from workbench.show.files import WRITERS
 from workbench.show.tables import facts, notes
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
+from workbench.studies.text import counted
 
 
 def note(text: str, kind: str = "status") -> str:
@@ -52,7 +53,7 @@ def bar(part: float) -> str:
 
 
 def ended(event: Ended) -> str:
-    """How a study ended, and why its run could not be kept, if so."""
+    """How a study ended, and if its run could not be kept, why."""
     kept = note(f"{event.unkept} Download this run below, or it is lost.", "alert") if event.unkept else ""
     return outcome(event.run) + kept
 
@@ -65,10 +66,9 @@ def timing(run: Run) -> str:
 def outcome(run: Run) -> str:
     seconds = sum(r.metrics.get("seconds") or 0 for r in run.results)
     failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
-    count = len(run.results)
     words = [
         "Stopped" if run.cancelled else "Done",
-        f"{count} result{'' if count == 1 else 's'}",
+        counted(len(run.results), "result"),
         f"{seconds:.1f} s of computing",
     ]
     if failed:
@@ -82,7 +82,7 @@ def tokens(count: tuple[int, int | None] | None, budget: float | None) -> str:
         return note("Tokens are counted once the pair is loaded.")
     used, limit = count
     if limit is None:
-        return note(f"{used:,} prompt token{'' if used == 1 else 's'}")
+        return note(counted(used, "prompt token"))
     room = limit - int(budget or 0)
     over = ": too long; shorten the prompt or ask for fewer tokens" if used > room else ""
     return note(f"{used:,} of {max(room, 0):,} prompt tokens{over}")

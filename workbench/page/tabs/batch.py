@@ -21,6 +21,7 @@ from workbench.studies import prompts
 from workbench.studies.batch import DEFAULTS, Batch, bounds
 from workbench.studies.prompts import PromptSet
 from workbench.studies.schemes import SCHEMES
+from workbench.studies.text import counted
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
 CHOSEN_SIZES = (1, 4, 8, 16)
@@ -31,8 +32,8 @@ PROMPTS = 24
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (
     "Requests of one batch accept different numbers of draft tokens. A framework with aligned tensors pads inputs and caches to the "
-    "longest; the engine here needs no padding (EMS-SD). All schemes give the same tokens: what "
-    "they cost is measured here, with the pair that the first tab has loaded."
+    "longest; the engine here needs no padding (EMS-SD). All schemes give the same tokens: this "
+    "tab measures what they cost, with the pair that the Compare tab has loaded."
 )
 
 
@@ -88,7 +89,7 @@ class BatchTab:
         self.results = BatchResults()
         if found := shipped():
             batch_card.lay_out(found)
-        # What a file holds, or why it cannot be read: files are read once, when they are given; no path comes with the form.
+        # What a file contains, or why it cannot be read. Files are read once, when they are uploaded; no path comes with the form.
         self.own = gr.State(NO_FILE)
         fields = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes, *self.form.components]
         self.noted = NotedForm(fields)
@@ -189,8 +190,7 @@ def _held(find: Callable[[], PromptSet]) -> tuple[PromptSet | str, str]:
         found = find()
     except InputError as error:
         return str(error), words.note(str(error), "alert")
-    count = len(found.prompts)
-    return found, words.note(f"{found.name}: {count:,} prompt{'' if count == 1 else 's'}")
+    return found, words.note(f"{found.name}: {counted(len(found.prompts), 'prompt')}")
 
 
 class _Live:

@@ -19,6 +19,7 @@ from workbench.runs.record import Run
 from workbench.show import strip
 from workbench.show.tables import markup, side_by_side
 from workbench.studies.comparison import Comparison
+from workbench.studies.text import counted
 
 SIDES = ("A", "B")
 ORDERS = [("newest first", "newest"), ("oldest first", "oldest"), ("by title", "title")]
@@ -159,7 +160,7 @@ class RunsTab:
                 self.host.store.delete(id)
         except InputError as error:
             return self._list(*filters), words.note(str(error), "alert")
-        count = f"Deleted {len(ids)} run{'' if len(ids) == 1 else 's'}."
+        count = f"Deleted {counted(len(ids), 'run')}."
         return self._list(*filters), words.note(count) if ids else ""
 
 

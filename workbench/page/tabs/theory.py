@@ -101,7 +101,7 @@ def fault(page: Page, values: Sequence[float | None]) -> str | None:
 
 
 def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
-    """What follows the sliders and the run: the words, the figures and, where the page has them, the tables."""
+    """What follows the sliders and the run: the words, the figures and, if the page has them, the tables."""
     v = SimpleNamespace(**{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)})
     words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
     tables = [page.tables(found)] if page.tables else []

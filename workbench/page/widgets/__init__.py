@@ -1,1 +1,1 @@
-"""Every trick against Gradio."""
+"""All that works around Gradio."""

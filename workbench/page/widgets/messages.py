@@ -1,4 +1,4 @@
-"""A form that the browser notes as it stands, and whose messages stay at their fields."""
+"""A form whose values are noted in the browser, and whose messages stay at their fields."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
