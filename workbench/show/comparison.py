@@ -31,13 +31,16 @@ def bars(rows: Sequence[Row], quantity: Quantity) -> go.Figure:
     figure = _canvas(BARS, quantity.label + better)
     figure.add_bar(
         x=[row.label for row in rows], y=[s and s.mean for s in found], error_y=whiskers(found),
-        text=[quantity.show(s.mean) if s else MISSING for s in found], textposition="outside", cliponaxis=False,
-        textfont_size=11, constraintext="none", marker_color=COLOURS[0], marker_line_width=0,
-        hovertemplate="%{x}: %{text}<extra></extra>",
+        text=[quantity.show(s.mean) if s else MISSING for s in found], textposition="none",
+        marker_color=COLOURS[0], marker_line_width=0, hovertemplate="%{x}: %{text}<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(  # the numbers, above the whiskers
+        x=[row.label for row in rows], y=[s.mean + s.above if s else 0 for s in found], text=figure.data[0].text, mode="text",
+        textposition="top center", textfont_size=11, cliponaxis=False, hoverinfo="skip", showlegend=False,
     )  # fmt: skip
     top = max((s.mean + s.above for s in found if s), default=0) or 1
     figure.update_yaxes(range=[0, 1.2 * top], showticklabels=False, showgrid=False)
-    figure.update_xaxes(tickangle=-30)
+    figure.update_xaxes(tickangle=-30).update_layout(showlegend=False)
     return figure
 
 
