@@ -40,7 +40,7 @@ def highest(beams: Iterable[Beam]) -> float:
 
 def joint(beams: Sequence[Beam], logits: Logits, origin: float | None = None) -> torch.Tensor:
     """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising), less `origin`,
-    by default the beams' highest score: that of a long text would leave float32 no digits for what sets its continuations apart."""
+    by default the beams' highest score: the score of a long text would leave float32 no digits to tell its continuations apart."""
     origin = highest(beams) if origin is None else origin
     scores = torch.tensor([b.score - origin for b in beams], dtype=logits.dtype, device=logits.device)
     return logits.log_softmax(-1) + scores[:, None]

@@ -20,7 +20,7 @@ def main(arguments: list[str] | None = None) -> int:
         command.register(commands)
     args = parser.parse_args(arguments)
     try:
-        return args.command(args)
+        return args.command(args) or 0
     except InputError as error:
         print(error, file=sys.stderr)
         return 2

@@ -47,10 +47,7 @@ class Counter:
             if risen < 0 and wrap is None:
                 raise Unmeasurable("not measured: the counter was reset in between")
             joules += risen if risen >= 0 else risen + wrap
-        detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
-        if seconds < self.shortest or joules == 0:
-            return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {self.shortest:g} s or more")
-        return Energy(joules, self.source, detail)
+        return _resolved(joules, self.source, seconds, self.shortest, self.note)
 
 
 @dataclass
@@ -66,11 +63,17 @@ class PowerSamples:
 
     def stop(self, begun: "Sampling", seconds: float) -> Energy:
         samples = begun.end()
-        detail = f"{seconds:.2f} s" + (f"; {self.note}" if self.note else "")
-        if seconds < self.shortest:
-            return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {self.shortest:g} s or more")
         joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
-        return Energy(joules, f"integrated from {len(samples)} power samples", detail)
+        source = f"integrated from {len(samples)} power samples"
+        return _resolved(joules, source, seconds, self.shortest, self.note)
+
+
+def _resolved(joules: float, source: str, seconds: float, shortest: float, note: str) -> Energy:
+    """The energy, or none if the window is too short for its source."""
+    detail = f"{seconds:.2f} s" + (f"; {note}" if note else "")
+    if seconds < shortest or joules == 0:
+        return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {shortest:g} s or more")
+    return Energy(joules, source, detail)
 
 
 class Sampling:

@@ -43,7 +43,7 @@ def build(host: Host) -> gr.Blocks:
             compare = CompareTab(host)
             batch = BatchTab(host, compare)
             studies = {Comparison.kind: compare, Batch.kind: batch}
-            RunsTab(host, studies, tabs)
+            runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
         gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
@@ -55,10 +55,7 @@ def build(host: Host) -> gr.Blocks:
             updates, faults = compare.greet(), [host.fault] if host.fault else []
             try:
                 if "run" in query:
-                    run = host.store.get(query["run"])
-                    if run.kind not in studies:
-                        raise InputError(f"There is no tab for runs of the kind {run.kind!r} here.")
-                    updates |= {**studies[run.kind].show(run), tabs: gr.update(selected=studies[run.kind].id)}
+                    updates |= runs.show(host.store.get(query["run"]))
                 elif link := links.from_query(query):
                     updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
                     faults += link.faults

@@ -45,42 +45,36 @@ def register(commands: Any) -> None:
             action.add_argument("--order", choices=list(ORDERS), default="newest", help="default: newest")
 
 
-def list_runs(args: argparse.Namespace) -> int:
+def list_runs(args: argparse.Namespace) -> None:
     runs = RunStore().list(kind=args.kind, search=args.search, order=args.order)
     nothing = "No run matches." if args.kind or args.search.split() else "There are no runs yet."
     Console(highlight=False).print(show.summaries(runs) if runs else nothing)
-    return 0
 
 
-def show_run(args: argparse.Namespace) -> int:
+def show_run(args: argparse.Namespace) -> None:
     Console(highlight=False).print(show.run(RunStore().get(args.id)))
-    return 0
 
 
-def compare_runs(args: argparse.Namespace) -> int:
+def compare_runs(args: argparse.Namespace) -> None:
     a, b = (RunStore().get(id) for id in (args.a, args.b))
     Console(highlight=False).print(show.grid(side_by_side(a, b)))
-    return 0
 
 
-def export_run(args: argparse.Namespace) -> int:
+def export_run(args: argparse.Namespace) -> None:
     path = Path(args.file)
     if path.suffix[1:] not in WRITERS:
         raise InputError(f"The file's name must end in {', '.join('.' + kind for kind in WRITERS)}, not {path.name!r}.")
     flags.write(path, WRITERS[path.suffix[1:]](RunStore().get(args.id)))
-    return 0
 
 
-def import_run(args: argparse.Namespace) -> int:
+def import_run(args: argparse.Namespace) -> None:
     try:
         text = Path(args.file).read_bytes()
     except OSError as error:
         raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
     run = RunStore().add(imports.read(text))
     print(f"kept as run {run.id}")
-    return 0
 
 
-def delete_run(args: argparse.Namespace) -> int:
+def delete_run(args: argparse.Namespace) -> None:
     RunStore().delete(args.id)
-    return 0

@@ -120,13 +120,16 @@ class RunsTab:
 
     def _shown(self, find: Callable[[], Run]) -> Updates:
         try:
-            run = find()
-            if run.kind not in self.shown_in:
-                raise InputError(f"There is no tab for runs of the kind {run.kind!r} here.")
+            return {**self.show(find()), self.note: ""}
         except InputError as error:
             return {self.note: words.note(str(error), "alert")}
+
+    def show(self, run: Run) -> Updates:
+        """The run in the tab of its kind. Raises InputError if there is none."""
+        if run.kind not in self.shown_in:
+            raise InputError(f"There is no tab for runs of the kind {run.kind!r} here.")
         tab = self.shown_in[run.kind]
-        return {**tab.show(run), self.note: "", self._tabs: gr.update(selected=tab.id)}
+        return {**tab.show(run), self._tabs: gr.update(selected=tab.id)}
 
     def _both(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)
