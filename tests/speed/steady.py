@@ -3,13 +3,14 @@
     python -m tests.speed.steady --runs 20            # everything, about ten minutes
     python -m tests.speed.steady --only threads laps  # what the number of threads and the laps cost
 
-Conditions: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are held against the idle median at
+Conditions: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are compared with the idle median at
 the same number of threads.
 """
 
 import argparse
 import multiprocessing
 import os
+import re
 import shutil
 import statistics
 import time
@@ -83,7 +84,7 @@ def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequen
             )
     print()
     for name, each in found.items():
-        reasons = Counter(" ".join(reason.split()[-6:]) for run in each for _, why in run.values() for reason in why)
+        reasons = Counter(re.sub(r"\d+%?", "n", reason) for run in each for _, why in run.values() for reason in why)
         print(f"why marked, {name}: {dict(reasons) or 'nothing'}")
 
 

@@ -14,7 +14,7 @@ ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine'
 
 
 class Visitor:
-    """Opens the page, and keeps what is shown. Of the page's JavaScript it knows how a form is noted and what is told at its
+    """Opens the page, and keeps what is shown. Of the page's JavaScript it knows how a form is noted and what is shown at its
     fields, and nothing else.
 
     request      as Gradio gives it to handlers;   breakdowns  what handlers raised: Gradio shows such an exception in a corner of the page
