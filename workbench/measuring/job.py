@@ -103,27 +103,38 @@ def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> 
             yield from lap.run()
         ran = lap.clock() - began, lap.computed() - computed
         lap.load = work.watch.load(before, work.watch.read(), *ran)
-    except torch.OutOfMemoryError:
-        error = OUT_OF_MEMORY
     except Exception as failure:
         log.exception("%s failed", job.method.name)
-        error = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+        error = _sentence(failure)
     return lap.measured(window, error)
 
 
-def thorough_energy(work: Work, job: Job) -> Energy:
+def thorough_energy(work: Work, job: Job) -> Energy | None:
     """Joules of one lap from a window that a slow meter can resolve: the job is repeated, drawing nothing, until THOROUGH_SECONDS have
-    passed (Yang et al. 2023)."""
+    passed (Yang et al. 2023). None if it was stopped: half a repetition counts for nothing."""
     quiet, count, began = replace(job, keep="lengths"), 0, time.monotonic()
-    with work.meter.window() as window:
-        while time.monotonic() - began < THOROUGH_SECONDS and not work.cancelled():
-            for _ in _Running(work, quiet, drawn=False).run():
-                pass
-            count += 1
+    try:
+        with work.meter.window() as window:
+            while count == 0 or time.monotonic() - began < THOROUGH_SECONDS:
+                for _ in _Running(work, quiet, drawn=False).run():
+                    pass
+                if work.cancelled():
+                    return None
+                count += 1
+    except Exception as failure:
+        log.exception("%s failed while its energy was measured", job.method.name)
+        return Energy(None, f"not measured: its repetition failed ({_sentence(failure)})")
     found = window.energy
     if found.joules is None:
         return found
     return Energy(found.joules / count, found.source, f"mean of {count} repetitions in one window; {found.detail}")
+
+
+def _sentence(failure: Exception) -> str:
+    """What went wrong, in a line."""
+    if isinstance(failure, torch.OutOfMemoryError):
+        return OUT_OF_MEMORY
+    return f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
 
 
 class _Running:

@@ -94,11 +94,12 @@ class _Session:
         """Repeat what was too short for the meter."""
         for place, number in enumerate(list(self.first)):
             result, job = self.run.results[place], self.jobs[number]
-            if result.energy.source != BELOW_RESOLUTION or self.work.cancelled():
+            if result.energy.source != BELOW_RESOLUTION or result.errors or self.work.cancelled():
                 continue
             at = self._at(number, self.study.settings.timings - 1)
             yield Started(at)
-            spent = thorough_energy(self.work, job)
+            if (spent := thorough_energy(self.work, job)) is None:
+                return
             metrics = {**result.metrics, "joules": spent.joules, "energy_source": spent.source}
             result = self._replaced(place, replace(result, energy=spent, metrics=metrics))
             yield Finished(at, result, self.run)

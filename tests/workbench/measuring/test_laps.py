@@ -173,3 +173,35 @@ def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(
     assert gc.get_freeze_count() > 0
     events.close()
     assert gc.get_freeze_count() == 0
+
+
+def test_a_repetition_that_fails_costs_its_energy_alone(pair, monkeypatch):
+    """An error while the energy was measured again once ended the whole study, and its run was lost."""
+    monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.0)
+    calls, stream = [], decoders.stream
+
+    def failing(pair, prompts, method, **options):
+        calls.append(method.name)
+        if len(calls) > 2:  # both timings are over
+            raise RuntimeError("boom")
+        return stream(pair, prompts, method, **options)
+
+    monkeypatch.setattr(decoders, "stream", failing)
+    asked = study(decoders=["greedy"], timings=2, energy="thorough")
+    *_, ended = session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()))
+    (result,) = ended.run.results
+    assert (len(result.laps), result.error) == (2, None)
+    assert "boom" in result.energy.source
+
+
+def test_half_a_repetition_counts_for_nothing(pair):
+    """One that was stopped was once counted as whole, so that its joules were too few."""
+    seen = []
+    asked = study(decoders=["greedy"], timings=1, energy="thorough")
+
+    def metering() -> bool:
+        return sum(isinstance(e, Started) for e in seen) > 1
+
+    for event in session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()), cancel=metering):
+        seen.append(event)
+    assert seen[-1].run.results[0].energy.source == BELOW_RESOLUTION

@@ -254,3 +254,13 @@ def test_input_that_is_refused_gets_no_ticket(house):
     assert visitor.message("prompt") == "The prompt is empty; write a few words, or take an example."
     assert not said(visitor, "")
     assert visitor.visible(visitor.find("run"))
+
+
+def test_a_run_that_nobody_asked_for_is_none(pair, tmp_path):
+    """A client can fire Measure again, which is hidden, before there is any ticket: that once ended in a traceback."""
+    host = a_host(pair, tmp_path)
+    visitor = Visitor(build(host), COMPARE)
+    visitor.press("again")
+    assert visitor.breakdowns == []
+    assert visitor.visible(visitor.find("run"))
+    assert host.store.list() == []

@@ -1,4 +1,4 @@
-"""How runs look in a terminal: nothing in them is obeyed, nothing is told by colour alone."""
+"""How runs look in a terminal: the terminal obeys nothing in them, and colour is never the only sign."""
 
 import dataclasses
 

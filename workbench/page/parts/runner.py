@@ -125,8 +125,10 @@ class Runner:
         waiting = {self.progress: words.note("Waiting for the device."), self.again: gr.update(visible=False)}
         return {self._number: secrets.token_hex(8), **waiting, **self._visible(self.leave)}
 
-    def _run(self, ticket: Ticket, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
+    def _run(self, ticket: Ticket | None, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
         """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
+        if ticket is None:  # a client made up a number
+            return
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             yield {**follower.begin(), **self._visible(self.stop), self.progress: words.note("Preparing the models.")}

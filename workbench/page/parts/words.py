@@ -27,7 +27,7 @@ def progress(event: Started | Progress | Finished) -> str:
         words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {seconds_left(event.eta_seconds)} left")
-    return note(" · ".join(words)) + bar((at.step + part) / at.steps)
+    return note(" · ".join(words)) + bar(min(1.0, (at.step + part) / at.steps))
 
 
 def where(at: At) -> str:
