@@ -111,6 +111,11 @@ def with_steps(run: Run, steps: int | None, decay_steps: int | None = None) -> R
     return replace(run, steps=steps or run.steps, decay_steps=decay_steps or run.decay_steps)
 
 
+def at_rate(run: Run, times: float) -> Run:
+    """Weights that are trained on forget less at a lower rate than the first one."""
+    return replace(run, muon_rate=times * run.muon_rate, adam_rate=times * run.adam_rate)
+
+
 def keep_freed_memory() -> None:
     """Asks glibc to use freed memory again: else each large tensor is mapped anew and its pages are zeroed."""
     m_trim_threshold, m_mmap_max = -1, -4
@@ -133,6 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says")
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
+    parser.add_argument("--target-rate", type=float, default=1.0, help="the target's learning rates, times so much")
     parser.add_argument("--draft-steps", type=int)
     args = parser.parse_args(arguments)
     keep_freed_memory()
@@ -140,7 +146,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     recipe = replace(
         recipe,
         seed=recipe.seed if args.seed is None else args.seed,
-        target_run=with_steps(recipe.target_run, args.target_steps, args.target_decay),
+        target_run=at_rate(with_steps(recipe.target_run, args.target_steps, args.target_decay), args.target_rate),
         draft_run=with_steps(recipe.draft_run, args.draft_steps),
     )
     work = args.work or Path.home() / ".cache" / "llama-stories" / args.size
