@@ -36,7 +36,8 @@ DECODERS = {
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
-    "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
+    "integrations": REQUEST | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "settings"},
+    "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
