@@ -1,6 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
-# make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+# make docs   the documentation, in site/
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,13 +9,16 @@ SIZE ?= interim
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test lint format train bench chromium
+.PHONY: run test docs lint format train bench chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
 
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 2 --dist loadfile
+
+docs: $(VENV)/.dev
+	$(bin)/python -m mkdocs build --strict
 
 lint: $(VENV)/.dev
 	$(bin)/ruff check .

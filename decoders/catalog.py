@@ -30,7 +30,6 @@ from decoders.methods.speculative import Speculative
 from decoders.methods.typical import Typical
 from decoders.settings import Method, nearest
 
-
 GROUP = "decoders.methods"
 CLAIMS = ("name", "law", "paper", "section", "summary")
 

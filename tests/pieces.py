@@ -10,8 +10,8 @@ from decoders.drafts.tree import Sampler, with_replacement
 from decoders.request import Request
 from decoders.rules.walk import Rule
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Path, Source
 from decoders.warp import Warping
-from tests.oracle import Path, Source
 
 
 def request(

@@ -32,6 +32,7 @@ DECODERS = {
     "rules": REQUEST | {"drafts"},
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
+    "testing": REQUEST | {"settings"},
     "engine": PLAIN | {"assets", "inputs", "tree"},
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},

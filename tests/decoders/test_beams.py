@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from decoders.beams import Beam, beam_probs, best, extend, joint
+from decoders.testing.oracle import Source, Watched
 from decoders.warp import Warping
-from tests.oracle import Source, Watched
 
 
 def request(warping=Warping()):  # noqa: B008 - frozen

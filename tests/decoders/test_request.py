@@ -3,9 +3,9 @@
 import torch
 
 from decoders.request import Request
+from decoders.testing.oracle import Source
 from decoders.trace import Fate, Trial
 from decoders.warp import Warping
-from tests.oracle import Source
 
 
 def begin(budget=4, end=frozenset(), stops=None, clock=lambda: 0.0):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import theory
-from tests.oracle import mutant
+from decoders.testing.oracle import mutant
 
 # ---- Speculative decoding
 

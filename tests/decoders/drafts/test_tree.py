@@ -5,8 +5,8 @@ import torch
 
 from decoders.drafts.tree import draft_model, tree, with_replacement, without_replacement
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Drawn
 from decoders.warp import Warping
-from tests.oracle import Drawn
 from tests.pieces import propose, request
 
 MODEL = Drawn(5, 1)

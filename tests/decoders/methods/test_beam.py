@@ -8,9 +8,7 @@ import torch
 
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.sampling import SeededSource
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     Source,
@@ -24,6 +22,8 @@ from tests.oracle import (
     output_law,
     ways,
 )
+from decoders.trace import Fate
+from decoders.warp import Warping
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])

@@ -4,8 +4,8 @@ import pytest
 
 from decoders.methods.block import BlockVerification
 from decoders.methods.speculative import Speculative
+from decoders.testing.oracle import assert_exact, distance, drawn, mutant, ways
 from decoders.warp import Warping
-from tests.oracle import assert_exact, distance, drawn, mutant, ways
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.rules.speculative import SpeculativeRule, point_mass
-from tests.oracle import mutant, outcomes, variation
+from decoders.testing.oracle import mutant, outcomes, variation
 
 
 @st.composite

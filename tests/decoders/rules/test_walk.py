@@ -4,8 +4,8 @@ import torch
 
 from decoders.drafts.draft import Draft, Draw
 from decoders.rules.walk import Pick, walk
+from decoders.testing.oracle import WHOLE, Source, Watched
 from decoders.trace import Fate
-from tests.oracle import WHOLE, Source, Watched
 
 
 class Keep:
