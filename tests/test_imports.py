@@ -12,16 +12,19 @@ FILES = [f.relative_to(ROOT) for top in ("decoders", "workbench") for f in sorte
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-DATA = PLAIN | {"tree", "warp", "sampling", "trace", "theory"}
+DATA = PLAIN | {"distribution", "ledger", "reading", "sampling", "theory", "trace", "tree", "warp"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
     "shapes": set(),
     "tree": PLAIN,
     "warp": PLAIN,
-    "sampling": PLAIN,
+    "distribution": PLAIN,
+    "reading": PLAIN | {"distribution", "warp"},
+    "sampling": PLAIN | {"distribution"},
     "trace": PLAIN,
-    "theory": PLAIN | {"sampling"},
+    "ledger": PLAIN | {"trace"},
+    "theory": PLAIN | {"distribution"},
     "request": DATA,
     "metrics": REQUEST,
     "settings": REQUEST,
