@@ -10,6 +10,7 @@ from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
 from decoders.inputs import as_prompts, decoded, encode_references
+from decoders.ledger import Ledger
 from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
@@ -139,8 +140,10 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     turns = []
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         source = SeededSource(seed)
-        stops = task.stops_of(len(turns))
-        request = Request(ids, source, task.warping, budget, task.end_tokens, stops, clock, pair.vocabulary, references)
+        request = Request(
+            ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
+            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
+        )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
@@ -176,6 +179,6 @@ def _result(task: Task, turn: Turn) -> Result:
     for s in task.stops:
         text = text.split(s, 1)[0]
     trials = [request.kept[n] for n in path]
-    metrics = measure(request, request.rounds, request.seconds)
+    metrics = measure(request, request.rounds, request.ledger.seconds)
     prompt = request.tree.tokens[: request.tree.prompt_length]
     return Result(text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error)

@@ -3,8 +3,9 @@
 from collections.abc import Generator, Iterable, Sequence
 
 from decoders.drafts.draft import Draft, Draw
+from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.shapes import Logits, TokenId
+from decoders.shapes import TokenId
 
 
 def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
@@ -39,7 +40,7 @@ class Lookup:
             self._read([], reference)
         self._text: list[TokenId] = []
 
-    def propose(self, request: Request) -> Generator[Ask, Logits, Draft]:
+    def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
         """A chain of certain tokens; empty if nothing matches."""
         yield from ()  # asks no model
         tree = request.tree

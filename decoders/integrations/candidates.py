@@ -12,9 +12,9 @@ from decoders.drafts.draft import Draft
 from decoders.drafts.lookup import certain
 from decoders.errors import InputError, ModelError
 from decoders.methods.speculative import LENIENCE, Lenient
+from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import Decoding, setting
-from decoders.shapes import Logits
 
 
 def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
@@ -57,7 +57,7 @@ class Candidates(Lenient):
     def decode(self, request: Request) -> Decoding:
         return self.speculate(request, self._propose)
 
-    def _propose(self, request: Request) -> Generator[Ask, Logits, Draft]:
+    def _propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
         yield from ()  # asks no model
         if request.left < 2:
             return certain(request, ())

@@ -30,8 +30,8 @@ def test_its_rounds_gain_more_than_those_of_speculative_decoding(seed):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("min(1.0, weights[-1] * ", "(weights[-1] * "),
-        ("left / (left + 1 - weights[kept])", "left / (left + 1)"),
+        ("min(1.0, weights[-1] * ", "max(0.0, weights[-1] * "),
+        ("left / (left + 1 - w)", "left / (left + 1)"),
         ("residual(weights[kept] * p[kept], q[kept])", "residual(p[kept], q[kept])"),
     ],
 )
