@@ -31,7 +31,8 @@ PROMPT = "Once upon a time, there was a little girl who"
 
 def on_files(files: Files, config: Any) -> Files:
     pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
-    measured = Run.from_json((ROOT / "docs" / "measured.json").read_text("utf-8"))
+    file = ROOT / "docs" / "measured.json"
+    measured = Run.from_json(file.read_text("utf-8")) if file.exists() else None
     pages = {f"decoders/{name}.md": page(method, pair, pseudo[name], measured) for name, method in catalog.items()}
     pages["decoders/index.md"] = index()
     pages["models.md"] = models()
@@ -54,7 +55,7 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, measured: Run) -> str:
+def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, measured: Run | None) -> str:
     parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
     parts += ["## What it claims", proof(method)]
     parts += [
@@ -65,7 +66,8 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, measured: 
     ]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
-    parts += ["## Measured", figures(method, measured)]
+    if measured is not None:
+        parts += ["## Measured", figures(method, measured)]
     return "\n\n".join(parts) + "\n"
 
 
