@@ -58,12 +58,11 @@ def claim(method: type[Method]) -> str:
 def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, measured: Run | None) -> str:
     parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
     parts += ["## What it claims", proof(method)]
-    parts += [
-        "## How it works",
-        f"```text\n{pseudo.strip()}\n```",
-        "The real lines:",
-        f"```text\n{source(method)}\n```",
+    columns = [
+        f'```text title="The paper"\n{pseudo.strip()}\n```',
+        f'```python title="The code"\n{source(method)}\n```',
     ]
+    parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
     if measured is not None:
@@ -86,12 +85,23 @@ def proof(method: type[Method]) -> str:
 
 
 def source(method: type[Method]) -> str:
-    """Its `decode`, and the loop that it hands over to."""
-    from decoders.methods.speculative import speculate
-
-    lines = inspect.cleandoc("\n" + inspect.getsource(method.decode))
-    shared = "" if "speculate(" not in lines else "\n\n\n" + inspect.getsource(speculate).strip()
-    return lines + shared
+    """Its `decode`, and what that hands over to: functions of its module, the speculative loop, the rule."""
+    own, shared = sys.modules[method.__module__], sys.modules["decoders.methods.speculative"]
+    text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
+    parts = [text]
+    if "speculate(" in text:
+        parts.append(inspect.getsource(shared.speculate))
+    for name, thing in vars(own).items():
+        if (
+            inspect.isfunction(thing)
+            and thing.__module__ == own.__name__
+            and f"{name}(" in text
+            and thing not in vars(shared).values()
+        ) or (inspect.isclass(thing) and hasattr(thing, "pick") and name in text):
+            parts.append(inspect.getsource(thing))
+    if "self.speculate(" in text:
+        parts.append(inspect.getsource(shared.SpeculativeRule))
+    return "\n\n\n".join(part.strip() for part in parts)
 
 
 def real_round(method: type[Method], pair: decoders.ModelPair) -> str:
