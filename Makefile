@@ -1,6 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
 # make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+# make record the runs that the page shows first
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,7 +9,7 @@ SIZE ?= interim
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test lint format train bench chromium
+.PHONY: run test lint format train bench record chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
@@ -27,6 +28,9 @@ format: $(VENV)/.dev
 # START=assets/stories/training SEED=2 trains those weights on. Threads that spin would take cores that other work leaves free.
 train: $(VENV)/.run
 	OMP_WAIT_POLICY=passive $(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1))
+
+record: $(VENV)/.run
+	$(bin)/python -m tests.speed.record
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed

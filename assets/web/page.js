@@ -8,17 +8,51 @@ const WorkbenchPage = (() => {
   const note = (...values) => [values, { __type__: "update", loading_status: { validation_error: null } }];
 
   /** Put each message at its field; null takes one away. */
-  const tell = (messages) =>
-    messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
+  const tell = (messages) => {
+    setTimeout(unfoldMessages, 100); // once they are drawn
+    return messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
+  };
 
   /** Show the folds of the chosen decoders. */
   const unfold = (names) => (chosen) => names.map((name) => ({ __type__: "update", visible: chosen.includes(name) }));
 
+  /** A study has begun: its results come into view, and the address no longer names the run that was on screen. */
+  function began(prefix) {
+    const link = document.querySelector(`#${prefix}settings-link a`);
+    if (link) history.replaceState(null, "", link.getAttribute("href") + themed("&"));
+    const progress = document.querySelector(`#${prefix}progress`);
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+  }
+
+  /** Ctrl+Enter presses Run in the tab on screen. */
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    const button = ["#run", "#batch-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
+    if (!button) return;
+    event.preventDefault();
+    button.click();
+  });
+
+  /** A message in a fold that is shut is not seen: open the folds around it. */
+  function unfoldMessages() {
+    for (const message of document.querySelectorAll(".validation-error")) {
+      for (let fold = message.closest(".gr-accordion"); fold; fold = fold.parentElement.closest(".gr-accordion")) {
+        const button = fold.querySelector(":scope > button.label-wrap");
+        if (button && !button.classList.contains("open")) button.click();
+      }
+    }
+  }
+
+  const themed = (mark) => {
+    const theme = new URLSearchParams(location.search).get("__theme");
+    return theme ? `${mark}__theme=${theme}` : "";
+  };
+
   /** The address names the run on screen, so that a reload or a copied address brings it back. */
   function address(id) {
     if (!id) return;
-    const theme = new URLSearchParams(location.search).get("__theme");
-    history.replaceState(null, "", `?run=${id}${theme ? `&__theme=${theme}` : ""}`);
+    history.replaceState(null, "", `?run=${id}${themed("&")}`);
   }
 
   /** Ask before runs are deleted; the handler deletes those that are ticked in what this returns. */
@@ -121,5 +155,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { note, tell, unfold, address, confirmed, runs, reveal };
+  return { note, tell, unfold, began, address, confirmed, runs, reveal };
 })();

@@ -193,11 +193,12 @@ const Workbench = (() => {
 
   function newPanel(root, index) {
     const parts = {
-      title: make("h3"), claim: make("span.claim"), state: make("span.state"), summary: make("p.summary"),
+      title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
       foot: make("div.foot"),
     };
-    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.claim, parts.state), parts.summary,
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.marks, parts.pace),
+      make("div.chips-line", {}, parts.claim, parts.unsteady, parts.state), parts.summary,
       make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text), parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);
@@ -212,17 +213,28 @@ const Workbench = (() => {
     parts.claim.textContent = panel.claim;
     parts.claim.title = panel.claim_help;
     parts.state.textContent = panel.state;
+    parts.pace.textContent = panel.pace || "";
+    parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
+    parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
     parts.summary.textContent = panel.summary;
     parts.prompt.textContent = panel.prompt;
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
+    parts.unsteady.hidden = !panel.unsteady;
+    parts.unsteady.replaceChildren(make("summary", {}, "≈ unsteady"), make("p", {}, `${panel.unsteady}.`));
     for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
     if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
     const over = panel.status === "done" && panel.rounds.length;
     const beams = over && beamsFold(panel);
     if (beams) parts.foot.append(beams);
-    if (panel.numbers.length) parts.foot.append(numbersList(panel.numbers));
+    if (panel.numbers.length) {
+      parts.foot.append(numbersList(panel.numbers.filter((n) => n.main)));
+      const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(panel.numbers.filter((n) => !n.main)));
+      others.open = root.more.has(panel.decoder);
+      others.addEventListener("toggle", () => root.more[others.open ? "add" : "delete"](panel.decoder));
+      parts.foot.append(others);
+    }
     if (over) {
       const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
       button.addEventListener("click", () => Workbench.replay(root, panel));
@@ -232,13 +244,52 @@ const Workbench = (() => {
 
   function legend(root) {
     const toggle = make("input", { type: "checkbox" });
-    toggle.addEventListener("change", () => root.classList.toggle("show-refused", toggle.checked));
-    const bar = make("div.wb-legend", { "aria-label": "What the colours mean" });
+    toggle.addEventListener("change", () => {
+      root.classList.toggle("show-refused", toggle.checked);
+      trimLegend(root, root.shown);
+    });
+    const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
+    const says = make("p.says", {}, POINT);
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(says, make("label.toggle", {}, toggle, "show rejected drafts"));
+    explain(root, bar, says);
     return bar;
+  }
+
+  const POINT = "Point at a word, or tap it: here it says where it came from.";
+
+  /** Under the legend stands what the colour of the token under the pointer means. */
+  function explain(root, bar, says) {
+    const at = (event) => event.target.closest && event.target.closest(".tok, .entry");
+    const show = (event) => {
+      const found = at(event);
+      if (!found) return;
+      const name = found.dataset.fate || (found.token && found.token.fate) || (found.closest(".entry") || {dataset: {}}).dataset.fate;
+      const fate = fates()[name];
+      if (!fate) return;
+      says.textContent = `${fate.label}: ${fate.help}`;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.toggle("pointed", entry.dataset.fate === name);
+    };
+    const hide = (event) => {
+      if (!at(event)) return;
+      says.textContent = POINT;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.remove("pointed");
+    };
+    root.addEventListener("pointerover", show);
+    root.addEventListener("focusin", show);
+    root.addEventListener("pointerout", hide);
+    root.addEventListener("focusout", hide);
+  }
+
+  /** Only fates that occur are in the legend; refused drafts once they are shown. */
+  function trimLegend(root, panels) {
+    const occurring = new Set(panels.flatMap((panel) => panel.tokens.map((token) => token.fate)));
+    for (const entry of root.querySelectorAll(".wb-legend .entry")) {
+      const refused = entry.dataset.fate === "rejected" || entry.dataset.fate === "discarded";
+      entry.hidden = refused ? !root.classList.contains("show-refused") : occurring.size > 0 && !occurring.has(entry.dataset.fate);
+    }
   }
 
   /** Show `value` = {panels: [one JSON string each]} in `root`; called again with every update. */
@@ -246,7 +297,9 @@ const Workbench = (() => {
     if (!root.grid) {
       root.classList.add("wb");
       root.panels = [];
+      root.shown = [];
       root.sources = [];
+      root.more = new Set(); // decoders whose figures are unfolded
       root.grid = make("div.wb-grid");
       root.stage = make("div.wb-stage");
       root.replaceChildren(legend(root), root.grid, root.stage);
@@ -257,8 +310,14 @@ const Workbench = (() => {
     if (sources.length === 0 || !root.sources.length || root.run !== value.run) root.stage.replaceChildren();
     root.run = value && value.run;
     root.panels.splice(sources.length).forEach(({ box }) => box.remove());
-    sources.forEach((source, i) => { if (source !== root.sources[i]) showPanel(root, i, JSON.parse(source)); });
+    root.shown.length = sources.length;
+    sources.forEach((source, i) => {
+      if (source === root.sources[i]) return;
+      root.shown[i] = JSON.parse(source);
+      showPanel(root, i, root.shown[i]);
+    });
     root.sources = sources;
+    trimLegend(root, root.shown);
   }
 
   return { show, make, visible, number, tokenSpan, fates: {} };

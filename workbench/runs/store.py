@@ -14,6 +14,7 @@ import platformdirs
 
 from decoders import InputError
 from workbench.runs.record import Run
+from workbench.runs.recorded import recorded
 
 Order = Literal["newest", "oldest", "title"]
 ORDERS = {
@@ -128,9 +129,11 @@ class RunStore:
         ]
 
     def get(self, id: str) -> Run:
-        """Raises InputError if there is no such run."""
+        """A past run, or one that was recorded beforehand. Raises InputError if there is no such run."""
         with self._open() as db:
             row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
+        if row is None and (run := recorded(id)) is not None:
+            return run
         if row is None:
             raise InputError(f"There is no run {id!r}; it may have been deleted.")
         return Run.from_json(row[0])

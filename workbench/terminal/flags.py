@@ -68,8 +68,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
     if args.preset is not None and args.preset not in SETTINGS:
         raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
     data = dict(start)
-    if args.preset:  # a preset does not say how often to time
-        data |= {name: value for name, value in SETTINGS[args.preset].to_json().items() if name != "timings"}
+    data |= SETTINGS[args.preset] if args.preset else {}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:

@@ -10,6 +10,7 @@ from workbench.page.widgets.messages import Updates
 from workbench.runs.estimates import rows
 from workbench.runs.record import Run
 from workbench.show import comparison, strip
+from workbench.show.strip import LivePanels
 from workbench.show.tables import figures, markup
 
 
@@ -67,23 +68,29 @@ class Kept:
 
 
 class ComparisonResults:
-    """The panels of a comparison, its charts, and where it is kept."""
+    """What came out of a comparison in sentences, how it works, its panels, its charts, and where it is kept."""
 
     def __init__(self) -> None:
+        self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
+        self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.strip = TokenStrip(elem_id="panels")
         self.charts = Charts()
         self.kept = Kept()
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.strip, *self.charts.outputs, *self.kept.outputs]
+        return [self.headline, self.steps, self.strip, *self.charts.outputs, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
+            self.headline: words.headline(run),
+            self.steps: words.how_it_works(run),
             self.strip: strip.view(strip.run_panels(run), run.id),
             **self.charts.show(run),
             **self.kept.show(run, unkept),
         }
 
-    def clear(self) -> Updates:
-        return {**self.charts.clear(), **self.kept.clear()}
+    def begin(self, panels: LivePanels) -> Updates:
+        """Empty panels, until there is something in them."""
+        nothing = {self.headline: "", self.steps: "", self.strip: panels.value()}
+        return {**nothing, **self.charts.clear(), **self.kept.clear()}

@@ -45,7 +45,7 @@ class BatchTab:
     def __init__(self, host: Host, compare: CompareTab):
         self.host = host
         self.pair = compare.pairs.choice
-        self.form = SettingsForm(START, "batch-decoders", bounds())
+        self.form = SettingsForm(START, host.limits.of_settings, "batch-decoders", bounds())
         self.runner = Runner(host, self.id)
         with gr.Tab("Batch", id=self.id, elem_id="batch") as self.tab:
             self._lay_out()
