@@ -49,6 +49,6 @@ def look_of(decoder: str) -> Look:
 def mark(style: Look) -> str:
     """The mark as a picture of the height of a letter."""
     return (
-        f'<svg class="mark" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
+        f'<svg class="sign" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
         f'<path d="{MARKS[style.symbol]}" fill="{style.colour}"/></svg>'
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 from workbench.show.fates import FATES
 
 WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
-STYLES = ("workbench.css", "charts.css")
-SCRIPTS = ("strip.js", "replay.js")
+STYLES = ("workbench.css", "card.css", "replay.css", "charts.css")
+SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "replay.js")
 
 
 def embed(data: object) -> str:
