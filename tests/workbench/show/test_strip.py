@@ -42,13 +42,13 @@ def test_claims_follow_the_settings(run):
     changed = replace(run, study={**run.study, "settings": settings})
     claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
     assert claims["speculative"] == "changes the text"
-    assert claims["greedy"] == "same as plain sampling"
+    assert claims["greedy"] == "always the likeliest"
     assert claims["beam_search"] == "search"
 
 
 def test_claims_follow_the_settings_before_there_is_a_result():
     lenient = catalog["speculative"](lenience=0.5)
-    for panel in (Panel.waiting(lenient, "Once"), Panel.running(lenient, "Once")):
+    for panel in (Panel.waiting(lenient, "Once", 1.0), Panel.running(lenient, "Once", 1.0)):
         assert json.loads(panel.to_json())["claim"] == "changes the text"
 
 
@@ -84,7 +84,7 @@ def test_badges():
 
 
 def test_a_long_prompt_is_cut_on_the_left():
-    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end").to_json())
+    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end", 1.0).to_json())
     assert panel["prompt"].endswith("end")
     assert len(panel["prompt"]) == strip.PROMPT_SHOWN + 1
 

@@ -22,7 +22,7 @@ def row_of(table: Table, scheme: str) -> dict[str, str]:
 
 def test_a_comparison_has_a_row_for_each_decoder(run):
     table = tables.figures(run)
-    assert [row[0] for row in table.rows] == ["greedy", "beam search", "speculative", "mtad", "dsbd"]
+    assert [row[0] for row in table.rows] == ["Greedy", "Beam search", "Speculative", "MTAD", "DSBD"]
     assert all(len(row) == len(table.heads) for row in table.rows)
 
 
@@ -108,7 +108,7 @@ def test_two_comparisons_side_by_side(run):
     table = tables.side_by_side(fewer, run)
     assert table.heads == ["decoder", "figure", "A", "B"]
     speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
-    assert list(speeds) == ["greedy", "beam search", "speculative", "dsbd", "mtad"]
+    assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
     assert speeds["mtad"][0] == "–"
     assert speeds["greedy"][0] == speeds["greedy"][1]
     assert not any(row[2:] == ["–", "–"] for row in table.rows)
@@ -156,7 +156,7 @@ def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    assert second == "Unsteady (beam search, mtad): programs on this machine waited for a free core."
+    assert second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 
