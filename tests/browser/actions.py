@@ -56,4 +56,4 @@ def unfold_form(page: Page) -> None:
 
 def toggle(page: Page, group: str, label: str) -> None:
     """Tick a box of a group, or untick it."""
-    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{label}\s*$")).click()
+    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{re.escape(label)}\s*$")).click()

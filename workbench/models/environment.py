@@ -39,9 +39,9 @@ def _model(model: Any) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """Models that come with this project are named by their path inside it, wherever it is installed."""
-    ours = f"{assets()}{os.sep}"
-    return f"assets/{name.removeprefix(ours)}" if name.startswith(ours) else name
+    """Models that come with this project have a name, not a path."""
+    ours = f"{assets() / 'stories'}{os.sep}"
+    return f"Llama-Stories {name.removeprefix(ours)}" if name.startswith(ours) else name
 
 
 def _processor() -> str:

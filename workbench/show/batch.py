@@ -105,7 +105,7 @@ OF_ONE = (  # of the decoder chosen
 )  # fmt: skip
 OF_ALL = (  # of all decoders
     Card(
-        "Padding", "Pads over the longest acceptance of a round, in the vanilla scheme.",
+        "Padding", "Pads over the longest acceptance of a round, in the padded scheme.",
         lambda figures, *_: or_words(padding(figures)),
     ),
     Card(

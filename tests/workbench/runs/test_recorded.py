@@ -28,8 +28,10 @@ def test_a_recorded_run_is_found_like_a_kept_one_but_is_not_among_them(tmp_path)
     assert recorded("0") is None
 
 
-def test_a_kept_run_with_the_id_of_a_recorded_one_is_the_one_that_is_shown(tmp_path, run):
-    store = RunStore(tmp_path / "runs.sqlite")
-    forged = replace(run, id=recordings()[0].run.id)
-    store.save(forged)
-    assert store.get(forged.id) == forged
+def test_an_imported_run_never_takes_the_place_of_a_recorded_one(tmp_path, run):
+    """On a shared machine a visitor could have replaced what the gallery's links show."""
+    store, first = RunStore(tmp_path / "runs.sqlite"), recordings()[0].run
+    kept = store.add(replace(run, id=first.id))
+    assert kept.id != first.id
+    assert store.get(first.id) == first
+    assert store.get(kept.id) == kept
