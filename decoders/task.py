@@ -112,7 +112,7 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
     if method.uses_draft and pair.draft is None:
         raise InputError(
-            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
+            f"{method.name} needs a draft model, and there is none: load a target with a draft, or choose a decoder without one."
         )
     for role in roles(method):
         pair.packed[role].refuse_changes()

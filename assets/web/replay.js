@@ -53,11 +53,12 @@
     }
     function zoom(factor, at) {
       const { width, height } = size();
-      const before = scale(), px = at ? at.x : width / 2, py = at ? at.y : height / 2;
+      const fresh = view.zoom <= 1.001 && !at, before = scale(), px = at ? at.x : width / 2, py = at ? at.y : height / 2;
       view.zoom = Math.min(8 / tree.fit, Math.max(1, view.zoom * factor));
       view.x += px / before - px / scale();
       view.y += py / before - py / scale();
-      apply();
+      if (fresh) follow(tree.end);
+      else apply();
     }
     function follow(node) {
       if (!node || view.zoom <= 1.001) return apply();

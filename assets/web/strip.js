@@ -130,6 +130,22 @@ const Workbench = (() => {
     return fold;
   }
 
+  /** The colours of a text in words. */
+  function countFates(panel) {
+    const counts = new Map();
+    for (const token of panel.tokens) counts.set(token.fate, (counts.get(token.fate) || 0) + 1);
+    return `Tokens: ${[...counts].map(([name, count]) => `${count} ${(fates()[name] || { label: name }).label}`).join(", ") || "none"}.`;
+  }
+
+  /** What the repeats after the first one wrote. */
+  function otherTexts(panel) {
+    const fold = make("details.beams", {}, make("summary", {}, `${panel.others.length} more text${panel.others.length > 1 ? "s" : ""}, one for each repeat`));
+    for (const { seed, text } of panel.others) {
+      fold.append(make("div.beam", {}, make("span.detail", {}, `seed ${seed}`), make("div.wb-text", { dir: "auto" }, text)));
+    }
+    return fold;
+  }
+
   function newPanel(root, index) {
     const parts = {
       title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
@@ -172,8 +188,10 @@ const Workbench = (() => {
       const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(panel.numbers.filter((n) => !n.main)));
       others.open = root.more.has(panel.decoder);
       others.addEventListener("toggle", () => root.more[others.open ? "add" : "delete"](panel.decoder));
+      others.append(make("p.fates", {}, countFates(panel)));
       parts.foot.append(others);
     }
+    if (panel.others && panel.others.length) parts.foot.append(otherTexts(panel));
     if (over) {
       const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
       button.addEventListener("click", () => Workbench.replay(root, panel, button));
@@ -188,7 +206,7 @@ const Workbench = (() => {
       trimLegend(root, root.shown);
     });
     const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
-    const says = make("p.says", {}, POINT);
+    const says = make("p.says", { "aria-live": "polite" }, POINT);
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }

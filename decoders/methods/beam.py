@@ -15,9 +15,7 @@ class BeamSampling(Method):
     title = "Beam sampling"
     law = "beam sampling"
     paper, section = "Qin et al. 2024 (MTAD, DSBD)", "2.1"
-    summary = (
-        "Draws several continuations per step by their joint likelihood; the likeliest sequence is the answer."
-    )
+    summary = "Draws several continuations per step by their joint likelihood; the likeliest sequence is the answer."
 
     beams: int = setting(4, "beams drawn per step, with replacement", low=1, high=64)
 

@@ -42,7 +42,7 @@ def test_one_button_five_panels(shown):
     assert shown.page.locator("#panels .wb-panel").count() == 5
     for result in shown.run.results:
         assert text_of(shown.page, result.decoder) == result.alone.text
-        counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} target passes"
+        counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} passes"
         expect(panel(shown.page, result.decoder).locator(".block_efficiency .detail")).to_have_text(counts)
     expect(shown.page.locator(".chart .main-svg").first).to_be_visible()
     expect(shown.page.locator("#figures tbody tr")).to_have_count(5)

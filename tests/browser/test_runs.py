@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import link, panel, run, text_of
+from tests.browser.actions import link, panel, run, text_of, unfold_form
 from tests.browser.conftest import serving
 from workbench.measuring import session
 from workbench.runs.record import Run
@@ -31,6 +31,7 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         expect(panel(page, "speculative").locator(".badge")).to_contain_text(re.compile("identical|differs at token"))
         assert panel(page, "mtad").locator(".badge").count() == 0  # it does not claim to be greedy
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
+        unfold_form(page)
         page.locator("#settings > button").click()
         expect(page.get_by_label("temperature")).to_have_value("0")
         page.context.close()

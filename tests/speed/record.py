@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders import catalog
+from decoders.engine.load import EMBEDDED
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -47,7 +48,9 @@ def compared(prompt: str, decoders: list[str], preset: str, **more: Any) -> Call
 
 def batch(_: dict[str, Any]) -> Study:
     asked = {"decoders": ["lookup"], "temperature": 0.0, "max_new_tokens": 32, "sizes": [1, 4, 8]}
-    return Batch.from_json({"prompts": {"name": "refrains", "count": 8}, "settings": asked})  # timed as often as a batch is
+    return Batch.from_json(
+        {"prompts": {"name": "refrains", "count": 8}, "settings": asked}
+    )  # timed as often as a batch is
 
 
 ENTRIES = (
@@ -69,7 +72,7 @@ ENTRIES = (
         compared(PROMPTS["A surprise"], ["beam_sampling", "dsbd"], "DSBD paper", seed=1, dsbd={"draft_beams": 6, "draft_length": 3}),
     ),
     Entry(
-        "all", "All fifteen", "Every decoder on one prompt.", compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
+        "all", "Every decoder", "All fifteen on one prompt.", compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
     ),
     Entry("batch", "A batch", "Eight prompts at once, padded and unpadded: same tokens, other speeds.", batch),
 )  # fmt: skip
@@ -82,7 +85,7 @@ def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
     failed = [error for result in ended.run.results for error in result.errors]
     if failed:
         sys.exit(f"{entry.name}: {failed[0]}")
-    return Recording(entry.title, entry.says, checksum(), replace(ended.run, id=id_of(entry.name)))
+    return Recording(entry.title, entry.says, checksum(EMBEDDED), replace(ended.run, id=id_of(entry.name)))
 
 
 def main() -> None:

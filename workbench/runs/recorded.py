@@ -7,11 +7,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from workbench.assets import assets
 from workbench.runs.record import Run
-from workbench.studies.prompts import ASSETS
 
-FOLDER = ASSETS / "recorded"
-PAIR = ASSETS / "stories"  # what they were recorded with
+FOLDER = assets() / "recorded"
 
 
 @dataclass(frozen=True)
@@ -50,8 +49,8 @@ def id_of(name: str) -> str:
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
 
 
-def checksum(folder: Path = PAIR) -> str:
-    """Of all weights of a pair."""
+def checksum(folder: Path) -> str:
+    """Of all weights of a pair that lies in a folder."""
     found = hashlib.sha256()
     for file in sorted(folder.glob("*/*.safetensors")):
         found.update(file.read_bytes())

@@ -102,7 +102,9 @@ class RunStore:
             db.execute(FIND_FASTEST)
 
     def add(self, run: Run) -> Run:
-        """Keep a run that comes from outside: under a new id if there is one with its own, so that it never replaces another."""
+        """Keep a run that comes from outside: under a new id if there is one with its own, or a recorded one, so that it never replaces another."""
+        if recorded(run.id) is not None:
+            run = replace(run, id=new_id())
         with self._open() as db:
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
@@ -130,10 +132,10 @@ class RunStore:
 
     def get(self, id: str) -> Run:
         """A past run, or one that was recorded beforehand. Raises InputError if there is no such run."""
+        if (run := recorded(id)) is not None:
+            return run
         with self._open() as db:
             row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
-        if row is None and (run := recorded(id)) is not None:
-            return run
         if row is None:
             raise InputError(f"There is no run {id!r}; it may have been deleted.")
         return Run.from_json(row[0])

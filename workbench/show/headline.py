@@ -26,7 +26,9 @@ def headline(run: Run) -> list[str]:
         sentences.append("Which is fastest cannot be told here: the timings overlap, or something disturbed them.")
     if (best := likeliest(found, run.settings)) is not None:
         value = spread(PERPLEXITY, best).mean
-        sentences.append(f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value)}, where 1 would be certain).")
+        sentences.append(
+            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value)}, where 1 would be certain)."
+        )
     for group in chance:
         names = f"{', '.join(map(label, group[:-1]))} and {label(group[-1])}"
         sentences.append(f"{names} draw from the same distribution: differences between their texts are chance.")

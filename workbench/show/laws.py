@@ -35,7 +35,9 @@ CLAIMS = {
     ),
 }  # fmt: skip
 SEARCH = Claim("search", "It looks for likely text; nothing is left to chance.", None)
-OTHER = Claim("changes the text", "It does not write as plain sampling would: it aims at speed or at likelier text.", None)
+OTHER = Claim(
+    "changes the text", "It does not write as plain sampling would: it aims at speed or at likelier text.", None
+)
 
 
 def claim(method: Method, temperature: float) -> Claim:

@@ -17,12 +17,16 @@ def rule(method: Method) -> Rule:
     threshold  what `measure` must exceed, None if a random number decides;   at_most  whether the threshold is only known to lie no higher
     measure    "p" or "ratio" (the joint ratio of the draft up to here);   raw  whether a draft's p is that before temperature and cut-offs
     """
-    return {"says": "", "threshold": None, "at_most": False, "measure": "p", "raw": False} | _RULES.get(method.name, lambda _: {})(method)
+    return {"says": "", "threshold": None, "at_most": False, "measure": "p", "raw": False} | _RULES.get(
+        method.name, lambda _: {}
+    )(method)
 
 
 def _ratio(method: Method) -> Rule:
     if method.lenience < 1:
-        return {"says": f"Lenience {method.lenience:g}: a draft is accepted more readily than p / q says, and the text is no longer exact."}
+        return {
+            "says": f"Lenience {method.lenience:g}: a draft is accepted more readily than p / q says, and the text is no longer exact."
+        }
     return {}
 
 

@@ -54,7 +54,7 @@ def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
     text = quantity.show(found.mean)
     if quantity.timed is not None and not sure:
         text = f"{UNSURE}{text}"
-    return text if found.deviation is None else f"{text} ± {quantity.show(found.deviation)}"
+    return f"{text} ± {quantity.show(found.deviation)}" if found.deviation else text
 
 
 def shown(quantity: Quantity, row: Row) -> str:

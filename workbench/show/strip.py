@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
-from workbench.runs.events import Finished, Progress, Started
+from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Agreement, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.headline import marks
@@ -69,7 +69,9 @@ class Panel:
         )  # fmt: skip
 
     @staticmethod
-    def finished(row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()) -> "Panel":
+    def finished(
+        row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()
+    ) -> "Panel":
         """A decoder that is done: the text of its first repeat, the figures of all."""
         first = row.first
         end = first.alone.finished
@@ -98,6 +100,7 @@ class Panel:
             "provisional": self.provisional,
             "rule": self.rule,
             "numbers": self._figures(),
+            "others": _others(self.row) if self.row else [],
             "badge": badge(first.agreement) if first and first.agreement else None,
             "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
             "notes": [remark for result in self.row.results for remark in result.remarks] if self.row else [],
@@ -122,11 +125,15 @@ class Panel:
             for q in QUANTITIES
         ]
 
-
     def _detail(self, quantity: Quantity, row: Row) -> str:
         by_chance = f"differs from {', '.join(map(label, self.fellows))} by chance alone"
         own = _detail(quantity, row)
         return " · ".join(filter(None, (own, by_chance))) if self.fellows and quantity.name == "perplexity" else own
+
+
+def _others(row: Row) -> list[dict[str, Any]]:
+    """The texts of the repeats after the first."""
+    return [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error]
 
 
 def _pace(row: Row) -> str:
@@ -140,7 +147,8 @@ def _pace(row: Row) -> str:
 def _detail(quantity: Quantity, row: Row) -> str:
     """What a figure was made from; if the clock gave it, how often it was timed and how far the timings lie apart."""
     if len(row.results) > 1:
-        return f"mean of {len(row.results)} repeats"
+        first = quantity.counts(row.first)
+        return " · ".join(filter(None, (f"mean of {len(row.results)} repeats", first and f"the first: {first}")))
     found, counts = spread(quantity, row), quantity.counts(row.first)
     if quantity.timed is None or found is None:
         return counts
@@ -157,6 +165,12 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def _refused(round_: RoundRecord) -> RoundRecord:
     return dataclasses.replace(round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)])
+
+
+def _again(at: At) -> str:
+    """Which repeat or timing of a text that is shown already runs now."""
+    repeat = [f"repeat {at.repeat + 1}"] if at.repeat else []
+    return ", ".join([*repeat, *([f"timing {at.lap + 1} of {at.laps}"] if at.lap else [])])
 
 
 def badge(agreement: Agreement) -> dict[str, str]:
@@ -207,6 +221,7 @@ class LivePanels:
     def __init__(self, study: Comparison):
         methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
         self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
+        self._done: dict[str, Panel] = {}  # by decoder: what it showed last
         self._temperature = study.settings.temperature
         self._packed = {m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods}
 
@@ -215,8 +230,11 @@ class LivePanels:
         if isinstance(event, Finished):
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
             panel = Panel.finished(row, self._prompt, claim(method, self._temperature))
+            self._done[method.name] = panel
         elif event.at.repeat or event.at.lap:
-            return
+            if (done := self._done.get(method.name)) is None:
+                return
+            panel = dataclasses.replace(done, state=_again(event.at))
         else:
             progress = event if isinstance(event, Progress) else None
             panel = Panel.running(method, self._prompt, self._temperature, progress)

@@ -186,7 +186,7 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
     decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
     """
     schemes = figures.schemes(decoder, decoding)
-    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "least acceptance"]
+    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "slowest prompt"]
     found = []
     for size in figures.sizes:
         speeds = [

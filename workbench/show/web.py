@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from functools import cache
-from pathlib import Path
 
+from workbench.assets import assets
 from workbench.show.fates import FATES
 
-WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
+WEB = assets() / "web"
 STYLES = ("workbench.css", "card.css", "replay.css", "charts.css")
 SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "replay.js")
 

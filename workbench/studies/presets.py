@@ -36,7 +36,11 @@ def written(settings: Mapping[str, Any]) -> str:
     nothing."""
     fields = {f.name: f.default for f in shared()}
     temperature, top_k, top_p = (settings.get(name, fields[name]) for name in ("temperature", "top_k", "top_p"))
-    drawn = [("temperature", temperature, True), ("top-k", top_k, temperature and top_k), ("top-p", top_p, temperature and top_p != 1)]
+    drawn = [
+        ("temperature", temperature, True),
+        ("top-k", top_k, temperature and top_k),
+        ("top-p", top_p, temperature and top_p != 1),
+    ]
     return ", ".join(f"{name} {value:g}" for name, value, named in drawn if named and isinstance(value, (int, float)))
 
 

@@ -12,7 +12,7 @@ from workbench.studies.settings import Settings, shared
 
 @pytest.fixture(scope="module")
 def form() -> SettingsForm:
-    form = SettingsForm()
+    form = SettingsForm({}, {})
     with gr.Blocks():
         form.lay_out_decoders()
         form.lay_out_settings()
@@ -68,9 +68,9 @@ def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     threshold = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold"))
     values[threshold] = 2
     assert form.faults(values) == {}
-    values[form.decoders] = ["mtad"]
+    values |= form.decoders.filled(["mtad"])
     faults = form.faults(values)
-    assert set(faults) == {threshold, form.decoders}
+    assert set(faults) == {threshold, form.decoders.first}
     assert all("threshold must be" in message for message in faults.values())
 
 
@@ -84,9 +84,9 @@ def test_an_emptied_field_is_called_empty(form):
 
 def test_no_decoder_is_one_sentence(form):
     values = filled(form, {"decoders": ["greedy"]})
-    values[form.decoders] = []
-    assert form.faults(values) == {form.decoders: "No decoder is chosen; choose at least one."}
+    values |= form.decoders.filled([])
+    assert form.faults(values) == {form.decoders.first: "No decoder is chosen; choose at least one."}
 
 
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
-    assert filled(form, {"decoders": ["greedy", "of a later version"]})[form.decoders] == ["greedy"]
+    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == ["greedy"]

@@ -43,7 +43,7 @@ def test_parameters_of_others_are_passed_over(visit, own):
     assert notice(visitor) == ""
     if own:
         assert visitor.value(visitor.find("prompt")) == "Twice"
-        assert visitor.value(visitor.find("decoders")) == ["mtad"]
+        assert visitor.ticked("decoders") == ["mtad"]
 
 
 @pytest.mark.parametrize(

@@ -22,24 +22,24 @@ def row_of(table: Table, scheme: str) -> dict[str, str]:
 
 def test_a_comparison_has_a_row_for_each_decoder(run):
     table = tables.figures(run)
-    assert [row[0] for row in table.rows] == ["greedy", "beam search", "speculative", "mtad", "dsbd"]
+    assert [row[0] for row in table.rows] == ["Greedy", "Beam search", "Speculative", "MTAD", "DSBD"]
     assert all(len(row) == len(table.heads) for row in table.rows)
 
 
 def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
     again = made_result("lookup", 4, "vanilla", 140.0, repeat=1)
     table = tables.figures(with_results(made, [*made.results, again]))
-    vanilla = row_of(table, "vanilla")
+    vanilla = row_of(table, "padded (usual)")
     assert len(table.rows) == 9
     assert vanilla["tokens/s"] == "120 ± 28.3"
-    assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
+    assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25%", "yes")
     assert (vanilla["at once"], vanilla["cache"], vanilla["pad tokens"]) == ("4", "3 MB", "20")
     assert [row[2] for row in table.rows[:4]] == ["alone", "alone", "static", "dynamic"]
 
 
 def test_repeats_show_the_most_at_once_and_all_that_differ(made):
     again = made_result("lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2)
-    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "vanilla")
+    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
     assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
 
 
@@ -63,14 +63,14 @@ def test_the_papers_table(made):
     figures = BatchFigures(made)
     table = tables.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
-        "batch", "greedy", "vanilla", "unpadded cache", "unpadded inputs", "both unpadded", "both, dynamic",
-        "padding ratio", "least acceptance",
+        "batch", "greedy", "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "no padding, dynamic",
+        "padding ratio", "slowest prompt",
     ]  # fmt: skip
     assert table.rows == [
         ["1", "50", "", "", "", "90 (1.80×)", "", "–", "2.50"],
         ["4", "80", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"],
     ]
-    assert "both, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
+    assert "no padding, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
@@ -89,7 +89,7 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=dict.fromkeys(last.metrics))
     run = with_results(made, [*rest, broken])
     assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
-    cells = row_of(tables.figures(run), "both, dynamic")
+    cells = row_of(tables.figures(run), "no padding, dynamic")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
@@ -108,7 +108,7 @@ def test_two_comparisons_side_by_side(run):
     table = tables.side_by_side(fewer, run)
     assert table.heads == ["decoder", "figure", "A", "B"]
     speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
-    assert list(speeds) == ["greedy", "beam search", "speculative", "dsbd", "mtad"]
+    assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
     assert speeds["mtad"][0] == "–"
     assert speeds["greedy"][0] == speeds["greedy"][1]
     assert not any(row[2:] == ["–", "–"] for row in table.rows)
@@ -156,7 +156,7 @@ def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    assert second == "Unsteady (beam search, mtad): programs on this machine waited for a free core."
+    assert second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 

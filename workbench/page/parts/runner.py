@@ -99,7 +99,9 @@ class Runner:
             self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
             show_progress="minimal", show_progress_on=self.progress, **DEVICE,
         )  # fmt: skip
-        self._number.change(None, None, None, js=f"() => WorkbenchPage.began('{self.prefix}')", api_visibility="private")
+        self._number.change(
+            None, None, None, js=f"() => WorkbenchPage.began('{self.prefix}')", api_visibility="private"
+        )
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)

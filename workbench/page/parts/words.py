@@ -19,6 +19,11 @@ from workbench.studies.schemes import scheme_label
 from workbench.studies.settings import Settings
 from workbench.studies.text import counted
 
+JUMPS = (
+    '<nav class="wb-jump" aria-label="On this page">'
+    '<a href="#panels">Texts</a> <a href="#charts">Charts</a> <a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
+)
+
 
 def note(text: str, kind: str = "status") -> str:
     return f'<div role="{kind}">{html.escape(text)}</div>'
@@ -38,6 +43,8 @@ def progress(event: Started | Progress | Finished) -> str:
 def where(at: At) -> str:
     """The job in words."""
     words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    if at.repeat:
+        words += f" · repeat {at.repeat + 1}"
     if at.lap:
         words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
@@ -142,7 +149,7 @@ def headline(run: Run) -> str:
     """What came out, and if the run was recorded beforehand, where and when."""
     first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
     says = f"<h2>{first}</h2>" + "".join(f"<p>{sentence}</p>" for sentence in others) if first else ""
-    return f'<div class="wb-headline">{says}{source(run)}</div>'
+    return f'<div class="wb-headline">{says}{source(run)}{JUMPS}</div>'
 
 
 def models(recordings: Sequence[Recording]) -> str:

@@ -34,9 +34,7 @@ class AboutTab:
                 (label(name), method.summary, claim(method(), 1.0).chip, cited(method))
                 for name, method in catalog.items()
             ]
-            gr.Markdown(
-                _table("The decoders", ("decoder", "what it does", "its text", "paper"), rows)
-            )
+            gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text", "paper"), rows))
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

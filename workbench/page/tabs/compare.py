@@ -24,7 +24,10 @@ from workbench.studies.settings import Settings, shared
 
 CUSTOM = "custom"
 DRAWN = tuple(presets.SETTINGS[presets.OPENING])  # the settings that a preset sets
-START = {"decoders": DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}  # what the page opens with; links keep the defaults
+START = {
+    "decoders": DEFAULT_DECODERS,
+    **presets.SETTINGS[presets.OPENING],
+}  # what the page opens with; links keep the defaults
 
 
 class CompareTab:
