@@ -101,7 +101,7 @@ class RunsTab:
         """The runs that are looked for; those of them that are ticked stay so, which the browser sees to."""
         if self.host.limits.public:
             return gr.skip()
-        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search, order=order)
+        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search or "", order=order)
         lines = [
             {"id": run.id, "when": words.when(run.created), "kind": run.kind, "title": run.title, "models": run.models,
              "decoders": ", ".join(run.decoders)}
@@ -115,7 +115,9 @@ class RunsTab:
             return {self.note: words.note("Tick one run to open it.", "alert")}
         return self._shown(lambda: self.host.store.get(ids[0]))
 
-    def _import(self, path: str) -> Updates:
+    def _import(self, path: str | None) -> Updates:
+        if path is None:
+            return {self.note: words.note("No file was given.", "alert")}
         return self._shown(lambda: self.host.store.add(imports.read(Path(path).read_bytes())))
 
     def _shown(self, find: Callable[[], Run]) -> Updates:
