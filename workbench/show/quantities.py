@@ -114,6 +114,10 @@ QUANTITIES = (
         _metric("acceptance_rate"), percent, _of("accepted", "drafted", "of", "drafted"), "higher",
     ),
     Quantity(
+        "alpha", "alpha", "draft tokens kept / draft tokens that the rule tested: those after a refused one are not tested",
+        _metric("alpha"), percent, _of("accepted", "tested", "of", "tested"), "higher",
+    ),
+    Quantity(
         "peak_memory", "peak cache", "most bytes of one model's key-value cache in use at once",
         _metric("peak_cache_bytes"), megabytes, lambda r: f"{_count(r, 'peak_cache_rows')} cached tokens", "lower",
     ),

@@ -19,18 +19,22 @@ STYLE = """html { scrollbar-gutter: stable; } body { margin: 0; }
 .wb-report { min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }
 .wb-report dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }
 .wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
-.wb-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr)); gap: 8px 24px; }
-.wb-charts > * { min-width: 0; }"""
+@media print { .wb-report { padding: 0; background: none; } }"""
 DARK = 'document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);'
+
+# On paper a chart has the width of its column, not of the window.
+REDRAW = """for (const event of ["resize", "beforeprint", "afterprint"]) addEventListener(event, () =>
+  document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot)));"""
 
 
 @dataclass(frozen=True)
 class Body:
-    """What differs between kinds: a heading, what stands between it and the facts, and a script that runs last."""
+    """What differs between kinds: a heading, what stands between it and the facts, a script that runs last, and whether Plotly draws."""
 
     heading: str
     content: str
     script: str = ""
+    plotly: bool = False
 
 
 def to_html(run: Run) -> str:
@@ -47,7 +51,7 @@ def to_html(run: Run) -> str:
 {web.head()}
 <style>{STYLE}</style>
 <script>{DARK}</script>
-<script>{get_plotlyjs()}</script>
+{f"<script>{get_plotlyjs()}</script>" if body.plotly else ""}
 </head>
 <body><main class="wb-report">
 <h1>{_text(body.heading)}</h1>
@@ -71,7 +75,7 @@ def _comparison(run: Run) -> Body:
     content = f"""<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{"".join(map(_drawn, comparison.figures(rows(run.results))))}"""
+{comparison.charts(rows(run.results), run.settings)}"""
     return Body(
         "Decoders side by side", content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});'
     )
@@ -89,7 +93,7 @@ def _batch(run: Run) -> Body:
         parts.append(_cards(batch.OF_ONE, figures, decoder))
     parts += ["<h2>All decoders</h2>", _cards(batch.OF_ALL, figures, "")]
     parts += ["<h2>Figures</h2>", tables.markup(tables.figures(run))]
-    return Body(f"Batches: {run.title}", "\n".join(parts))
+    return Body(f"Batches: {run.title}", "\n".join(parts), REDRAW, plotly=True)
 
 
 def _other(run: Run) -> Body:

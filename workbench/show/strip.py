@@ -13,6 +13,7 @@ from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.headline import marks
 from workbench.show.laws import Claim, by_chance, claim, claim_in
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
+from workbench.show.rules import Rule, rule
 from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
@@ -33,6 +34,7 @@ class Panel:
     status    "waiting", "running", "done" or "failed";   state  the same in words
     row       its results so far: the figures come from all of them, the badge and the error from the first
     pace      its speed, beside the title;   marks  what it won;   fellows  the decoders whose texts differ from its own by chance alone
+    rule      what the card of a token needs to know of how drafts are kept
     """
 
     decoder: str
@@ -48,6 +50,7 @@ class Panel:
     pace: str = ""
     marks: Sequence[str] = ()
     fellows: Sequence[str] = ()
+    rule: Rule = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
@@ -95,6 +98,7 @@ class Panel:
             "tokens": self.tokens,
             "rounds": self.rounds,
             "provisional": self.provisional,
+            "rule": self.rule,
             "numbers": self._figures(),
             "others": _others(self.row) if self.row else [],
             "badge": badge(first.agreement) if first and first.agreement else None,
@@ -197,12 +201,13 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     rows = list(rows)
     won = marks(rows, run.settings)
     fellows = {d: [f for f in group if f != d] for group in by_chance(run.settings, run.decoders) for d in group}
-    return [
-        Panel.finished(
-            row, run.title, claim_in(run.settings, row.decoder), won[row.decoder], fellows.get(row.decoder, [])
-        ).to_json()
-        for row in rows
-    ]
+    panels = []
+    for row in rows:
+        says = claim_in(run.settings, row.decoder)
+        panel = Panel.finished(row, run.title, says, won[row.decoder], fellows.get(row.decoder, []))
+        method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
+        panels.append(dataclasses.replace(panel, rule=rule(method)).to_json())
+    return panels
 
 
 def view(panels: Iterable[str], key: str) -> dict[str, Any]:
@@ -233,7 +238,7 @@ class LivePanels:
         else:
             progress = event if isinstance(event, Progress) else None
             panel = Panel.running(method, self._prompt, self._temperature, progress)
-        self._packed[method.name] = panel.to_json()
+        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
 
     def value(self) -> dict[str, Any]:
         return view(self._packed.values(), "live")

@@ -129,14 +129,15 @@ def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value) in words, as text."""
     name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
     found = {name: run.title, "created": run.created, **run.settings, **run.environment}
-    return [(name, _words(value)) for name, value in found.items() if value not in ({}, None)]
+    return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]
 
 
-def _words(value: Any) -> str:
+def words(value: Any) -> str:
+    """A setting or a fact of the environment as text."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item is not None)
+        return ", ".join(f"{name} {words(item)}" for name, item in value.items() if item is not None)
     if isinstance(value, list):
-        return ", ".join(map(_words, value))
+        return ", ".join(map(words, value))
     return str(value)
 
 
