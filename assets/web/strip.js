@@ -150,11 +150,11 @@ const Workbench = (() => {
     const parts = {
       title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
-      foot: make("div.foot"),
+      end: make("span.end"), foot: make("div.foot"),
     };
     const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.marks, parts.pace),
       make("div.chips-line", {}, parts.claim, parts.unsteady, parts.state), parts.summary,
-      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text), parts.foot);
+      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);
     return root.panels[index];
@@ -167,7 +167,9 @@ const Workbench = (() => {
     parts.title.textContent = panel.title;
     parts.claim.textContent = panel.claim;
     parts.claim.title = panel.claim_help;
-    parts.state.textContent = panel.state;
+    const written = panel.status === "done" && panel.tokens.length > 0;
+    parts.state.textContent = written ? "" : panel.state;
+    parts.end.textContent = written ? ` (${panel.state})` : "";
     parts.pace.textContent = panel.pace || "";
     parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
     parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));

@@ -14,6 +14,7 @@ TABS = ("Compare", "Batch", "Runs", "Theory", "About")
 
 def faults(page: Page) -> list[str]:
     """What axe-core calls serious or critical, with where it is."""
+    expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)  # plots that are not drawn yet
     page.evaluate(AXE)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
     return [

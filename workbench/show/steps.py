@@ -58,8 +58,14 @@ def _example(run: Run) -> tuple[Result, RoundRecord] | None:
         if method.law == SAMPLING and method.uses_draft:
             rounds = [r for r in result.alone.rounds if _tells(r)]
             if rounds:
-                return result, max(rounds[:5], key=lambda r: sum(t.fate == Fate.ACCEPTED for t in r.trials))
+                return result, max(rounds[:8], key=_plainness)
     return None
+
+
+def _plainness(round_: RoundRecord) -> tuple[bool, int]:
+    """How well a reader can follow a round: words rather than signs, and several kept."""
+    words = all(t.text.strip().isalpha() for t in round_.trials if t.fate in (Fate.REJECTED, Fate.CORRECTED))
+    return words, sum(t.fate == Fate.ACCEPTED for t in round_.trials)
 
 
 def _tells(round_: RoundRecord) -> bool:
@@ -78,7 +84,7 @@ def _kept(kept: Sequence[TrialRecord]) -> list[str | TrialRecord]:
 def _refused(trial: TrialRecord, others: bool) -> list[str | TrialRecord]:
     chance = f"{trial.accept_probability:.0%}"
     words = (
-        f" was refused: the small model gave it a chance of {trial.q:.0%}, the large one only {trial.p:.0%}, so it is kept with "
-        f"chance {trial.p:.2g} / {trial.q:.2g} = {chance}; the random number drawn was {trial.u:.2f}, which is above."
+        f" was refused: the small model gave it a probability of {trial.q:.3g}, the large one only {trial.p:.3g}, so it is kept with "
+        f"chance {trial.p:.3g} / {trial.q:.3g} = {chance}; the random number drawn was {trial.u:.3g}, which is above."
     )
     return [trial, words + (" What comes after it is dropped." if others else "")]

@@ -36,7 +36,7 @@ def markup(table: Table) -> str:
     """The table as HTML, its texts escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wb-table" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 # ---- Figures of a run

@@ -7,6 +7,8 @@ import pytest
 
 from decoders import catalog
 from workbench.page.parts.form import SettingsForm
+from workbench.page.widgets.messages import NotedForm
+from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings, shared
 
 
@@ -90,3 +92,35 @@ def test_no_decoder_is_one_sentence(form):
 
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
     assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == ["greedy"]
+
+
+def test_the_form_promises_no_more_than_this_place_allows():
+    """On a public Space it promised 100,000 tokens and 1,000 repeats where 256 and 5 are allowed (P17)."""
+    form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
+    with gr.Blocks():
+        form.lay_out_decoders()
+        form.lay_out_settings()
+    help = {c.field.name: c.component.info for c in form.controls if c.owner == "settings"}
+    assert help["max_new_tokens"].endswith("(1 to 256)")
+    assert help["repeats"].endswith("(1 to 5)")
+    assert help["timings"].endswith("(1 to 3)")
+
+
+@pytest.mark.parametrize("sent", [None, 5, "x", {}, [], [None] * 3, [{"a": 1}] * 200])
+def test_what_no_form_sends_is_one_sentence(form, sent):
+    with gr.Blocks():
+        noted = NotedForm(form.components)
+    with pytest.raises(gr.Error, match="reload the page"):
+        noted.read(sent)
+
+
+def test_what_the_form_sends_is_read(form):
+    with gr.Blocks():
+        noted = NotedForm(form.components)
+    values = list(filled(form, {"decoders": ["mtad"]}).values())
+    assert form.decoders.chosen(noted.read(values)) == ["mtad"]
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_every_decoder_can_be_ticked_alone(form, name):
+    assert form.decoders.chosen(form.decoders.filled([name])) == [name]

@@ -53,7 +53,7 @@ class PairPicker:
     ) -> tuple[Any, str]:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
-            choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
+            choice = self._chosen(preset, (target or "").strip(), (draft or "").strip(), device, dtype)
             self.host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")

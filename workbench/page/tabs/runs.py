@@ -94,7 +94,7 @@ class RunsTab:
         """The runs that are looked for, newest first. The browser sorts them otherwise, and keeps those ticked that are."""
         if self.host.limits.public:
             return gr.skip()
-        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search)
+        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search or "")
         lines = [
             {"id": run.id, "when": words.when(run.created), "kind": run.kind, "title": run.title, "models": run.models,
              "decoders": ", ".join(map(label, run.decoders)), "best": best(run.fastest), "speed": run.fastest and run.fastest.speed}
@@ -108,7 +108,9 @@ class RunsTab:
             return {self.note: words.note("Tick one run to open it.", "alert")}
         return self._shown(lambda: self.host.store.get(ids[0]))
 
-    def _import(self, path: str) -> Updates:
+    def _import(self, path: str | None) -> Updates:
+        if path is None:
+            return {self.note: words.note("No file was given.", "alert")}
         return self._shown(lambda: self.host.store.add(imports.read(Path(path).read_bytes())))
 
     def _shown(self, find: Callable[[], Run]) -> Updates:

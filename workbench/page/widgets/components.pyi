@@ -17,7 +17,6 @@ watch('value', show);
 show();
 """
 
-
 class Drawn(gr.HTML):
     """Plain data that a script draws. The template is constant, so Gradio's re-render never touches what the script drew, and no text
     ever passes a template."""
@@ -35,10 +34,10 @@ class Drawn(gr.HTML):
     from typing import TYPE_CHECKING, Any, Literal
 
     from gradio.blocks import Block
+
     if TYPE_CHECKING:
         from gradio.components import Timer
         from gradio.components.base import Component
-
 
 class TokenStrip(Drawn):
     """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes."""
@@ -48,10 +47,10 @@ class TokenStrip(Drawn):
     from typing import TYPE_CHECKING, Any, Literal
 
     from gradio.blocks import Block
+
     if TYPE_CHECKING:
         from gradio.components import Timer
         from gradio.components.base import Component
-
 
 class RunTable(Drawn):
     """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models}], "chosen": [ids]}."""
@@ -61,10 +60,10 @@ class RunTable(Drawn):
     from typing import TYPE_CHECKING, Any, Literal
 
     from gradio.blocks import Block
+
     if TYPE_CHECKING:
         from gradio.components import Timer
         from gradio.components.base import Component
-
 
 class OpenSlider(gr.Slider):
     """A slider whose number box may be empty, or beyond its ends, for its handler to answer: Gradio's own answer to an emptied box is
@@ -78,6 +77,7 @@ class OpenSlider(gr.Slider):
     from typing import TYPE_CHECKING, Any, Literal
 
     from gradio.blocks import Block
+
     if TYPE_CHECKING:
         from gradio.components import Timer
         from gradio.components.base import Component
