@@ -74,7 +74,8 @@ def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
 
 def test_the_list_says_which_decoder_was_fastest(host, visitor, run, batch_run):
     keep(host, run, batch_run)
-    batch, comparison = listed(visitor)
+    found = {row["kind"]: row for row in listed(visitor)}
+    batch, comparison = found["batch"], found["comparison"]
     fastest = max(("greedy", "beam_search", "speculative", "mtad", "dsbd"), key=lambda d: mean_speed(run, d))
     assert comparison["best"].startswith(f"{label(fastest)}: ")
     assert comparison["speed"] == pytest.approx(mean_speed(run, fastest))
