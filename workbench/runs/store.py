@@ -34,9 +34,9 @@ ADD_FASTEST = "ALTER TABLE runs ADD COLUMN fastest TEXT"
 FIND_FASTEST = """
 UPDATE runs SET fastest = coalesce((
     WITH measured AS (
-        SELECT value ->> '$.decoder' AS decoder, coalesce(value ->> '$.batch_size', 1) AS size, value ->> '$.scheme' AS scheme,
-               avg(value ->> '$.metrics.tokens_per_second') AS speed
-        FROM json_each(runs.json, '$.results') WHERE value ->> '$.error' IS NULL GROUP BY 1, 2, 3)
+        SELECT json_extract(value, '$.decoder') AS decoder, coalesce(json_extract(value, '$.batch_size'), 1) AS size, json_extract(value, '$.scheme') AS scheme,
+               avg(json_extract(value, '$.metrics.tokens_per_second')) AS speed
+        FROM json_each(runs.json, '$.results') WHERE json_extract(value, '$.error') IS NULL GROUP BY 1, 2, 3)
     SELECT json_array(decoder, speed, size, (SELECT max(speed) FROM measured g WHERE g.decoder = 'greedy' AND g.size = m.size))
     FROM measured m WHERE speed > 0 ORDER BY speed DESC LIMIT 1), '')
 WHERE fastest IS NULL AND json_valid(json)"""

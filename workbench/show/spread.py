@@ -45,9 +45,8 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
     if timed is None or timed.low == timed.high:
         return Spread(values[0])
-    return Spread(
-        timed.value, None, timed
-    )  # what an earlier version made of the same timings may lie outside of the range
+    # What an earlier version made of the same timings may lie outside of their range.
+    return Spread(timed.value, None, timed)
 
 
 def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
