@@ -179,7 +179,10 @@ class BatchTab:
     def _asked(self, noted: list[Any]) -> tuple[str, str]:
         """A link that fills this form, and what it asks for."""
         data = self._typed(self.noted.read(noted))
-        return words.settings_link(Batch.kind, data), words.note(words.chosen(data["settings"]))
+        sizes, count = data["settings"]["sizes"], data["prompts"]["count"]
+        large = [size for size in sizes if count and size > count]
+        again = f" · batches of {max(large)} take prompts twice: only {count:g} are chosen" if large else ""
+        return words.settings_link(Batch.kind, data), words.note(words.chosen(data["settings"]) + again)
 
     def _offer_template(self, choice: Any) -> Updates:
         """The chat template's switch, only if the tokenizer has one."""
