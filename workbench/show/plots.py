@@ -12,7 +12,7 @@ from workbench.show.looks import MARKS, Look, mark
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 10, 36  # room around the plot for its axes
 NOT_TOGETHER = 6  # beyond so many lines each has a plot of its own
-TICKS = 5
+TICKS = 6
 DASHED = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4", "longdashdot": "11 3 2 3"}
 
 
@@ -61,7 +61,8 @@ class Axis:
     def ticks(self) -> list[float]:
         """A few round numbers within the axis."""
         if self.log:
-            return [10.0**n for n in range(math.ceil(self.low), math.floor(self.high) + 1)]
+            low, high = math.ceil(self.low), math.floor(self.high)
+            return [10.0**n for n in range(low, high + 1, 1 + (high - low) // TICKS)]
         rough = (self.high - self.low) / TICKS
         unit = 10.0 ** math.floor(math.log10(rough))
         step = next(unit * n for n in (1, 2, 5, 10) if unit * n >= rough * 0.999)

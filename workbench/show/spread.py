@@ -43,7 +43,11 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     if len(values) > 1:
         return Spread(statistics.fmean(values), statistics.stdev(values))
     timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
-    return Spread(values[0], None, timed if timed and timed.low < timed.high else None)
+    if timed is None or timed.low == timed.high:
+        return Spread(values[0])
+    return Spread(
+        timed.value, None, timed
+    )  # what an earlier version made of the same timings may lie outside of the range
 
 
 def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:

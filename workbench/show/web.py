@@ -9,7 +9,7 @@ from workbench.show.fates import FATES
 
 WEB = assets() / "web"
 STYLES = ("workbench.css", "card.css", "replay.css", "charts.css")
-SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "replay.js")
+SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "viewer.js", "replay.js")
 
 
 def embed(data: object) -> str:

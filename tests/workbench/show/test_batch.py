@@ -42,9 +42,9 @@ def test_leaving_prompts_out_drops_dynamic_batches(figures):
 
 
 def test_padding_and_acceptance(figures):
-    assert lines(batch.padding(figures)) == {"lookup": {1: None, 4: 0.25}}
+    assert lines(batch.padding(figures)) == {"Prompt lookup": {1: None, 4: 0.25}}
     assert list(batch.acceptance(figures).data[0].y) == [1, 3, 2, 4]
-    assert lines(batch.least_acceptance(figures)) == {"lookup": {1: 2.5, 4: 1}}
+    assert lines(batch.least_acceptance(figures)) == {"Prompt lookup": {1: 2.5, 4: 1}}
 
 
 def test_a_card_without_points_says_so(figures):

@@ -65,7 +65,7 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 
 def test_rows_of_two_runs_have_their_own_titles(run):
     found = [row.named("A") for row in rows(run.results)]
-    assert json.loads(strip.row_panels(found, run)[0])["title"] == "greedy A"
+    assert json.loads(strip.row_panels(found, run)[0])["title"] == "Greedy A"
 
 
 def test_a_batch_has_no_panels():
@@ -77,7 +77,7 @@ def test_badges():
     near = Agreement("greedy", 1, 1, 4, 2e-7, 1e-6, True, "float32")
     far = Agreement("greedy", 1, 1, 4, 0.7, 1e-6, False, "float32")
     unknown = Agreement("greedy", 1, 1, 4, None, None, False, "float32")
-    assert strip.badge(same)["text"] == "✓ identical to greedy"
+    assert strip.badge(same)["text"] == "✓ identical to Greedy"
     assert strip.badge(near)["text"] == "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
     assert strip.badge(far)["text"] == "≠ differs at token 5 (target gap 0.700 nats)"
     assert strip.badge(far)["kind"] == strip.badge(unknown)["kind"] == "differs"

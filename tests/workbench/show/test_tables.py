@@ -99,7 +99,9 @@ def test_nothing_compared_is_not_called_identical(made):
 
 def test_findings_say_how_much_samples_differ(made):
     _, words = tables.findings(made)
-    assert words == ("lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29.")
+    assert words == (
+        "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29."
+    )
     assert tables.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
 
 
@@ -109,16 +111,16 @@ def test_two_comparisons_side_by_side(run):
     assert table.heads == ["decoder", "figure", "A", "B"]
     speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
     assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
-    assert speeds["mtad"][0] == "–"
-    assert speeds["greedy"][0] == speeds["greedy"][1]
+    assert speeds["MTAD"][0] == "–"
+    assert speeds["Greedy"][0] == speeds["Greedy"][1]
     assert not any(row[2:] == ["–", "–"] for row in table.rows)
 
 
 def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
     table = tables.side_by_side(made, batch_run)
     assert table.heads == ["decoder", "batch", "scheme", "figure", "A", "B"]
-    assert {tuple(row[:3]) for row in table.rows} == {("greedy", "1", "alone"), ("lookup", "1", "alone")}
-    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["greedy", "lookup"]
+    assert {tuple(row[:3]) for row in table.rows} == {("Greedy", "1", "alone"), ("Prompt lookup", "1", "alone")}
+    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["Greedy", "Prompt lookup"]
     figures = [row[3] for row in table.rows]
     assert figures == sorted(figures, key=figures.index)  # those of one figure stand together
     assert table.rows[0][4] == "50"
@@ -126,7 +128,7 @@ def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
 
 def test_runs_of_two_kinds_side_by_side_have_the_figures_of_both(run, made):
     table = tables.side_by_side(run, made)
-    assert {row[0] for row in table.rows} == {"greedy"}
+    assert {row[0] for row in table.rows} == {"Greedy"}
     assert next(row[5] for row in table.rows if row[3] == "tokens/s") == "50"
     assert not any("–" in row for row in table.rows)
 
@@ -170,4 +172,4 @@ def test_a_remark_keeps_its_letters(run):
     """ "RuntimeError" became "runtimeerror"."""
     remark = "Timing 2 failed (RuntimeError: broken); the 1 before it counts."
     results = [replace(r, remarks=[remark]) if r.decoder == "mtad" else r for r in run.results]
-    assert tables.notes(with_results(run, results))[-1] == f"mtad: {remark}"
+    assert tables.notes(with_results(run, results))[-1] == f"MTAD: {remark}"
