@@ -34,6 +34,18 @@ const WorkbenchPage = (() => {
     button.click();
   });
 
+  /** Links within the page: the address names a run or settings, which a plain link would drop. The keyboard goes on from there. */
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest(".wb-jump a");
+    const place = link && document.querySelector(link.hash);
+    if (!link) return;
+    event.preventDefault();
+    if (!place) return;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
+  });
+
   /** A message in a fold that is shut is not seen: open the folds around it. */
   function unfoldMessages() {
     for (const message of document.querySelectorAll(".validation-error")) {

@@ -7,6 +7,7 @@ import urllib.request
 GARBAGE = (
     None,
     5,
+    "\ud800",
     "x",
     "\x00<img src=x onerror=alert(1)>",
     "\u202e👩‍👩‍👧",

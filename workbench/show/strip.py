@@ -126,7 +126,8 @@ class Panel:
         ]
 
     def _detail(self, quantity: Quantity, row: Row) -> str:
-        by_chance = f"differs from {', '.join(map(label, self.fellows))} by chance alone"
+        others = ", ".join(map(label, self.fellows)) if len(self.fellows) < 3 else f"{len(self.fellows)} others"
+        by_chance = f"differs from {others} by chance alone"
         own = _detail(quantity, row)
         return " · ".join(filter(None, (own, by_chance))) if self.fellows and quantity.name == "perplexity" else own
 

@@ -60,6 +60,8 @@ class PairPicker:
         return choice, words.note(f"In use: {choice.title}.")
 
     def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
+        if preset not in (*PAIRS, OWN):
+            raise InputError("Choose a pair from the list.")
         if preset != OWN:
             return PAIRS[preset].choice(device, dtype)
         if not self.host.limits.custom_models:

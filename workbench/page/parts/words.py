@@ -14,6 +14,7 @@ from workbench.show.files import WRITERS
 from workbench.show.headline import headline as sentences
 from workbench.show.steps import four_steps
 from workbench.show.tables import facts, notes
+from workbench.studies.batch import Batch
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 from workbench.studies.settings import Settings
@@ -93,9 +94,15 @@ def outcome(run: Run) -> str:
 
 def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
     """The prompt's length, and what the models can hold of it beside the new tokens; then the chosen decoders."""
-    budget, names = settings.get("max_new_tokens", Settings.max_new_tokens), settings["decoders"]
-    chosen = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
-    return note(f"{_length(count, budget)} · {budget or 'no'} new tokens · {chosen or 'no decoder'}")
+    budget = settings.get("max_new_tokens", Settings.max_new_tokens)
+    return note(f"{_length(count, budget)} · {chosen(settings)}")
+
+
+def chosen(settings: Mapping[str, Any]) -> str:
+    """The decoders and the number of tokens that a form asks for."""
+    names = settings["decoders"]
+    shown = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
+    return f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · {shown or 'no decoder'}"
 
 
 def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
@@ -164,9 +171,9 @@ def source(run: Run) -> str:
     """Of a run that was recorded beforehand: when, on what, and how to have it measured here; "" for any other run."""
     if recorded(run.id) is None:
         return ""
-    where = run.environment
+    where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
     machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
-    return f'<p class="source">Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>Run</b> to do it here.</p>'
+    return f'<p class="source">Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here.</p>'
 
 
 def how_it_works(run: Run) -> str:
