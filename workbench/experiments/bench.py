@@ -3,7 +3,7 @@
 import os
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -82,11 +82,11 @@ class Bench:
             job = cell.job(unit.prompts[0])
             decoders.check(pair, ids, job.method, **{**cell.settings.decoding, "seed": job.seed}, **job.batching)
         except InputError as error:
-            outputs = [Output(p, 0) for p in dict.fromkeys(unit.prompts)]
+            outputs = [Output(p, 0) for _, p in _first(unit.prompts)]
             return Row(unit.ids[i], unit.item, outputs, host=host, error=str(error))
         work = Work(pair, ids, cell.settings, *tools, lambda: False)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
-        measured = _whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
+        measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
         self._warm.add(key)
         result = measured.result
         load = asdict(result.laps[0].load) if result.laps else {}
@@ -101,8 +101,8 @@ class Bench:
 
 
 def _first(prompts: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(place, prompt) of each prompt's first place: a batch that is filled up repeats some."""
-    return [(place, prompt) for place, prompt in enumerate(prompts) if prompts.index(prompt) == place]
+    """(place, prompt) of the prompts that are the item's own: what a batch is filled up with belongs to its first item."""
+    return [(i, p) for i, p in enumerate(prompts) if prompts.index(p) == i and p >= prompts[0]]
 
 
 def _output(pair: ModelPair, measured: Measured, place: int, prompt: int, ids: list[list[int]]) -> Output:
@@ -123,7 +123,8 @@ def _output(pair: ModelPair, measured: Measured, place: int, prompt: int, ids: l
     )
 
 
-def _whole(measuring: Any) -> Measured:
+def whole(measuring: Generator[Any, None, Measured]) -> Measured:
+    """What a measurement returns, its updates left out."""
     while True:
         try:
             next(measuring)

@@ -136,9 +136,11 @@ def _groups(part: Part) -> Iterator[list[Cell]]:
 
 
 def _items(part: Part, cell: Cell, count: int) -> tuple[tuple[int, ...], ...]:
-    """Batches, the last one filled up; dynamic batches are one item, because a finished request's place goes to the next one."""
+    """Batches, the last one filled up; dynamic batches are one item, because a finished request's place goes to the next one.
+    All of them again for each further timing."""
     count = min(count, part.limit or count)
-    return tuple(map(tuple, batches(range(count), cell.batch_size if SCHEMES[cell.scheme].static else count)))
+    size = cell.batch_size if SCHEMES[cell.scheme].static else count
+    return tuple(map(tuple, batches(range(count), size))) * part.timings
 
 
 def label(cell: Cell, part: Part) -> str:

@@ -209,10 +209,11 @@ class _Driver:
             self.cost += _cost(work.block)
 
     def _scored(self, block: Block, row: Row) -> Row:
-        of = self.experiment.sets[block.prompts]
-        outputs = [
-            replace(o, scores=score(of, o.prompt, o.text)) if not row.error and not o.error else o for o in row.outputs
-        ]
+        of, outputs = self.experiment.sets[block.prompts], []
+        for o in row.outputs:
+            scores = None if row.error or o.error else score(of, o.prompt, o.text)
+            item = of.items[o.prompt]
+            outputs.append(replace(o, scores=scores, category=item.category, id=item.id))
         return replace(row, outputs=outputs)
 
     def _now(self) -> Progress:

@@ -21,6 +21,7 @@ class Part:
 
     methods      with their settings, all combinations of a grid spelled out;   limit  prompts of each set at most, None for all
     timed        whether speed counts: then every prompt (or batch) is decoded by all decoders in turn, greedy among them
+    timings      how often each prompt (or batch) is timed
     ignore_eos, chat_template   as in a batch study
     """
 
@@ -37,6 +38,7 @@ class Part:
     batch_sizes: tuple[int, ...] = (1,)
     schemes: tuple[str, ...] = ("unpadded",)
     timed: bool = True
+    timings: int = 1
     ignore_eos: bool = False
     chat_template: bool = False
 

@@ -155,6 +155,7 @@ def _part(table: _Table, number: int) -> Part:
         table.numbers("batch_sizes", [1], whole=True),
         table.texts("schemes", ["unpadded"]),
         table.flag("timed", True),
+        table.whole("timings", 1, high=100),
         table.flag("ignore_eos", False),
         table.flag("chat_template", False),
     )
@@ -172,6 +173,8 @@ def _check(table: _Table, part: Part) -> None:
             raise InputError(f"{table.place}: there is no scheme {scheme!r:.80}: {nearest(scheme, SCHEMES)}")
     if max(part.batch_sizes) > 1 and not part.timed:
         raise InputError(f"{table.place}: `batch_sizes` are about speed; leave `timed` true, or leave the sizes out.")
+    if part.timings > 1 and not part.timed:
+        raise InputError(f"{table.place}: `timings` are about speed; leave `timed` true, or leave them out.")
     if not part.prompts or not part.schemes:
         raise InputError(f"{table.place}: `prompts` and `schemes` need at least one name each.")
     grid = [

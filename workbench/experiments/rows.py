@@ -10,7 +10,7 @@ class Output:
     """What was written after one prompt.
 
     tokens    ids;   gained, drafted  for each round the tokens that the output gained and those that were drafted
-    scores    what its scorer said, None if it has none
+    scores    what its scorer said, None if it has none;   category, id  of the prompt, as its set has them
     """
 
     prompt: int
@@ -22,6 +22,8 @@ class Output:
     finished: str | None = None
     error: str | None = None
     scores: dict[str, Any] | None = None
+    category: str = ""
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True)
