@@ -23,7 +23,7 @@ INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batc
 def markdown(found: Report) -> str:
     """Tables and sentences."""
     parts = [f"# {found.plan.title}", found.plan.about.strip()]
-    for title, content in _sections(found):
+    for title, content in sections(found):
         parts.append(f"## {title}")
         parts += [tables.markdown(c) if isinstance(c, Table) else c for c in content]
     parts += ["## Measured on", "\n".join(f"- {name}: {value}" for name, value in facts(found))]
@@ -33,7 +33,7 @@ def markdown(found: Report) -> str:
 def to_html(found: Report) -> str:
     """One file that loads nothing: the same with figures."""
     parts = [_paragraph(found.plan.about.strip())]
-    for title, content in _sections(found):
+    for title, content in sections(found):
         parts.append(f"<h2>{html.escape(title)}</h2>")
         parts += [
             _table(title, c) if isinstance(c, Table) else "".join(map(_paragraph, c.split("\n"))) for c in content
@@ -59,7 +59,7 @@ def _paragraph(words: str) -> str:
     return f"<p>{html.escape(words.removeprefix('- '))}</p>" if words else ""
 
 
-def _sections(found: Report) -> list[tuple[str, list[Table | str]]]:
+def sections(found: Report) -> list[tuple[str, list[Table | str]]]:
     """Titles with tables and texts. The section of a part has its name."""
     sections: list[tuple[str, list[Table | str]]] = []
     for part in found.plan.parts:

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,11 +65,24 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
         return True
     if len(gold) != len(given) or len(gold[0]) != len(given[0]):
         return False
-    one, two = list(zip(*gold, strict=True)), list(zip(*given, strict=True))
-    alike = [[j for j, column in enumerate(two) if Counter(column) == Counter(mine)] for mine in one]
-    orders = (order for order in itertools.product(*alike) if len(set(order)) == len(order))
-    for order in itertools.islice(orders, MOST_PERMUTATIONS):
+    for order in itertools.islice(_orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True))), MOST_PERMUTATIONS):
         turned = [tuple(row[j] for j in order) for row in given]
         if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
             return True
     return False
+
+
+def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
+    """The orders of the given columns in which each has the values of gold's column at that place, in any order of the rows."""
+    places: dict[frozenset, tuple[list[int], list[int]]] = {}
+    for side, columns in enumerate((gold, given)):
+        for i, column in enumerate(columns):
+            places.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(i)
+    if any(len(mine) != len(theirs) for mine, theirs in places.values()):
+        return
+    for each in itertools.product(*(itertools.permutations(theirs) for _, theirs in places.values())):
+        order = [0] * len(gold)
+        for (mine, _), theirs in zip(places.values(), each, strict=True):
+            for i, j in zip(mine, theirs, strict=True):
+                order[i] = j
+        yield order

@@ -72,6 +72,7 @@ class InProcess:
     def __init__(self, device: Device):
         self._device, self._bench = device, Bench(lambda choice: self._pair(choice))
         self._thread = ThreadPoolExecutor(1, "experiment")
+        self.waiting = False  # for something else that the device runs
 
     def _pair(self, choice: PairChoice) -> ModelPair:
         return self._device.ready(choice)
@@ -83,7 +84,9 @@ class InProcess:
         return self._thread.submit(self._turn, name, arguments)
 
     def _turn(self, name: str, arguments: Sequence[Any]) -> Any:
+        self.waiting = True
         with self._device.turn:
+            self.waiting = False
             return self._device.call(getattr(self._bench, name), *arguments)
 
     def close(self) -> None:

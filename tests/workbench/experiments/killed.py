@@ -3,8 +3,8 @@
 python -m tests.workbench.experiments.killed JOURNAL [SECONDS_PER_ITEM]
 """
 
-import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
@@ -28,8 +28,6 @@ class Pretend(InProcess):
     """Takes some time over each item and writes what depends only on the cell and the prompt."""
 
     def __init__(self, seconds: float):
-        from concurrent.futures import ThreadPoolExecutor
-
         self.seconds, self._thread = seconds, ThreadPoolExecutor(1)
 
     def submit(self, name, *arguments):
@@ -59,7 +57,3 @@ def main(path: str, seconds: float) -> str:
         for _ in driver.run(experiment, journal, crew):
             pass
     return experiment.id
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], float(sys.argv[2]))
