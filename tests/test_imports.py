@@ -36,6 +36,7 @@ DECODERS = {
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
+    "integrations": REQUEST | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "settings"},
     "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors"},
 }

@@ -4,6 +4,7 @@ import contextlib
 import logging
 import threading
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
@@ -124,7 +125,6 @@ class _AtWork:
     worker: int
     block: Block
     item: int
-    deaths: int = 0
 
 
 @dataclass
@@ -142,6 +142,7 @@ class _Driver:
         self.began, self.cost = time.monotonic(), 0.0
         self.open = list({b.id: b for b in self.experiment.blocks}.values())
         self.doing = ""
+        self.deaths: Counter[tuple[str, int]] = Counter()
 
     def progress(self) -> Iterator[Progress]:
         while True:
@@ -164,10 +165,7 @@ class _Driver:
 
     def _fill(self) -> None:
         """Give each idle worker an item."""
-        busy = {w.worker for w in self.at_work.values()}
-        for number in range(self.crew.pool.count):
-            if number in busy:
-                continue
+        for number in self.crew.free({w.worker for w in self.at_work.values()}):
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
@@ -194,9 +192,9 @@ class _Driver:
         except self.crew.pool.deaths as death:
             log.warning("worker %d died (%s) and is replaced", work.worker, type(death).__name__)
             self.crew.lose(work.worker)
-            work.deaths += 1
-            if work.deaths < MOST_DEATHS:
-                self._hand_out(work)
+            self.deaths[work.block.id, work.item] += 1
+            if self.deaths[work.block.id, work.item] < MOST_DEATHS:
+                self.journal.release(work.block, work.item, self.owner)  # whoever is free takes it
                 return
             rows = _failed(work, f"the worker died {MOST_DEATHS} times on it")
         except (

@@ -194,6 +194,11 @@ class Journal:
                 db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (row.cell, item, block.id, date, row.dumps()))
         return True
 
+    def release(self, block: Block, item: int, owner: str) -> None:
+        """Give one item back."""
+        with self._open() as db:
+            db.execute("DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?", (block.id, item, owner))
+
     def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
         """Say that the owner is alive, and what it does."""
         with self._open() as db:

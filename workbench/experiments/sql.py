@@ -65,7 +65,9 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
         return True
     if len(gold) != len(given) or len(gold[0]) != len(given[0]):
         return False
-    for order in itertools.islice(_orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True))), MOST_PERMUTATIONS):
+    for order in itertools.islice(
+        _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True))), MOST_PERMUTATIONS
+    ):
         turned = [tuple(row[j] for j in order) for row in given]
         if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
             return True

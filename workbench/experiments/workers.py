@@ -1,7 +1,7 @@
 """Who decodes: this process, or one process for each GPU. Ray's actors are in `cluster`."""
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
@@ -49,6 +49,12 @@ class Crew:
         if number not in self._up:
             self._up[number] = self.pool.start(number)
         return self._up[number]
+
+    def free(self, busy: Collection[int]) -> list[int]:
+        """Workers with nothing to do: those that are up, then numbers for those that may be started still."""
+        up = [n for n in self._up if n not in busy]
+        new = [n for n in range(self.pool.count) if n not in self._up and n not in busy]
+        return up + new[: max(0, self.pool.count - len(self._up))]
 
     def lose(self, number: int) -> None:
         """Forget a worker that is gone; the next call starts another."""
