@@ -13,18 +13,18 @@ THREADS = {"WORKBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}  # of an actor that
 
 
 class Cluster:
-    """A pool of actors. address  of the cluster, "auto" for the one of this machine, "local" to start one here;   make  their bench
+    """A pool of actors. address  of the cluster, "auto" for the one of this machine, "local" to start one here;   make  their bench;   most  actors
 
     Raises InputError if Ray is not installed or the cluster cannot be reached. An actor that dies, and those of a node that leaves, are
     started again where there is room.
     """
 
-    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench):
+    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench, most: int | None = None):
         try:
             import ray
         except ImportError:
             raise InputError("Ray is not installed; `pip install ray`, or leave --ray out.") from None
-        self._ray, self._make = ray, make
+        self._ray, self._make, self._most = ray, make, most
         self.deaths = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
         started = {"include_dashboard": False} if address == "local" else {}
         try:
@@ -46,7 +46,8 @@ class Cluster:
     @property
     def count(self) -> int:
         """As many as the nodes that are there now have room for."""
-        return max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
+        room = max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
+        return min(room, self._most or room)
 
     def _nodes(self) -> list[Any]:
         return [node for node in self._ray.nodes() if node["Alive"]]

@@ -86,7 +86,7 @@ class Journal:
     def begin(
         self, id: str, title: str, request: dict[str, Any], environment: dict[str, Any], blocks: Sequence[Block]
     ) -> None:
-        """Keep what an experiment is; one that is there already is gone on with."""
+        """Keep what an experiment is; one that is there already is continued."""
         total = sum(len(block.items) for block in {b.id: b for b in blocks}.values())
         with self._open() as db:
             db.execute(

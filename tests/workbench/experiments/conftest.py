@@ -31,12 +31,18 @@ def journal(tmp_path) -> Journal:
 
 
 @pytest.fixture
-def crew(pair, monkeypatch):
-    """The tiny pair in this process."""
+def device(pair, monkeypatch) -> Device:
+    """A device with the tiny pair, whatever is asked for."""
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
     monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
     monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-    with Crew(InProcess(Device(PairKeeper()))) as crew:
+    return Device(PairKeeper())
+
+
+@pytest.fixture
+def crew(device):
+    """The tiny pair in this process."""
+    with Crew(InProcess(device)) as crew:
         yield crew
 
 

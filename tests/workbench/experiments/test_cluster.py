@@ -80,7 +80,7 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, tmp_path):
         def disturb(now):
             if now.done >= 4 and "worker" not in done:
                 done.add("worker")
-                ray.kill(crew.worker(0)._actor)
+                crew.worker(0).close()
             if now.done >= 10 and "node" not in done:
                 done.add("node")
                 cluster.remove_node(second)
@@ -92,9 +92,8 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, tmp_path):
 
 def test_four_workers_take_a_quarter_of_the_time(nodes, tmp_path):
     seconds = {}
-    with Crew(Cluster(nodes[0].address, benches.Sleepy)) as crew:
-        for count in (1, 4):
-            crew.pool.__class__ = type("Counted", (Cluster,), {"count": count})
+    for count in (1, 4):
+        with Crew(Cluster(nodes[0].address, benches.Sleepy, most=count)) as crew:
             experiment = driver.prepare(driver.Request(killed.PLAN, "cluster.toml"), crew)
             for number in range(count):
                 crew.worker(number).submit("facts", experiment.blocks[0].choice).result()

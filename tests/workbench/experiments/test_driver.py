@@ -8,6 +8,7 @@ import pytest
 from decoders import InputError, catalog
 from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
+from workbench.experiments.bench import Bench
 from workbench.experiments.journal import Journal
 
 
@@ -52,11 +53,8 @@ def test_stopped_and_resumed_it_has_the_same_rows_and_does_nothing_twice(
     whole = Journal(tmp_path / "whole.sqlite")
     finished(experiment, whole, crew)
     ran = []
-    usual = type(crew.pool._bench).run if hasattr(crew.pool, "_bench") else None
-    monkeypatch.setattr(
-        "workbench.experiments.bench.Bench.run",
-        lambda bench, unit: ran.append((unit.ids, unit.item)) or usual(bench, unit),
-    )
+    usual = Bench.run
+    monkeypatch.setattr(Bench, "run", lambda bench, unit: ran.append((unit.ids, unit.item)) or usual(bench, unit))
     for most in (1, 2, 9):
         stop, seen = threading.Event(), count(1)
         for now in driver.run(experiment, journal, crew, stop):
@@ -136,9 +134,9 @@ def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(prepared, jo
     assert not journal.progress(experiment.id).running
 
 
-def test_it_waits_its_turn_for_the_device(prepared, journal, crew):
+def test_it_waits_its_turn_for_the_device(prepared, journal, crew, device):
     experiment = prepared()
-    with crew.pool._device.turn:  # a comparison has it
+    with device.turn:  # a comparison has it
         happening = driver.run(experiment, journal, crew)
         assert [next(happening).done for _ in range(3)] == [0, 0, 0]
     *_, last = happening
