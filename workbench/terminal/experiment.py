@@ -128,11 +128,11 @@ def follow(
             experiment = driver.prepare(request, crew)
         if resumed not in (None, experiment.id):
             console.print(
-                f"The code or the models have changed since {resumed}: this continues as a new experiment, {experiment.id}."
+                f"The code or the models have changed since {resumed}: this continues as experiment {experiment.id}.",
+                soft_wrap=True,
             )
-        console.print(
-            f"{experiment.plan.title}: experiment {experiment.id}, {counted(sum(len(b.cells) for b in experiment.blocks), 'cell')}"
-        )
+        cells = counted(sum(len(block.cells) for block in experiment.blocks), "cell")
+        console.print(Text(show.plain(f"{experiment.plan.title}: experiment {experiment.id}, {cells}")), soft_wrap=True)
         columns = (
             TextColumn("{task.description}"),
             BarColumn(),

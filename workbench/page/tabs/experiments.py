@@ -1,5 +1,6 @@
 """The tab for experiments: choose or upload a plan, watch its cells fill in, stop, resume, read its tables and figures."""
 
+import html
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -113,7 +114,7 @@ class ExperimentsTab:
                 self.ask = gr.Button("Ask", elem_id="advice-ask", min_width=140)
             self.answer = gr.HTML(elem_id="advice-answer", elem_classes="wb-note")
         self.shown = gr.State((None, -1))  # which experiment's tables are shown, after how many items
-        self.timer = gr.Timer(2.0, active=False)
+        self.timer = gr.Timer(2.0, active=False)  # asks how far it is, while one runs
 
     def _wire(self) -> None:
         self.plan.change(lambda name: gr.update(visible=name == OWN), self.plan, self.file, **QUIET)
@@ -297,7 +298,7 @@ def _content(found: Report) -> str:
     """The report's tables and sentences."""
     parts = []
     for title, content in sections(found):
-        parts.append(f"<h3>{words.html.escape(title)}</h3>")
+        parts.append(f"<h3>{html.escape(title)}</h3>")
         parts += [
             tables.markup(c)
             if isinstance(c, Table)
