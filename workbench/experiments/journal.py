@@ -157,7 +157,9 @@ class Journal:
             query = "SELECT cell, item, json FROM rows WHERE cell IN (SELECT cell FROM cells WHERE experiment = ?)"
             for cell, item, text in db.execute(query, (id,)):
                 found[cell][item] = Row.loads(cell, item, text)
-        return [Kept(*c[:5], json.loads(c[5]), dict(sorted(found[c[1]].items()))) for c in cells]
+        return [
+            Kept(*c[:5], json.loads(c[5]), {i: r for i, r in sorted(found[c[1]].items()) if i < c[4]}) for c in cells
+        ]
 
     # ---- work
 

@@ -263,12 +263,12 @@ def _drawing(table: _Table, parts: Sequence[str]) -> Drawing:
     if kind not in KINDS:
         raise table.fault("kind", " or ".join(KINDS))
     x, y = table.text("x", ""), table.texts("y")
-    for name in (*y, *([x] if kind == "front" else [])):
-        _figure(table, name)
     if (kind != "heat") != bool(x and y):
         raise InputError(
             f"{table.place}: a {kind} {'has neither `x` nor `y`' if kind == 'heat' else 'needs `x` and `y`'}."
         )
+    for name in (*y, *([x] if kind == "front" else [])):
+        _figure(table, name)
     return Drawing(kind, _of_part(table, parts), x, y, table.text("title", ""))
 
 
@@ -278,11 +278,13 @@ def _figure(table: _Table, name: str) -> str:
     return name
 
 
-def _ordering(table: _Table, parts: Sequence[str]) -> Ordering:
+def _ordering(table: _Table, names: Sequence[str]) -> Ordering:
     table.refuse_others("says", "source", "part", "figure", "less", "than")
-    texts = (table.text(key) for key in ("says", "source"))
+    part = _of_part(table, names)
     _figure(table, table.text("figure"))
-    return Ordering(*texts, _of_part(table, parts), *(table.text(key) for key in ("figure", "less", "than")))
+    return Ordering(
+        table.text("says"), table.text("source"), part, *(table.text(key) for key in ("figure", "less", "than"))
+    )
 
 
 def _printed(table: _Table) -> Printed:

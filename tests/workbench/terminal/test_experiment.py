@@ -72,7 +72,7 @@ def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
 
 
 def test_advise_ranks_and_says_whether_it_pays(call):
-    status, out, err = call("advise", "--count", "2", "--max-new-tokens", "16", "--temperature", "0")
+    status, out, err = call("advise", "--count", "2", "--max-new-tokens", "40", "--temperature", "0")
     assert status == 0, err
     assert "predicted x greedy" in out
     assert ("It pays" in out) != ("Nothing pays" in out)
