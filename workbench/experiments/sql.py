@@ -82,9 +82,16 @@ def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
             places.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(i)
     if any(len(mine) != len(theirs) for mine, theirs in places.values()):
         return
-    for each in itertools.product(*(itertools.permutations(theirs) for _, theirs in places.values())):
-        order = [0] * len(gold)
-        for (mine, _), theirs in zip(places.values(), each, strict=True):
-            for i, j in zip(mine, theirs, strict=True):
-                order[i] = j
-        yield order
+    yield from _placed(list(places.values()), [0] * len(gold))
+
+
+def _placed(places: Sequence[tuple[list[int], list[int]]], order: list[int]) -> Iterator[list[int]]:
+    """Every way to put each group's given columns in the places of gold's."""
+    if not places:
+        yield list(order)
+        return
+    mine, theirs = places[0]
+    for each in itertools.permutations(theirs):
+        for i, j in zip(mine, each, strict=True):
+            order[i] = j
+        yield from _placed(places[1:], order)

@@ -68,15 +68,15 @@ def test_execution_accuracy(database, gold, predicted, right):
         ("PRAGMA query_only = OFF", "not authorized"),
         ("PRAGMA writable_schema = ON", "not authorized"),
         ("ATTACH '/tmp/other.sqlite' AS o", "not authorized"),
-        ("VACUUM INTO '/tmp/copy.sqlite'", "not authorized"),
+        ("VACUUM INTO '/tmp/copy.sqlite'", "authorization denied"),
         ("SELECT load_extension('/tmp/x.so')", "not authorized"),
         ("SELECT 1; DELETE FROM ship", "one statement at a time"),
         ("SELECT", "SQLite: "),
         ("", None),
-        ("SELECT * FROM nothing", "no such table"),
+        ("SELECT * FROM nowhere", "no such table"),
         ("SELECT hex(zeroblob(1000000000))", "too big"),
         ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, 'aaaaaaaaaaaaaaaaaaaa' FROM c", "larger than 20000 rows"),
-        ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 60000000) SELECT group_concat(x) FROM c", "too big"),
+        ("SELECT hex(randomblob(600000)) || hex(randomblob(600000))", "too big"),
         ("SELECT '" + "a" * 30_000 + "'", "SQLite: "),
         ("SELECT " + "(" * 500 + "1" + ")" * 500, "SQLite: "),
         ("SELECT 1\0", "SQLite: "),
@@ -106,7 +106,7 @@ def test_a_sort_of_a_gigabyte_runs_out_of_its_own_memory_only(database):
 
 
 def test_a_gold_query_that_fails_scores_nobody(database):
-    right, why = execution_accuracy(database, "SELECT * FROM nothing", "SELECT 1")
+    right, why = execution_accuracy(database, "SELECT * FROM nowhere", "SELECT 1")
     assert right is None
     assert why.startswith("the gold query failed: SQLite: no such table")
 
