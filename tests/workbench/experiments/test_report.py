@@ -119,7 +119,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "<b>plan" not in page
     assert "Llama &lt;13B&gt;" in page
     assert "default-src 'none'" in page
-    assert page.count("Plotly.newPlot") == 4
+    assert page.count("plotly-graph-div") == 4
     text = markdown(found)
     assert "| speculative |" in text
     assert "MTAD drafts more at threshold 0 (a paper): reproduced; " in text
@@ -131,7 +131,7 @@ def test_csv_has_a_line_for_each_row_and_no_formula(found):
     hostile = replace(cell.rows[0], outputs=[replace(cell.rows[0].outputs[0], text="=1+1\nx")])
     cells = [replace(c, rows={**c.rows, 0: hostile}) if c is cell else c for c in found.cells]
     (text,) = WRITERS["csv"](replace(found, cells=cells)).values()
-    lines = list(csv.DictReader(io.StringIO(text)))
+    lines = list(csv.DictReader(io.StringIO(text, newline="")))
     assert len(lines) == sum(len(c.rows) for c in found.cells)
     assert next(x for x in lines if x["label"] == "speculative")["text"] == "'=1+1\nx"
     assert json.loads(lines[-1]["settings"])["draft_length"] == 4
