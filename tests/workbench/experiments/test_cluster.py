@@ -31,9 +31,9 @@ decoders = ["speculative", "mtad"]
 """
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def nodes():
-    """A cluster of two nodes, and the second one."""
+    """A cluster of two nodes, and the second one, which the last test removes."""
     cluster = LocalCluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
     second = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
@@ -70,26 +70,6 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(nodes, tmp_path, mon
     assert not [e for kept in two.kept(there) for row in kept.rows.values() for e in row.errors]
 
 
-def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, tmp_path):
-    cluster, second = nodes
-    whole = Journal(tmp_path / "whole.sqlite")
-    expected = answers(whole, killed.main(str(whole.path), 0.0))
-    journal, done = Journal(tmp_path / "j.sqlite"), set()
-    with Crew(Cluster(cluster.address, benches.Quick)) as crew:
-
-        def disturb(now):
-            if now.done >= 4 and "worker" not in done:
-                done.add("worker")
-                crew.worker(0).close()
-            if now.done >= 10 and "node" not in done:
-                done.add("node")
-                cluster.remove_node(second)
-
-        id = ran(crew, journal, between=disturb)
-    assert done == {"worker", "node"}
-    assert answers(journal, id) == expected
-
-
 def test_four_workers_take_a_quarter_of_the_time(nodes, tmp_path):
     seconds = {}
     for count in (1, 4):
@@ -110,6 +90,26 @@ def test_what_fails_there_is_a_row_with_its_own_sentence(nodes, tmp_path):
         id = ran(crew, journal)
     errors = {e for kept in journal.kept(id) for row in kept.rows.values() for e in row.errors}
     assert errors == {"ValueError: broken there"}
+
+
+def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, tmp_path):
+    cluster, second = nodes
+    whole = Journal(tmp_path / "whole.sqlite")
+    expected = answers(whole, killed.main(str(whole.path), 0.0))
+    journal, done = Journal(tmp_path / "j.sqlite"), set()
+    with Crew(Cluster(cluster.address, benches.Quick)) as crew:
+
+        def disturb(now):
+            if now.done >= 4 and "worker" not in done:
+                done.add("worker")
+                crew.worker(0).close()
+            if now.done >= 10 and "node" not in done:
+                done.add("node")
+                cluster.remove_node(second)
+
+        id = ran(crew, journal, between=disturb)
+    assert done == {"worker", "node"}
+    assert answers(journal, id) == expected
 
 
 def test_a_cluster_that_is_not_there():
