@@ -1,6 +1,7 @@
 """Workers as actors of Ray, one a GPU or a core, on a cluster that runs already or is started here. Ray is an extra."""
 
 import os
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
@@ -9,6 +10,7 @@ from decoders import InputError
 from workbench.experiments.bench import Bench
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+PATIENCE = 5.0  # seconds to wait for a cluster to answer
 THREADS = {"WORKBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}  # of an actor that has one core
 
 
@@ -28,14 +30,9 @@ class Cluster:
         self.deaths = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
         started = {"include_dashboard": False} if address == "local" else {}
         try:
-            ray.init(
-                "local" if address == "local" else address,
-                log_to_driver=False,
-                logging_level="ERROR",
-                ignore_reinit_error=True,
-                **started,
-            )
-        except (ConnectionError, ValueError, RuntimeError, TimeoutError) as error:
+            _answers(address)
+            ray.init(address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True, **started)
+        except (OSError, ValueError, RuntimeError) as error:
             why = str(error).strip().partition("\n")[0]
             raise InputError(
                 f"The Ray cluster at {address!r} cannot be reached ({why}); start it with `ray start --head`."
@@ -59,6 +56,13 @@ class Cluster:
 
     def close(self) -> None:
         self._ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), PATIENCE).close()
 
 
 class Actor:

@@ -99,7 +99,9 @@ def to_csv(found: Report) -> str:
         "accepted",
     )
     heads = ["part", "cell", "label", "pair", "prompts", "decoder", "settings", "temperature", "top_k", "top_p", "seed", "batch_size", "scheme", "item", *names, "score", "error", "text"]  # fmt: skip
-    writer = csv.writer(out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC)  # a text may have a lone carriage return
+    writer = csv.writer(
+        out, lineterminator="\n", quoting=csv.QUOTE_NONNUMERIC
+    )  # a text may have a lone carriage return
     writer.writerow(heads)
     for cell in found.cells:
         asked = cell.asked
