@@ -38,11 +38,22 @@ def started(visitor: Visitor, plan) -> None:
     assert visitor.breakdowns == []
 
 
-def ticked(visitor: Visitor, until: str) -> str:
+def ended(visitor: Visitor, until: str) -> str:
+    """The same, once nothing runs any more."""
+    said = ticked(visitor, until)
+    deadline = time.monotonic() + 120
+    while visitor.visible(visitor.find("experiment-stop")):
+        assert time.monotonic() < deadline
+        said = ticked(visitor, until, at_least=1)
+    return said
+
+
+def ticked(visitor: Visitor, until: str, at_least: int = 0) -> str:
     """What the progress says, once it says this."""
     timer = next(block for block in visitor.page.blocks.values() if isinstance(block, gr.Timer))
     deadline = time.monotonic() + 120
-    while until not in (said := visitor.value(visitor.find("experiment-progress")) or ""):
+    while until not in (said := visitor.value(visitor.find("experiment-progress")) or "") or at_least > 0:
+        at_least -= 1
         assert time.monotonic() < deadline, said
         time.sleep(0.05)
         visitor.fire(timer, "tick")
@@ -52,7 +63,7 @@ def ticked(visitor: Visitor, until: str) -> str:
 
 def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, plan):
     started(visitor, plan)
-    said = ticked(visitor, "2 of 2 items done")
+    said = ended(visitor, "2 of 2 items done")
     assert "Mine &lt;b&gt;" in said
     tables = visitor.value(visitor.find("experiment-tables"))
     assert "<td>speculative</td>" in tables
@@ -65,7 +76,7 @@ def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, p
 
 def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host):
     started(visitor, plan)
-    ticked(visitor, "2 of 2 items done")
+    ended(visitor, "2 of 2 items done")
     for other in (Visitor(visitor.page, session="another"), Visitor(build(host))):
         other.open("Experiments")
         assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
@@ -76,13 +87,13 @@ def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, hos
     with host.device.turn:  # a comparison has the device
         started(visitor, plan)
         assert "loading the models" in ticked(visitor, "loading")
-    ticked(visitor, "2 of 2 items done")
+    ended(visitor, "2 of 2 items done")
     plan.write_text(PLAN.replace("limit = 2", "limit = 3"))
     visitor.give("experiment-file", plan)
     with host.device.turn:
         visitor.press("experiment-run")
         visitor.press("experiment-stop")
-    said = ticked(visitor, "stopped; Resume does the rest")
+    said = ended(visitor, "stopped; Resume does the rest")
     assert "of 3 items done" in said
     assert visitor.visible(visitor.find("experiment-resume"))
     visitor.press("experiment-resume")
