@@ -13,6 +13,7 @@ from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
+from workbench.page.tabs.experiments import ExperimentsTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.runs.recorded import recordings
@@ -58,6 +59,7 @@ def build(host: Host) -> gr.Blocks:
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
             batch = BatchTab(host, compare)
+            ExperimentsTab(host, compare.pairs.choice)
             studies = {Comparison.kind: compare, Batch.kind: batch}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)

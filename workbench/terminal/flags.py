@@ -50,6 +50,14 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
         dest="own",
         help="a setting of one decoder",
     )
+    add_models(command)
+    for kind in WRITERS:
+        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
+    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
+
+
+def add_models(command: argparse.ArgumentParser) -> None:
+    """Flags that `pair` reads."""
     command.add_argument(
         "--models", nargs="+", metavar="MODEL",
         help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
@@ -58,9 +66,6 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
     command.add_argument(
         "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
     )
-    for kind in WRITERS:
-        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
-    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
