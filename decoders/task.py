@@ -87,6 +87,7 @@ class Task:
     ) -> "Task":
         """Check everything that can be checked without running a model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
+        _packs(pair, method, batching)
         warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
         budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
@@ -117,6 +118,19 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
     for role in roles(method):
         pair.packed[role].refuse_changes()
     return method
+
+
+def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
+    """Raise InputError for what only packed passes do."""
+    asked = (
+        "padding" if batching.padding != "none" else "max_cache_bytes" if batching.max_cache_bytes is not None else None
+    )
+    for role in roles(method):
+        if asked and not pair.packed[role].packed:
+            raise InputError(
+                f"{asked} is for packed passes, and the {role} model runs one request at a time, because {pair.packed[role].why}; "
+                "leave it out, or load another pair."
+            )
 
 
 def roles(method: Method) -> tuple[str, ...]:

@@ -1,13 +1,11 @@
 """Loads a pair if that is allowed here and it fits; otherwise says what to do."""
 
 import os
-from pathlib import Path
 
 import torch
 from huggingface_hub.errors import GatedRepoError
-from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders import InputError, ModelPair, default_device, default_dtype, load_pair
+from decoders import InputError, ModelPair, default_device, default_dtype, load_pair, parameters
 from workbench.models.memory import must_fit
 from workbench.models.presets import PAIRS, PairChoice
 
@@ -33,7 +31,8 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
         if isinstance(kind, torch.dtype):
-            must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
+            size = preset.weight_bytes(kind) if preset else parameters(choice.target, choice.draft) * kind.itemsize
+            must_fit(choice.title, size, device, kind)
         return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
     except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
@@ -53,27 +52,6 @@ def _device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError):
         raise InputError(f"There is no device {name!r} here; take 'auto' or 'cpu'.") from None
-
-
-def _weight_bytes(choice: PairChoice, dtype: torch.dtype) -> int:
-    names = [n for n in (choice.target, choice.draft) if n]
-    if choice.draft is None and (Path(choice.target) / "target").is_dir():
-        names = [str(Path(choice.target) / role) for role in ("target", "draft")]
-    return sum(map(_parameters, names)) * dtype.itemsize
-
-
-def _parameters(name: str) -> int:
-    """The number of parameters of a model that is not loaded yet, which is built without memory; 0 if that fails: loading then says why."""
-    name, _, revision = name.partition("@")
-    try:
-        config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
-    except Exception as error:
-        raise InputError(f"{name} could not be loaded: {str(error).strip().partition(chr(10))[0]}") from error
-    try:
-        with torch.device("meta"):
-            return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    except Exception:
-        return 0
 
 
 def _is_gated(error: BaseException | None) -> bool:

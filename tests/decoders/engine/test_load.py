@@ -1,6 +1,7 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
 import importlib.util
+import json
 import shutil
 
 import pytest
@@ -8,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, T5Config
 
-from decoders import InputError, default_device, default_dtype, generate, load_pair
+from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
 from decoders.engine import load
 from tests.models import VOCABULARY, build, build_tokenizer
 
@@ -61,16 +62,14 @@ def test_load_names_and_dtypes(tmp_path):
 
 
 def test_vocabularies_that_differ_by_tokens(tmp_path):
-    """Of one size, which is all that the configs tell: the tokenizers are compared before weights are loaded."""
-    a, b = save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",))
-    (b / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError, match=r"first at token 1 is 'one' in the target and 'two' in the draft; take a draft"
-    ):
-        load_pair(a, b)
+    """Of one size, which is all that the configs tell: the tokenizers are compared, and the draft proposes what both know. It was
+    refused."""
+    pair = load_pair(save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",)))
+    assert pair.known == (VOCABULARY - 1) / VOCABULARY
+    assert load_pair(tmp_path / "a", tmp_path / "a").known == 1
     c = save(tmp_path / "c", vocab_size=30)
     with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
-        load_pair(a, c)
+        load_pair(tmp_path / "a", c)
 
 
 def test_a_checkout_without_the_embedded_models(tmp_path):
@@ -89,14 +88,89 @@ def test_missing_models(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
         load_pair("/no/such/folder")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty could not be loaded: ") as caught:
+    with pytest.raises(InputError, match=r"empty has no config\.json; name one that holds a model in the format"):
         load_pair(tmp_path / "empty")
-    assert "\n" not in str(caught.value)
-    broken = save(tmp_path / "broken")
-    (broken / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="broken could not be loaded: ") as caught:
-        load_pair(broken)
-    assert "\n" not in str(caught.value)
+
+
+def truncate(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def pickle(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def change(**settings):
+    def write(folder):
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+    return write
+
+
+BROKEN = {  # what was done to a good folder, and what is said about it
+    "a broken config": (lambda f: (f / "config.json").write_text("{"), "has a broken config.json; download it again."),
+    "weights cut short": (truncate, "has a broken or incomplete weights file; download it again."),
+    "weights of nothing": (
+        lambda f: (f / "model.safetensors").write_bytes(b"x"),
+        "has a broken or incomplete weights file; download it again.",
+    ),
+    "no weights": (
+        lambda f: (f / "model.safetensors").unlink(),
+        "holds no weights; name a folder or revision that holds the whole model.",
+    ),
+    "no tokenizer": (
+        lambda f: [file.unlink() for file in f.glob("*token*")],
+        "has no tokenizer that can be read here; name a folder that holds tokenizer.json.",
+    ),
+    "no language model": (change(model_type="vit"), "is no causal language model; name one that writes text."),
+    "an unknown type": (
+        change(model_type="newer"),
+        "is of a type that the installed transformers does not know; update transformers.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_folders(tmp_path, case):
+    """The first line of a foreign error is no sentence that names the fix."""
+    broken, said = BROKEN[case]
+    broken(save(tmp_path / "model"))
+    with pytest.raises(InputError) as caught:
+        load_pair(tmp_path / "model")
+    assert str(caught.value) == f"{tmp_path}/model {said}"
+
+
+def test_pickled_weights_are_for_those_who_ask(tmp_path):
+    pickle(save(tmp_path / "model"))
+    with pytest.raises(
+        InputError, match="has no weights as safetensors, and others are read from pinned presets only; name a"
+    ):
+        load_pair(tmp_path / "model", safetensors=True)
+    assert load_pair(tmp_path / "model").target
+
+
+def test_gguf_and_other_files(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    for name in (tmp_path / "model.gguf", tmp_path, "some/model.gguf"):
+        with pytest.raises(
+            InputError, match="is a GGUF file, which is not read here; name the model that it was made of"
+        ):
+            load_pair(name)
+    file = save(tmp_path / "model") / "model.safetensors"
+    with pytest.raises(InputError, match="is a file; name the folder that holds the whole model"):
+        load_pair(file)
+
+
+def test_parameters_are_counted_without_loading(tmp_path):
+    model = save(tmp_path / "model")
+    count = sum(p.numel() for p in load_pair(model).target.parameters())
+    (model / "model.safetensors").unlink()
+    assert parameters(model) == count
+    assert parameters(model, model) == 2 * count
 
 
 def without(folder, *parts):
@@ -137,7 +211,7 @@ def test_the_hub_cannot_be_reached(monkeypatch):
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", offline)
     with pytest.raises(
-        InputError, match=r"^nobody/nothing could not be loaded: We couldn't connect to .* the files\.$"
+        InputError, match=r"^nobody/nothing is not among the downloaded models, and .* connect to the network, or name"
     ):
         load_pair("nobody/nothing")
 

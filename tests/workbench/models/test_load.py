@@ -7,6 +7,7 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import LlamaConfig
 
 from decoders import InputError
+from decoders.engine import sources
 from workbench.models import load as pairs
 from workbench.models import memory
 from workbench.models.load import load
@@ -43,14 +44,14 @@ def test_a_folder_of_ones_own_is_loaded(folder, pair):
 
 
 def test_own_models_are_read_from_safetensors_only(folder):
-    with pytest.raises(InputError, match="could not be loaded"):
+    with pytest.raises(InputError, match="has no weights as safetensors"):
         load(PairChoice(str(folder / "pickled")))
 
 
 def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: None)
     tiny = LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1)
-    monkeypatch.setattr(pairs.AutoConfig, "from_pretrained", lambda name, **options: tiny)
+    monkeypatch.setattr(sources.AutoConfig, "from_pretrained", lambda name, **options: tiny)
     choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
     load(choice)
     ((names, options),) = loaded
@@ -106,7 +107,7 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(monkeypatch
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (PairChoice("/no/such/folder"), "/no/such/folder could not be loaded"),
+        (PairChoice("/no/such/folder"), "There is no folder /no/such/folder; name one"),
         (PairChoice(device="quantum"), "There is no device 'quantum' here"),
     ],
 )

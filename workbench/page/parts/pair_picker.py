@@ -54,10 +54,12 @@ class PairPicker:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
             choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
-            self.host.device.pair(choice)
+            pair = self.host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")
-        return choice, words.note(f"In use: {choice.title}.")
+        plain = [f" The {role} model runs {model.engine_name}." for role, model in pair.plain.items()]
+        knows = f" The draft knows {pair.known:.0%} of the target's tokens." if pair.known < 1 else ""
+        return choice, words.note(f"In use: {choice.title}.{knows}{''.join(plain)}")
 
     def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
         if preset != OWN:
