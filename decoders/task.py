@@ -121,15 +121,19 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
 
 
 def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
-    """Raise InputError for what only packed passes do."""
-    asked = (
-        "padding" if batching.padding != "none" else "max_cache_bytes" if batching.max_cache_bytes is not None else None
-    )
+    """Raise InputError for what only packed passes do, or only those of one tokenizer."""
+    padded = batching.padding != "none"
+    if not padded and batching.max_cache_bytes is None:
+        return
     for role in roles(method):
-        if asked and not pair.packed[role].packed:
+        if not pair.packed[role].packed:
             raise InputError(
-                f"{asked} is for packed passes, and the {role} model runs one request at a time, because {pair.packed[role].why}; "
-                "leave it out, or load another pair."
+                f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
+                f"because {pair.packed[role].why}; leave it out, or load another pair."
+            )
+        if padded and role == "draft" and not pair.one_tokenizer:
+            raise InputError(
+                "padding is for models with one tokenizer; leave it out, or load a draft of the target's family."
             )
 
 

@@ -8,6 +8,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
+from decoders.engine.quantization import options
 from decoders.engine.sources import fetch, model_names
 from decoders.errors import InputError, first_line
 
@@ -35,6 +36,7 @@ def load_pair(
     dtype: str | torch.dtype = "auto",
     compile: bool = False,
     safetensors: bool | None = None,
+    quantization: str | None = None,
 ) -> ModelPair:
     """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
@@ -45,6 +47,8 @@ def load_pair(
     compile  compile both models' passes now, which takes about a minute and is announced
     safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
                   safetensors
+    quantization  "int8" or, on CUDA, "int4": weights of linear layers are stored so (torchao), and computed with in `dtype`. Checkpoints
+                  that come quantised are loaded by transformers without it
     Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
     """
     device = _device(device)
@@ -59,7 +63,11 @@ def load_pair(
         sizes = [config.get_text_config().vocab_size for config in configs]
         if translation_between(*tokenizers, *sizes) is None:
             same_vocabulary(*sizes, tokenizers[0])
-    models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
+    schemes = [options(quantization, name, config, device) for name, config in zip(names, configs, strict=True)]
+    models = [
+        _weights(name, dtype=dtype, use_safetensors=safetensors, **scheme).to(device)
+        for name, scheme in zip(names, schemes, strict=True)
+    ]
     pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers)
     if compile:
         from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler

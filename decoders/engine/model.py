@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from itertools import zip_longest
 
 import torch
 from torch.nn.functional import pad
@@ -16,7 +15,8 @@ from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
-from decoders.engine.twin import twin
+from decoders.engine.quantization import stored_bytes
+from decoders.engine.twin import refuse_changes, twin
 from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
@@ -87,11 +87,7 @@ class PackedModel:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
-        pairs = zip_longest(self._twin.modules(), self.model.modules())
-        if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
-            raise InputError(
-                f"The {self.name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
-            )
+        refuse_changes(self.model, self._twin, self.name)
 
 
 def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
@@ -109,12 +105,7 @@ def weight_bytes(model: PreTrainedModel) -> int:
     tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
     head = model.get_output_embeddings()
     looked_up = {id(t) for t in tables if head is None or t is not head.weight}
-    return sum(p.nbytes for p in model.parameters() if id(p) not in looked_up)
-
-
-def adapters(module: torch.nn.Module) -> list[object]:
-    """How a layer of the package `peft` is switched."""
-    return [vars(module).get(name) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
+    return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 
 
 @contextmanager

@@ -76,10 +76,13 @@ class ModelPair:
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else map(int, ids))
 
     @property
+    def one_tokenizer(self) -> bool:
+        return not isinstance(self.packed.get("draft"), Translated)
+
+    @property
     def known(self) -> float:
         """The share of the target's tokens that the draft may propose; 1 if they have one tokenizer."""
-        draft = self.packed.get("draft")
-        return draft.translation.known if isinstance(draft, Translated) else 1.0
+        return 1.0 if self.one_tokenizer else self.packed["draft"].translation.known
 
     @property
     def plain(self) -> dict[str, PlainModel]:

@@ -13,9 +13,10 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer
 
+from decoders.engine.linear import hasten
 from decoders.engine.model import refuse_unloaded, undisturbed, weight_bytes
 from decoders.engine.probe import positions_of
-from decoders.engine.twin import twin
+from decoders.engine.twin import refuse_changes, twin
 from decoders.errors import NotPackedError
 from decoders.shapes import Logits, NodeId, TokenId
 
@@ -127,7 +128,10 @@ class PlainModel:
             self.positions -= reserved_positions(model)
         self.weight_bytes = weight_bytes(model)
         self.row_bytes = 0
-        self._twin = model if following.attention is None else twin(model, following.attention)
+        self._twin = model
+        if following.attention is not None:
+            self._twin = twin(model, following.attention)
+            hasten(self._twin)
         taken = inspect.signature(model.forward).parameters
         self.keeps = "logits_to_keep" in taken
         self._cache_name = next((name for name in CACHES if name in taken), None)
@@ -146,7 +150,8 @@ class PlainModel:
         return self.model.dtype
 
     def refuse_changes(self) -> None:
-        """Raise InputError if the caller's model is no longer the one that was tested."""
+        """Raise InputError if modules of the caller's model are no longer those that were tested."""
+        refuse_changes(self.model, self._twin, self.name)
 
     def extend(self, path: Path, nodes: Sequence[NodeId], tokens: Sequence[TokenId], last: int) -> tuple[Logits, int]:
         """Let the model read on. Returns the logits (last, V) at the last of the nodes, and the passes that it took."""

@@ -24,7 +24,7 @@ def environment(pair: ModelPair) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        **({"draft_knows": f"{pair.known:.0%} of the target's tokens"} if pair.known < 1 else {}),
+        **({"draft_knows": f"{pair.known:.0%} of the target's tokens"} if not pair.one_tokenizer else {}),
         **{name: _version(name) for name in ("torch", "transformers")},
     }
 

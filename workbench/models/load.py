@@ -11,6 +11,8 @@ from workbench.models.presets import PAIRS, PairChoice
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result instead of what was named.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+# Per parameter, with embeddings as they are and scales, for models of a billion parameters and more.
+QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
 
 
 def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
@@ -32,8 +34,16 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     try:
         if isinstance(kind, torch.dtype):
             size = preset.weight_bytes(kind) if preset else parameters(choice.target, choice.draft) * kind.itemsize
-            must_fit(choice.title, size, device, kind)
-        return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
+            shrunk = min(1.0, QUANTISED_BYTES.get(choice.quantization, kind.itemsize) / kind.itemsize)
+            must_fit(choice.title, round(size * shrunk), device, kind)
+        return load_pair(
+            choice.target,
+            choice.draft,
+            device=device,
+            dtype=dtype,
+            safetensors=None if preset else True,
+            quantization=choice.quantization,
+        )
     except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
             f"{choice.title} does not fit in the memory of {device}; take a smaller pair or another dtype."

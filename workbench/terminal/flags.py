@@ -58,6 +58,9 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
     command.add_argument(
         "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
     )
+    command.add_argument(
+        "--quantization", choices=("int8", "int4"), help="quantise the weights while loading (int4: on CUDA)"
+    )
     for kind in WRITERS:
         command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
     command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
@@ -91,8 +94,8 @@ def pair(args: argparse.Namespace) -> PairChoice:
     if len(names) > 2:
         raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
     if len(names) == 1 and names[0] in PAIRS:
-        return PAIRS[names[0]].choice(args.device, args.dtype)
-    return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
+        return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
+    return PairChoice(*[*names, None, None][:2], args.device, args.dtype, args.quantization)
 
 
 def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:

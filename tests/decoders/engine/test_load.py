@@ -1,5 +1,6 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
+import importlib.util
 import json
 
 import pytest
@@ -8,8 +9,8 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
-from decoders.engine import load
-from tests.models import VOCABULARY, build, build_tokenizer
+from decoders.engine import load, quantization
+from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
 
 def save(folder, seed=0, words=(), **changes):
@@ -65,7 +66,7 @@ def test_vocabularies_that_differ_by_tokens(tmp_path):
     pair = load_pair(save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",)))
     assert pair.known == (VOCABULARY - 1) / VOCABULARY
     assert load_pair(tmp_path / "a", tmp_path / "a").known == 1
-    c = save(tmp_path / "c", vocab_size=30)
+    c = save(tmp_path / "c", words=("one",), vocab_size=30)
     with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
         load_pair(tmp_path / "a", c)
 
@@ -212,3 +213,39 @@ def test_encoder_decoder_is_refused_before_weights(tmp_path):
     T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="is an encoder-decoder model"):
         load_pair(tmp_path)
+
+
+def test_int8_weights(tmp_path):
+    """A quarter of the bytes per token, and the tokens of the quantised model itself; packed, and not in oneDNN's blocks."""
+    pytest.importorskip("torchao")
+    model = save(tmp_path / "model", hidden_size=64, intermediate_size=128)
+    plain, pair = load_pair(model), load_pair(model, model, quantization="int8")
+    assert not pair.plain
+    layers, ours = (p.packed["target"].weight_bytes - p.target.lm_head.weight.nbytes for p in (plain, pair))
+    assert 0.25 * layers < ours < 0.35 * layers
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+
+
+def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
+    model = save(tmp_path / "model")
+    with pytest.raises(InputError, match="quantization must be one of int8, int4 or None, not 'int3'"):
+        load_pair(model, quantization="int3")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="needs torchao and accelerate; install them with `pip install torchao accel"):
+        load_pair(model, quantization="int8")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: True)
+    with pytest.raises(InputError, match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'"):
+        load_pair(model, quantization="int4", device="cpu")
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
+    with pytest.raises(InputError, match=r"comes quantised already \(gptq\); leave quantization out"):
+        load_pair(model, quantization="int8")
+
+
+def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
+    if importlib.util.find_spec("optimum"):
+        pytest.skip("it is installed")
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
+    with pytest.raises(InputError, match=r"could not be loaded: .*`pip install optimum`"):
+        load_pair(model)

@@ -132,6 +132,12 @@ def test_decoders_run_on_two_tokenizers(name):
         assert [r.tokens for r in results] == [r.tokens for r in generate(pair, PROMPTS, "greedy", max_new_tokens=16)]
 
 
+def test_padding_is_refused():
+    with pytest.raises(InputError, match="padding is for models with one tokenizer; leave it out, or load a draft of"):
+        generate(make(), PROMPTS, "speculative", padding="kv")
+    assert generate(make(), PROMPTS, "greedy", max_new_tokens=2, padding="kv")
+
+
 def test_a_cache_limit_holds_for_the_drafts_own_tokens():
     pair, options = make(), {"max_new_tokens": 12, "seed": 1}
     whole = generate(pair, PROMPTS, "speculative", **options)

@@ -78,6 +78,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, 
     assert loaded == []
 
 
+def test_quantised_weights_need_less_and_reach_the_loader(loaded, monkeypatch):
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 20 * 10**9)
+    qwen = PAIRS["Qwen3-8B + Qwen3-0.6B"]
+    with pytest.raises(InputError, match="does not fit"):
+        load(qwen.choice("cpu", "float32"))
+    load(qwen.choice("cpu", "float32", "int8"))
+    assert loaded[0][1]["quantization"] == "int8"
+
+
 def test_running_out_of_memory_while_loading_is_no_traceback(folder, monkeypatch):
     def full(*names, **options):
         raise torch.OutOfMemoryError("CUDA out of memory")
