@@ -12,12 +12,14 @@ from decoders.engine.plain import Path, PlainModel
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
+AGAIN = 16  # most tokens of the trunk that are read again with each draft, rather than in a pass of their own
+
 
 class Branches:
     """The paths of one request's tree that a plain model has seen, each with a cache of its own.
 
     A cache that cannot be rewound is read on in place only along the trunk; below the trunk a copy is. So there is always one that
-    ends in the trunk: accepted tokens are read again from there.
+    ends in the trunk, and a few accepted tokens are read again from there, together with the next draft.
     """
 
     def __init__(self, model: PlainModel, tree: TokenTree):
@@ -66,9 +68,8 @@ class Branches:
         for start in [node for node in children if node < 0 or self._at(node) is not None]:
             path = self._at(start) or self._anew()
             if len(path.nodes) > self._depth(start):
-                path = path.copy()
+                path = self._copy(path)
                 path.rewind(self._depth(start))
-                self.paths.append(path)
             self._grow(path, children, set(wanted), rows)
         return torch.stack([rows[node] for node in wanted])
 
@@ -104,27 +105,36 @@ class Branches:
 
     def _grow(self, path: Path, children: dict[NodeId, list[NodeId]], wanted: set[NodeId], rows: dict) -> None:
         """Read all that is to be read below the end of a path: in place along the last child, in copies along the others."""
+        anchored = not self.model.rewindable and self._in_trunk(path.tip)
+        if anchored and self._is_short(path.tip, children):
+            path, anchored = self._copy(path), False
         waiting = [(path, children.get(path.tip, []))]
         while waiting:
             path, heads = waiting.pop()
             # What cannot be rewound stays where it is when the trunk ends.
-            stays = not self.model.rewindable and (path.tip < 0 or self.tree.in_trunk(path.tip))
+            stays = anchored and self._in_trunk(path.tip)
             for i, head in enumerate(heads):
-                mine = path
-                if i + 1 < len(heads) or (stays and not self.tree.in_trunk(head)):
-                    mine = path.copy()
-                    self.paths.append(mine)
+                copies = i + 1 < len(heads) or (stays and not self._in_trunk(head))
+                mine = self._copy(path) if copies else path
                 run = [head]
-                while len(children.get(run[-1], ())) == 1 and not self._trunk_ends(run[-1]):
+                while len(children.get(run[-1], ())) == 1 and not (anchored and run[-1] == self.tree.trunk[-1]):
                     run += children[run[-1]]
                 first = next((k for k, node in enumerate(run) if node in wanted), len(run) - 1)
                 logits = self._extend(mine, run, len(run) - first)
                 rows.update((n, row) for n, row in zip(run[first:], logits, strict=True) if n in wanted)
                 waiting.append((mine, children.get(run[-1], [])))
 
-    def _trunk_ends(self, node: NodeId) -> bool:
-        """Whether a cache that cannot be rewound must be kept as it is after this node."""
-        return not self.model.rewindable and node == self.tree.trunk[-1]
+    def _in_trunk(self, node: NodeId) -> bool:
+        return node < 0 or self.tree.in_trunk(node)
+
+    def _is_short(self, tip: NodeId, children: dict[NodeId, list[NodeId]]) -> bool:
+        """Whether a draft is to be read, and little of the trunk before it."""
+        end = self.tree.trunk[-1]
+        return 0 < self._depth(end) - self._depth(tip) <= AGAIN and end in children
+
+    def _copy(self, path: Path) -> Path:
+        self.paths.append(path.copy())
+        return self.paths[-1]
 
     def _extend(self, path: Path, nodes: list[NodeId], last: int) -> Tensor:
         logits, passes = self.model.extend(path, nodes, [self.tree.tokens[n] for n in nodes], last)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
-from transformers.cache_utils import DynamicLayer
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from decoders.engine.linear import hasten
 from decoders.engine.model import refuse_unloaded, undisturbed, weight_bytes
@@ -59,7 +59,7 @@ class Path:
         return self.nodes[-1] if self.nodes else -1
 
     def copy(self) -> "Path":
-        return Path(self.nodes[:], self.tokens[:], copy.deepcopy(self.cache))
+        return Path(self.nodes[:], self.tokens[:], copied(self.cache))
 
     def rewind(self, length: int) -> None:
         """Forget all but the first `length` nodes."""
@@ -76,6 +76,16 @@ class Path:
     def bytes(self) -> int:
         """Of the cache."""
         return sum({t.data_ptr(): t.nbytes for t in tensors(self.cache)}.values())
+
+
+def copied(cache: Any) -> Any:
+    """A copy that may be read on without changing the first. Layers that never write into their tensors share them with it."""
+    if not isinstance(cache, DynamicCache):
+        return copy.deepcopy(cache)
+    other = copy.copy(cache)
+    shares = DynamicLayer, DynamicSlidingWindowLayer
+    other.layers = [copy.copy(layer) if type(layer) in shares else copy.deepcopy(layer) for layer in cache.layers]
+    return other
 
 
 def tensors(thing: Any, depth: int = 5) -> Iterator[Tensor]:

@@ -98,6 +98,32 @@ def test_a_chain_takes_one_pass_where_the_cache_can_be_rewound(way):
     assert tree.target_passes > tree.target_calls
 
 
+@pytest.mark.parametrize("name", ["gemma2", "qwen3_5_text"])
+def test_few_passes_where_it_cannot(name):
+    """A few accepted tokens are read again with the next draft, rather than in a pass of their own."""
+    pair = ModelPair(*zoo.build_pair(name))
+    metrics = generate(
+        pair, [5, 6, 7], catalog["speculative"](draft_length=3), max_new_tokens=60, ignore_eos=True
+    ).metrics
+    assert metrics.target_calls < metrics.target_passes < 1.4 * metrics.target_calls
+
+
+def test_the_rows_of_windows_stop_growing():
+    """All layers have a window of 16 tokens; of those that have none, rows grow with the text."""
+    peaks = {}
+    for layers in ("sliding_attention", "full_attention"):
+        model, _ = zoo.build_pair("gemma2", layer_types=[layers] * 2, num_hidden_layers=2)
+        following = Following(attention="eager")
+        pair = ModelPair(model, None)
+        pair.packed["target"] = PlainModel(model, "target", None, following, "a test asks for it")
+        peaks[layers] = [
+            generate(pair, list(range(20)), "greedy", max_new_tokens=n, ignore_eos=True).metrics.peak_cache_bytes
+            for n in (20, 70)
+        ]
+    assert peaks["sliding_attention"][0] == peaks["sliding_attention"][1]
+    assert peaks["full_attention"][1] > 2 * peaks["full_attention"][0]
+
+
 def test_weights_are_charged_for_every_pass():
     pair = plainly(build_pair(), WAYS["whole texts"])
     alone = generate(pair, [5, 6, 7], "greedy", max_new_tokens=9, ignore_eos=True).metrics
