@@ -9,7 +9,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
 from decoders.engine.quantization import options
-from decoders.engine.sources import fetch, model_names
+from decoders.engine.sources import base_of, fetch, model_names
 from decoders.errors import InputError, first_line
 
 EMBEDDED = assets() / "stories"
@@ -40,7 +40,8 @@ def load_pair(
 ) -> ModelPair:
     """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
-    A hub id may name a revision: "org/model@revision". A model's own code is never run.
+    A hub id may name a revision: "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with `peft`
+    installed): its base model is then loaded with it.
 
     device   default: `default_device()`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
@@ -54,11 +55,12 @@ def load_pair(
     device = _device(device)
     dtype = _dtype(dtype, device)
     names = model_names(_embedded() if target is None else target, draft)
-    configs = [fetch(AutoConfig, name) for name in names]
+    bases = [base_of(name) for name in names]
+    configs = [fetch(AutoConfig, base) for base in bases]
     for name, config in zip(names, configs, strict=True):
         if config.is_encoder_decoder:
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
-    tokenizers = [fetch(AutoTokenizer, name) for name in names]
+    tokenizers = [fetch(AutoTokenizer, base) for base in bases]
     if len(names) == 2:
         sizes = [config.get_text_config().vocab_size for config in configs]
         if translation_between(*tokenizers, *sizes) is None:

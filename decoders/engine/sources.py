@@ -1,6 +1,8 @@
 """Where models are read from: names of folders and of the hub, and what is wrong with them in one sentence that names the fix."""
 
+import json
 import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +11,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders.errors import InputError, first_line
 
+ADAPTER = "adapter_config.json"
 # What transformers and safetensors say, and what to do about it. The first that fits.
 MEANINGS = (
     (r"couldn't connect to|offline mode|Connection error|Max retries", "is not among the downloaded models, and huggingface.co cannot be reached; connect to the network, or name a folder"),
@@ -44,10 +47,24 @@ def _look(name: str) -> None:
         raise InputError(f"{name} is a file; name the folder that holds the whole model.")
     if name.startswith(("/", ".", "~")) and not path.is_dir():
         raise InputError(f"There is no folder {name}; name one that holds a model, or a model of the hub.")
-    if path.is_dir() and not (path / "config.json").is_file():
+    if path.is_dir() and not any((path / file).is_file() for file in ("config.json", ADAPTER)):
         raise InputError(
             f"The folder {name} has no config.json; name one that holds a model in the format of transformers."
         )
+
+
+def base_of(name: str) -> str:
+    """The model that an adapter changes, if the name is a folder with an adapter; else the name. Raises InputError without `peft`."""
+    file = Path(name) / ADAPTER
+    if not file.is_file():
+        return name
+    if find_spec("peft") is None:
+        raise InputError(f"{name} is an adapter, which needs the package peft; install it with `pip install peft`.")
+    try:
+        base = json.loads(file.read_text())["base_model_name_or_path"]
+    except (ValueError, KeyError):
+        raise InputError(f"{name} has a broken {ADAPTER}; save the adapter again.") from None
+    return model_names(base, None)[0]
 
 
 def fetch(kind: Any, name: str, **options: Any) -> Any:
@@ -71,7 +88,7 @@ def parameters(target: str | Path, draft: str | Path | None = None) -> int:
 
 
 def _parameters(name: str) -> int:
-    config = fetch(AutoConfig, name)
+    config = fetch(AutoConfig, base_of(name))
     try:
         with torch.device("meta"):
             return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())

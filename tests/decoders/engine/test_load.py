@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
-from decoders.engine import load, quantization
+from decoders.engine import load, quantization, sources
 from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
 
@@ -249,3 +249,33 @@ def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
     change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
     with pytest.raises(InputError, match=r"could not be loaded: .*`pip install optimum`"):
         load_pair(model)
+
+
+def test_an_adapter_is_loaded_with_its_base(tmp_path):
+    peft = pytest.importorskip("peft")
+    base = save(tmp_path / "base")
+    adapted = peft.get_peft_model(
+        load_pair(base).target, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    )
+    adapted.save_pretrained(tmp_path / "adapter")
+    pair = load_pair(tmp_path / "adapter", base)
+    assert not pair.plain
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        torch.testing.assert_close(pair.target(ids).logits, adapted(ids).logits)
+        assert (pair.target(ids).logits - pair.draft(ids).logits).abs().max() > 0.1
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+    assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+def test_adapters_that_cannot_be(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match="is an adapter, which needs the package peft; install it with `pip install peft`"
+    ):
+        load_pair(tmp_path)
+    monkeypatch.setattr(sources, "find_spec", lambda name: True)
+    with pytest.raises(InputError, match=r"has a broken adapter_config\.json; save the adapter again"):
+        load_pair(tmp_path)
