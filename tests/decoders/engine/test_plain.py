@@ -10,7 +10,8 @@ from decoders.engine.branches import PlainEngine
 from decoders.engine.plain import Following, PlainModel
 from decoders.tree import TokenTree
 from tests import zoo
-from tests.models import VOCABULARY, build, build_pair, by_transformers
+from tests.histories import histories
+from tests.models import build, build_pair, by_transformers
 
 WAYS = {
     "own cache": Following(),
@@ -49,15 +50,7 @@ def test_any_history_of_a_tree_gives_the_logits_of_whole_texts(kind):
     for tree in trees:
         engine.admit(tree, 0)
     answered = 0
-    for _ in range(12):
-        wants = []
-        for tree in trees:
-            live = [tree.trunk[-1], *tree.tail]
-            for _ in range(rng.randrange(1, 7)):
-                live.append(tree.add(rng.choice(live[-4:]), rng.randrange(VOCABULARY)))
-            nodes = [n for n in dict.fromkeys(live) if n not in seen[tree]]
-            if nodes:
-                wants.append((tree, rng.sample(nodes, rng.randrange(1, len(nodes) + 1))))
+    for wants in histories(trees, 12, rng, seen):
         for (tree, nodes), answer in zip(wants, engine.run(wants, chunk=8), strict=True):
             if answer.logits is None:
                 continue
@@ -68,9 +61,6 @@ def test_any_history_of_a_tree_gives_the_logits_of_whole_texts(kind):
                     row, logits_after(model, [tree.tokens[n] for n in path]), rtol=1e-5, atol=1e-5
                 )
                 answered += 1
-        for tree in trees:
-            live = [tree.trunk[-1], *tree.tail]
-            tree.keep(rng.sample(live[1:] or live, min(len(live[1:] or live), rng.randrange(1, 3))))
     assert answered > 30
 
 

@@ -17,6 +17,7 @@ from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
 from decoders.tree import TokenTree
 from decoders.warp import Warping
+from tests.histories import histories
 from tests.models import VOCABULARY, build, build_tokenizer, plain_logits
 from tests.oracle import Drawn, Situation, assert_exact
 
@@ -94,15 +95,7 @@ def test_any_history_of_a_tree_gives_the_drafts_own_logits():
     for tree in trees:
         engine.admit(tree, 8)
     answered, seen = 0, {tree: set() for tree in trees}
-    for _ in range(15):
-        wants = []
-        for tree in trees:
-            live = [tree.trunk[-1], *tree.tail]
-            for _ in range(rng.randrange(1, 7)):
-                live.append(tree.add(rng.choice(live[-4:]), rng.randrange(VOCABULARY)))
-            nodes = [n for n in dict.fromkeys(live) if n not in seen[tree]]
-            if nodes:
-                wants.append((tree, rng.sample(nodes, rng.randrange(1, len(nodes) + 1))))
+    for wants in histories(trees, 15, rng, seen):
         for (tree, nodes), answer in zip(wants, engine.run(wants, chunk=8), strict=True):
             for node, row in zip(
                 nodes, answer.logits if answer.logits is not None else (), strict=answer.logits is not None
@@ -112,9 +105,6 @@ def test_any_history_of_a_tree_gives_the_drafts_own_logits():
                 own = plain_logits(pair.draft, model.translation.read_all([tree.tokens[n] for n in path]))
                 torch.testing.assert_close(row, model.translation.over_target(own))
                 answered += 1
-        for tree in trees:
-            live = [tree.trunk[-1], *tree.tail]
-            tree.keep(rng.sample(live[1:] or live, min(len(live[1:] or live), rng.randrange(1, 3))))
     assert answered > 40
 
 
