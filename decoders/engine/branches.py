@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from decoders.engine.model import Answer, Wants
-from decoders.engine.plain import Path, PlainModel
+from decoders.engine.plain import Path, PlainModel, cache_bytes
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -33,7 +33,7 @@ class Branches:
 
     @property
     def bytes(self) -> int:
-        return sum(path.bytes for path in self.paths)
+        return cache_bytes(self.paths)
 
     def settle(self) -> None:
         """Forget nodes that the tree dropped, and paths that others contain."""

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -72,11 +72,6 @@ class Path:
         if not length:
             self.cache = None
 
-    @property
-    def bytes(self) -> int:
-        """Of the cache."""
-        return sum({t.data_ptr(): t.nbytes for t in tensors(self.cache)}.values())
-
 
 def copied(cache: Any) -> Any:
     """A copy that may be read on without changing the first. Layers that never write into their tensors share them with it."""
@@ -92,10 +87,20 @@ def tensors(thing: Any, depth: int = 5) -> Iterator[Tensor]:
     """All tensors inside a cache."""
     if isinstance(thing, Tensor):
         yield thing
-    elif depth and thing is not None:
-        inner = thing.values() if isinstance(thing, dict) else thing if isinstance(thing, (list, tuple)) else ()
-        for part in inner or vars(thing).values() if hasattr(thing, "__dict__") else inner:
+    elif depth:
+        if hasattr(thing, "__dict__"):
+            thing = vars(thing)
+        parts = thing.values() if isinstance(thing, dict) else thing if isinstance(thing, (list, tuple)) else ()
+        for part in parts:
             yield from tensors(part, depth - 1)
+
+
+def cache_bytes(paths: Iterable[Path]) -> int:
+    """Of all their caches; what several share counts once."""
+    found: dict[int, int] = {}
+    for tensor in (t for path in paths for t in tensors(path.cache)):
+        found[tensor.data_ptr()] = max(tensor.nbytes, found.get(tensor.data_ptr(), 0))
+    return sum(found.values())
 
 
 def rewindable(cache: Any) -> bool:
