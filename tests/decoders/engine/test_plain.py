@@ -95,7 +95,7 @@ def test_few_passes_where_it_cannot(name):
     metrics = generate(
         pair, [5, 6, 7], catalog["speculative"](draft_length=3), max_new_tokens=60, ignore_eos=True
     ).metrics
-    assert metrics.target_calls < metrics.target_passes < 1.4 * metrics.target_calls
+    assert metrics.target_calls <= metrics.target_passes < 1.4 * metrics.target_calls
 
 
 def test_the_rows_of_windows_stop_growing():
