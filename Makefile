@@ -9,13 +9,17 @@ SIZE ?= interim
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test lint format train bench record chromium
+.PHONY: run test models lint format train bench record chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
 
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 2 --dist loadfile
+
+# docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
+models: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(bin)/python -m tests.architectures $(NAMES)
 
 lint: $(VENV)/.dev
 	$(bin)/ruff check .

@@ -118,6 +118,10 @@ def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | No
     answers = engine.run(wants, chunk)
     for turn, (_, nodes), answer in zip(asking, wants, answers, strict=True):
         request, counts = turn.request, turn.request.counts
+        if model == "target":
+            counts.target_passes += answer.passes
+        else:
+            counts.draft_passes += answer.passes
         counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(asking)
         if waste := answer.waste:
             counts.padded_tokens += waste.tokens

@@ -30,6 +30,7 @@ class Ask:
 class Counts:
     """Forward passes of one request, and the bytes of weights and cache that they read.
 
+    A call is one answer; a model that is not packed may take several passes for it.
     A pass that several requests share counts once for each; its weights are read once, so each is charged its share.
     `padding_ratios` has this request's pads / tau_max for each alignment of the target's caches: the mean over rounds and requests
     is the paper's r (ems-sd.txt eq. 9-10).
@@ -38,6 +39,8 @@ class Counts:
     target_calls: int = 0
     draft_calls: int = 0
     prefill_calls: int = 0
+    target_passes: int = 0
+    draft_passes: int = 0
     padded_tokens: int = 0
     padded_rows: int = 0
     padding_ratios: list[float] = field(default_factory=list)

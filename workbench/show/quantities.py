@@ -68,6 +68,13 @@ def _of(part: str, whole: str, parts: str, wholes: str) -> Callable[[Result], st
     return lambda r: f"{_count(r, part)} {parts} {_count(r, whole)} {wholes}"
 
 
+def _target_passes(result: Result) -> str:
+    """A model that is not packed may take several passes for what counts as one."""
+    text, passes = _of("new_tokens", "target_calls", "tokens /", "target passes")(result), number(result, "target_passes")
+    more = passes is not None and passes > (number(result, "target_calls") or 0) + (number(result, "prefill_calls") or 0)
+    return f"{text}, {passes} taken one branch at a time" if more else text
+
+
 def _timing(result: Result) -> str:
     seconds = number(result, "seconds")
     return "" if seconds is None else f"{_count(result, 'new_tokens')} tokens in {seconds:.2f} s"
@@ -107,7 +114,7 @@ QUANTITIES = (
     ),
     Quantity(
         "block_efficiency", "tokens per large-model pass", "new tokens / passes of the large model (block efficiency)",
-        _metric("block_efficiency"), "{:.2f}".format, _of("new_tokens", "target_calls", "tokens /", "passes"), "higher",
+        _metric("block_efficiency"), "{:.2f}".format, _target_passes, "higher",
     ),
     Quantity(
         "acceptance", "drafts used", "draft tokens kept / draft tokens sent to the large model",

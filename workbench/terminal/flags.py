@@ -66,6 +66,9 @@ def add_models(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
     )
+    command.add_argument(
+        "--quantization", choices=("int8", "int4"), help="quantise the weights while loading (int4: on CUDA)"
+    )
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
@@ -95,8 +98,8 @@ def pair(args: argparse.Namespace) -> PairChoice:
     if len(names) > 2:
         raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
     if len(names) == 1 and names[0] in PAIRS:
-        return PAIRS[names[0]].choice(args.device, args.dtype)
-    return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
+        return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
+    return PairChoice(*[*names, None, None][:2], args.device, args.dtype, args.quantization)
 
 
 def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:
