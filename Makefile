@@ -1,7 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
-# make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
-# make record the runs that the page shows first
+# make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -9,7 +9,7 @@ SIZE ?= interim
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test models lint format train bench record chromium
+.PHONY: run test models docs lint format train bench record chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
@@ -20,6 +20,8 @@ test: $(VENV)/.dev chromium
 # docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
 models: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(bin)/python -m tests.architectures $(NAMES)
+docs: $(VENV)/.dev
+	$(bin)/python -m mkdocs build --strict
 
 lint: $(VENV)/.dev
 	$(bin)/ruff check .

@@ -15,6 +15,7 @@ from decoders.engine.sources import parameters
 from decoders.errors import InputError, ModelError
 from decoders.generate import Event, Result, check, generate, stream
 from decoders.inputs import read_reference
+from decoders.integrations.custom_generate import hf
 from decoders.metrics import Metrics
 from decoders.settings import Method
 from decoders.task import cache_need
@@ -23,6 +24,6 @@ from decoders.warp import Warping
 
 __all__ = [
     "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
-    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "load_pair",
+    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "hf", "load_pair",
     "parameters", "read_reference", "stream",
 ]  # fmt: skip

@@ -7,12 +7,15 @@ import math
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
+from decoders.distribution import Distribution, Whole
+from decoders.reading import Reading, small
 from decoders.request import Ask, Request
-from decoders.shapes import Logits, NodeId, Probs, TokenId
+from decoders.shapes import NodeId, TokenId
 from decoders.trace import Fate, Round, Trial
-from decoders.warp import top
+from decoders.warp import Warping, top, warp
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,34 +41,89 @@ def highest(beams: Iterable[Beam]) -> float:
     return score if score > -math.inf else 0.0
 
 
-def joint(beams: Sequence[Beam], logits: Logits, origin: float | None = None) -> torch.Tensor:
-    """The raw joint log-likelihoods (W, V) of every continuation (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising), less `origin`,
-    by default the beams' highest score: the score of a long text would leave float32 no digits to tell its continuations apart."""
-    origin = highest(beams) if origin is None else origin
-    scores = torch.tensor([b.score - origin for b in beams], dtype=logits.dtype, device=logits.device)
-    return logits.log_softmax(-1) + scores[:, None]
+class Joint:
+    """The raw joint log-likelihoods of every continuation of W beams (mtad.txt eq. 2, dsbd.txt eq. 1, before normalising).
+
+    The continuation of beam b by a token has the index b * V + token, as in a flattened (W, V) tensor. Values are less `origin`, by
+    default the beams' highest score: the score of a long text would leave float32 no digits to tell its continuations apart.
+
+    readings   of the beams' nodes, in the order of the beams;   rounded  compute in float32, as transformers' beam search does
+    """
+
+    def __init__(
+        self, beams: Sequence[Beam], readings: Sequence[Reading], origin: float | None = None, rounded: bool = False
+    ):
+        self.beams, self.readings, self.rounded = beams, readings, rounded
+        self.origin = highest(beams) if origin is None else origin
+        self.size = readings[0].size
+
+    def value(self, index: int) -> float:
+        beam, token = divmod(index, self.size)
+        return self._add(self.readings[beam].log_p(token), self.beams[beam].score - self.origin)
+
+    def draw(self, request: Request, index: int, value: float | None = None) -> BeamDraw:
+        """The continuation at an index, as a node of the tree."""
+        parent, token = divmod(index, self.size)
+        node = request.tree.add(self.beams[parent].node, token)
+        return BeamDraw(parent, token, Beam(node, self.origin + (self.value(index) if value is None else value)))
+
+    def warp(self, warping: Warping) -> Distribution:
+        """p_beam or q_beam: the warping applied once, to the flattened joint."""
+        count = 1 if warping.temperature == 0 else warping.top_k or None
+        ids, values = self._likeliest(count)
+        few = small(ids, values, len(self.beams) * self.size, lambda t: self._excess(values[0], t), warping)
+        return few or Whole(warp(self.whole().flatten(), warping))
+
+    def top(self, count: int | None) -> list[tuple[int, float]]:
+        """The indices and values of the `count` largest, or of all, in falling order; the lower index first of equals."""
+        if count is not None:
+            ids, values = self._likeliest(count, fetch=True)
+            return list(zip(ids[:count], values, strict=False))
+        values, ids = top(self.whole().flatten(), len(self.beams) * self.size)
+        return list(zip(ids.tolist(), values.tolist(), strict=True))
+
+    def whole(self) -> torch.Tensor:
+        """All values (W, V), where the model is."""
+        rows = torch.stack([r.row for r in self.readings])
+        scores = torch.tensor([b.score - self.origin for b in self.beams], dtype=rows.dtype, device=rows.device)
+        return rows.log_softmax(-1) + scores[:, None]
+
+    def _add(self, log_p: float, score: float) -> float:
+        return float(np.float32(log_p) + np.float32(score)) if self.rounded else log_p + score
+
+    def _likeliest(self, count: int | None, fetch: bool = False) -> tuple[list[int], list[float]]:
+        """The likeliest continuations in falling order, as far as the beams' likeliest tokens show them.
+
+        count   how many are needed; None for as many as there are;   fetch  whether to fetch what was not read
+        """
+        found, edge = [], -math.inf
+        for b, (beam, reading) in enumerate(zip(self.beams, self.readings, strict=True)):
+            ids, logits = reading.likeliest(count if fetch else None)
+            ids, logits = ids[:count], logits[:count]
+            score, log_sum, start = beam.score - self.origin, reading.log_sum, b * self.size
+            found += [(-self._add(x - log_sum, score), start + i) for i, x in zip(ids, logits, strict=True)]
+            if len(ids) < min(
+                self.size, count or self.size
+            ):  # a beam has likelier continuations than these beyond its last
+                edge = max(edge, -found[-1][0]) if ids else math.inf
+        found.sort()
+        if edge > -math.inf:
+            found = [(v, i) for v, i in found if -v > edge]
+        return [i for _, i in found], [-v for v, _ in found]
+
+    def _excess(self, highest: float, temperature: float) -> float:
+        """The log of the sum, over all continuations, of exp((value - highest) / temperature)."""
+        parts = [
+            r.excess(temperature) + (r.likeliest(1)[1][0] - r.log_sum + b.score - self.origin - highest) / temperature
+            for b, r in zip(self.beams, self.readings, strict=True)
+        ]
+        most = max(parts)
+        return most + math.log(sum(math.exp(x - most) for x in parts))
 
 
-def beam_probs(request: Request, log_joint: torch.Tensor) -> Probs:
-    """p_beam or q_beam, shape (W, V): the warping applied once, to the flattened joint."""
-    return request.warp(log_joint.flatten()).view_as(log_joint)
-
-
-def draw_beams(
-    request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, probs: Probs, count: int
-) -> list[BeamDraw]:
-    """`count` continuations, drawn i.i.d. with replacement from probs (W, V)."""
-    return [extend(request, beams, log_joint, index) for index in request.source.draw(probs.flatten(), count)]
-
-
-def extend(
-    request: Request, beams: Sequence[Beam], log_joint: torch.Tensor, index: int, origin: float | None = None
-) -> BeamDraw:
-    """The continuation at this index of the flattened (W, V) joint, which was made with the same origin."""
-    parent, token = divmod(index, log_joint.shape[-1])
-    node = request.tree.add(beams[parent].node, token)
-    origin = highest(beams) if origin is None else origin
-    return BeamDraw(parent, token, Beam(node, origin + log_joint[parent, token].item()))
+def draw_beams(request: Request, joint: Joint, probs: Distribution, count: int) -> list[BeamDraw]:
+    """`count` continuations, drawn i.i.d. with replacement from probs."""
+    return [joint.draw(request, index) for index in request.source.draw(probs, count)]
 
 
 def best(request: Request, beams: Sequence[Beam]) -> Beam:
@@ -73,10 +131,10 @@ def best(request: Request, beams: Sequence[Beam]) -> Beam:
     return max(beams, key=lambda b: b.score / request.tree.new_length(b.node))
 
 
-def drawn_trials(beams: Sequence[Beam], draws: Sequence[BeamDraw], p_beam: Probs, fates: Sequence[Fate]) -> list[Trial]:
-    """The trials of continuations drawn from the target's own p_beam (W, V)."""
+def drawn_trials(joint: Joint, draws: Sequence[BeamDraw], p_beam: Distribution, fates: Sequence[Fate]) -> list[Trial]:
+    """The trials of continuations drawn from the target's own p_beam."""
     return [
-        Trial(d.beam.node, d.token, beams[d.parent].node, fate, p=p_beam[d.parent, d.token].item())
+        Trial(d.beam.node, d.token, joint.beams[d.parent].node, fate, p=p_beam[d.parent * joint.size + d.token])
         for d, fate in zip(draws, fates, strict=True)
     ]
 
@@ -107,7 +165,7 @@ def commit_beams(
 
 def likeliest_path(
     request: Request, model: str, width: int | None, steps: int, sampled: bool
-) -> Generator[Ask, Logits, list[NodeId]]:
+) -> Generator[Ask, list[Reading], list[NodeId]]:
     """The path after the tip with the highest raw joint likelihood that beams of a model find: MTAD's draft, or, with the target as
     the model, a block of MTJD.
 
@@ -117,14 +175,14 @@ def likeliest_path(
     """
     live, ended = [Beam(request.tip, 0.0)], []
     for _ in range(steps):
-        log_joint = joint(live, (yield request.ask(model, [b.node for b in live])))
+        ask = request.ask(model, [b.node for b in live], 0 if sampled else width or 0)
+        joint = Joint(live, (yield ask))
         if sampled:
-            draws = draw_beams(request, live, log_joint, beam_probs(request, log_joint), width)
+            draws = draw_beams(request, joint, joint.warp(request.warping), width)
         else:
-            order = top(log_joint.flatten(), width or log_joint.numel())[1]
-            draws = [extend(request, live, log_joint, i) for i in order.tolist()]
-        ended += [d.beam for d in draws if request.tree.tokens[d.beam.node] in request.end_tokens]
-        live = [d.beam for d in draws if request.tree.tokens[d.beam.node] not in request.end_tokens]
+            draws = [joint.draw(request, *found) for found in joint.top(width)]
+        ended += [d.beam for d in draws if d.token in request.end_tokens]
+        live = [d.beam for d in draws if d.token not in request.end_tokens]
         if not live:
             break
     winner = max([*ended, *live], key=lambda b: b.score)

@@ -1,7 +1,7 @@
 """The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -10,14 +10,15 @@ from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
-from decoders.inputs import as_prompts, decoded, encode_references, stop_finder
+from decoders.inputs import as_prompts, decoded, encode_references
+from decoders.ledger import Ledger
 from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
 from decoders.request import Request
 from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId
-from decoders.task import Batching, Prompt, Sampling, Task, roles, row_bytes
+from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
 from decoders.trace import Round, Trial
 
 
@@ -94,8 +95,9 @@ def stream(
     temperature: float = Sampling.temperature,
     top_k: int = Sampling.top_k,
     top_p: float = Sampling.top_p,
-    stop: str | Sequence[str] = Sampling.stop,
+    stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
+    end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
     max_batch: int | None = Batching.max_batch,
     prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding,
@@ -108,7 +110,9 @@ def stream(
     prompt         text, a list of token ids, or a list of either
     seed           an int (request i of a list gets seed + i), or a list of one int per request
     temperature, top_k, top_p   see `Warping`;   max_new_tokens  per request
-    stop           strings that end the text;   ignore_eos  continue after the end-of-sequence token
+    stop           strings that end the text; or a function of (number of the request, its new tokens), called after every token,
+                   that says whether they end it
+    ignore_eos     continue after the end-of-sequence token;   end_tokens  the ids that end a text (default: `pair.end_tokens`)
     max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
     padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
                    static batches. The tokens are the same, the work is more
@@ -118,7 +122,7 @@ def stream(
     Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
     request that fails ends with a Result that carries the error.
     """
-    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos)
+    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens)
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel)
     return _events(task, *prepare(task, clock))
@@ -128,8 +132,6 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     """What the loop drives: a turn per prompt, and an engine per model with as many cache rows as the turns need together."""
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
-    finds_stop = stop_finder(pair.tokenizer, task.stops) if task.stops else None
-    end_tokens = frozenset() if task.sampling.ignore_eos else pair.end_tokens
     if task.batching.max_cache_bytes is None:
         # Enough for a chain and its draft; a long text or many beams move to a larger stretch from time to time.
         most_rows, reserved = None, [len(ids) + min(budget, 512) + 16 for ids in task.prompts]
@@ -139,7 +141,10 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     turns = []
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         source = SeededSource(seed)
-        request = Request(ids, source, task.warping, budget, end_tokens, finds_stop, clock, pair.vocabulary, references)
+        request = Request(
+            ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
+            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
+        )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
@@ -175,6 +180,6 @@ def _result(task: Task, turn: Turn) -> Result:
     for s in task.stops:
         text = text.split(s, 1)[0]
     trials = [request.kept[n] for n in path]
-    metrics = measure(request, request.rounds, request.seconds)
+    metrics = measure(request, request.rounds, request.ledger.seconds)
     prompt = request.tree.tokens[: request.tree.prompt_length]
     return Result(text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error)

@@ -1,17 +1,20 @@
 """The loop: drives any number of requests at once, and packs all that wait for the same model into one forward pass."""
 
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
 
-from decoders.engine.model import Engine
+from decoders.engine.model import Answer, Engine
 from decoders.errors import ModelError
+from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
 from decoders.settings import Decoding
-from decoders.shapes import Logits
-from decoders.trace import Round
+from decoders.shapes import Logits, NodeId
+from decoders.trace import KEPT, Round
+
+ALTERNATIVES = 5
 
 
 @dataclass(eq=False)
@@ -19,37 +22,70 @@ class Turn:
     """A request while it is being decoded.
 
     decoding   its generator;   rows  cache rows to reserve for it
-    waiting    the ask that it waits for;   rounds  committed, not yet yielded
-    error      why it failed, while the others continue
+    waiting    the ask that it waits for;   known  the readings of its live nodes, by model
+    rounds     committed, not yet yielded;   error  why it failed, while the others continue
     """
 
     index: int
     request: Request
     decoding: Decoding
-    rows: int
+    rows: int = 0
     waiting: Ask | None = None
-    error: ModelError | None = None
+    known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: {"target": {}, "draft": {}})
     rounds: deque[Round] = field(default_factory=deque)
+    error: ModelError | None = None
 
     @property
     def over(self) -> bool:
         return self.request.finished is not None or self.error is not None
 
-    def resume(self, answer: Logits | None) -> None:
-        """Continue the decoder until it needs a forward pass or has finished; the rounds that it commits meanwhile are queued."""
+    def missing(self) -> list[NodeId]:
+        """The nodes of the ask whose readings are not known yet, without repeats."""
+        known = self.known[self.waiting.model]
+        return list(dict.fromkeys(n for n in self.waiting.nodes if n not in known))
+
+    def start(self) -> None:
+        self.request.ledger.start()
+        self._resume(None)
+
+    def answer(self, readings: Iterable[Reading]) -> None:
+        """Take the readings of the missing nodes, and continue the decoder until it needs another pass or has finished; the rounds that
+        it commits meanwhile are queued."""
+        self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
+        self._resume(self._answer())
+
+    def _answer(self) -> list[Reading]:
+        known = self.known[self.waiting.model]
+        return [known[n] for n in self.waiting.nodes]
+
+    def _resume(self, answer: list[Reading] | None) -> None:
         with torch.inference_mode():
             while not self.over:
                 item = self.decoding.send(answer)
                 answer = None
                 if isinstance(item, Round):
-                    self.rounds.append(item)
-                elif self.request.missing(item):
-                    self.waiting = item
+                    self._note(item)
+                    continue
+                self.waiting = item
+                if self.missing():
                     return
-                else:
-                    answer = self.request.answer_to(item)
+                answer = self._answer()
         self.waiting = None
+        self.known = {}  # a reading keeps the logits of its whole pass
         self.decoding.close()
+
+    def _note(self, entry: Round) -> None:
+        """Queue a round, with the raw target log-probability and the likeliest tokens at each token that it kept; forget what was
+        known of dropped nodes."""
+        target = self.known["target"]
+        for trial in entry.trials:
+            if trial.fate in KEPT and (reading := target.get(trial.parent)) is not None:
+                trial.log_p, trial.round = reading.log_p(trial.token), entry.index
+                trial.alternatives = reading.alternatives(ALTERNATIVES)
+                self.request.kept[trial.node] = trial
+        for model, known in self.known.items():
+            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
+        self.rounds.append(entry)
 
 
 def drive(
@@ -81,8 +117,7 @@ def drive(
                 turn = queue.popleft()
                 active.append(turn)
                 places -= 1
-                turn.request.note_time(None)
-                turn.resume(None)
+                turn.start()
             # Drafts first, so that all active turns share the target's pass.
             model = "draft" if any(t.waiting.model == "draft" for t in active) else "target"
             asking = [t for t in active if t.waiting.model == model]
@@ -113,40 +148,45 @@ def _release(request: Request, engines: Mapping[str, Engine]) -> None:
 
 
 def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | None) -> None:
-    """One pass for these turns; each that gets its logits continues to its next ask."""
-    wants = [(t.request.tree, t.request.missing(t.waiting)) for t in asking]
+    """One pass for these turns; each that gets its readings continues to its next ask."""
+    wants = [(t.request.tree, t.missing()) for t in asking]
     answers = engine.run(wants, chunk)
-    for turn, (_, nodes), answer in zip(asking, wants, answers, strict=True):
-        request, counts = turn.request, turn.request.counts
-        if model == "target":
-            counts.target_passes += answer.passes
-        else:
-            counts.draft_passes += answer.passes
-        counts.bytes_read += answer.cache_bytes + answer.weight_bytes / len(asking)
-        if waste := answer.waste:
-            counts.padded_tokens += waste.tokens
-            counts.padded_rows += waste.rows
-            if model == "target" and waste.longest_growth > 0:
-                counts.padding_ratios.append(waste.rows / waste.longest_growth)
-        counts.peak_rows = max(counts.peak_rows, engine.rows_of(request.tree))
-        counts.peak_cache_bytes = max(counts.peak_cache_bytes, answer.cache_bytes)
-        if answer.logits is None:
-            counts.prefill_calls += 1
-            request.note_time(model)
+    readings = read(answers[0].rows, asking)
+    for turn, answer in zip(asking, answers, strict=True):
+        ledger = turn.request.ledger
+        _count(turn, model, engine, answer, len(asking))
+        ledger.charge(model)
+        if answer.part is None:
             continue
-        if model == "target":
-            counts.target_calls += 1
-        else:
-            counts.draft_calls += 1
         try:
-            if not answer.sound:
-                step = request.tree.new_length(request.answer) + 1
+            given = readings[answer.part]
+            if not all(reading.sound for reading in given):
+                step = turn.request.tree.new_length(turn.request.answer) + 1
                 raise ModelError(
                     f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
                 )
-            request.known[model].update(zip(nodes, answer.logits, strict=True))
-            request.note_time(model)
-            turn.resume(request.answer_to(turn.waiting))
+            turn.answer(given)
         except ModelError as error:
             turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             turn.decoding.close()
+
+
+def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
+    """The readings of a pass for these turns, with as many of the likeliest tokens as any of them needs."""
+    alternatives = ALTERNATIVES if any(t.waiting.model == "target" for t in asking) else 0
+    needed = [max(held(t.request.warping), t.waiting.likeliest) for t in asking]
+    return Readings(rows, max(alternatives, *needed), asking[0].request.warping.temperature)
+
+
+def _count(turn: Turn, model: str, engine: Engine, answer: Answer, sharing: int) -> None:
+    """Write down what a pass that `sharing` turns shared took for one of them."""
+    ledger = turn.request.ledger
+    ledger.bytes_read += answer.cache_bytes + answer.weight_bytes / sharing
+    if waste := answer.waste:
+        ledger.padded_tokens += waste.tokens
+        ledger.padded_rows += waste.rows
+        if model == "target" and waste.longest_growth > 0:
+            ledger.padding_ratios.append(waste.rows / waste.longest_growth)
+    ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
+    ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, answer.cache_bytes)
+    ledger.count(model, answer.part is not None, answer.passes)

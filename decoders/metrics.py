@@ -72,7 +72,7 @@ def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metric
     rounds = list(rounds)
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     drafted, tested, accepted = (sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted"))
-    counts = request.counts
+    counts = request.ledger
     return Metrics(
         new_tokens=len(path),
         seconds=seconds,

@@ -6,12 +6,14 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, ClassVar
 
 from decoders.errors import InputError
+from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.shapes import Logits
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Decoding = Generator[Ask | Round, Logits | None, None]  # what `decode` returns: asks are sent logits, rounds None
+Decoding = Generator[
+    Ask | Round, list[Reading] | None, None
+]  # what `decode` returns: asks are sent readings, rounds None
 
 
 def setting(

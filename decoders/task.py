@@ -1,21 +1,23 @@
 """A task: everything that one call asks for, checked before anything starts."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from decoders.catalog import catalog
 from decoders.engine.padding import PADDINGS
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
-from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, whole
+from decoders.inputs import as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder, whole
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.warp import Warping
 
 LONGEST_BUDGET = 1_000_000
 Prompt = str | Sequence[TokenId]
+Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,9 @@ class Sampling:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    stop: str | Sequence[str] = ()
+    stop: Stop = ()
     ignore_eos: bool = False
+    end_tokens: Collection[TokenId] | None = None
 
     def __post_init__(self):
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
@@ -72,6 +75,7 @@ class Task:
     prompts: list[list[TokenId]]
     seeds: list[int]
     stops: list[str]
+    end_tokens: frozenset[TokenId]
     most_rows: list[int]
     cancelled: Callable[[], bool]
 
@@ -99,8 +103,17 @@ class Task:
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
         if batching.max_cache_bytes is not None:
             _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
-        seeds, stops = as_seeds(sampling.seed, len(prompts)), as_stops(sampling.stop, pair.tokenizer)
-        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, rows, cancel_check(cancel))
+        seeds = as_seeds(sampling.seed, len(prompts))
+        stops = [] if callable(sampling.stop) else as_stops(sampling.stop, pair.tokenizer)
+        ends = pair.end_tokens if sampling.end_tokens is None else as_ids("end_tokens", sampling.end_tokens)
+        ends = frozenset() if sampling.ignore_eos else ends
+        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, ends, rows, cancel_check(cancel))
+
+    def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
+        """What says whether the new tokens of a request end it: the caller's own function, or one that looks for the stop strings."""
+        if callable(self.sampling.stop):
+            return partial(self.sampling.stop, request)
+        return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:

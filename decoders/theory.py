@@ -1,21 +1,19 @@
-"""The papers' closed forms. Plain numbers and tensors in, plain numbers out; nothing here knows a model."""
+"""The papers' closed forms. Plain numbers and distributions in, plain numbers out; nothing here knows a model."""
 
 import itertools
 import math
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from decoders.sampling import residual
-from decoders.shapes import Probs
+from decoders.distribution import Distribution, minimum, residual
 
 # ---- Speculative decoding (speculative-decoding.txt §3)
 
 
-def acceptance(p: Probs, q: Probs) -> float:
+def acceptance(p: Distribution, q: Distribution) -> float:
     """beta = sum min(p, q), the probability that one draft token is accepted (theorem 3.5); alpha is its mean."""
-    return torch.minimum(p, q).sum().item()
+    return minimum(p, q).total
 
 
 def expected_tokens(alpha: float, gamma: int) -> float:
@@ -41,15 +39,17 @@ def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
 # ---- SpecTr (Sun et al. 2023, K-SEQ)
 
 
-def kseq_division(p: Probs, q: Probs, k: int) -> float:
+def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     """rho*, the root of 1 - (1-beta)^k = rho beta on [1, k] for beta(rho) = sum min(q, p / rho), rounded up by at most k 2^-40.
 
     Any rho from rho* to k gives the target's law; below it the residual would be negative.
     """
-    shared = (p > 0) & (q > 0)
-    p, q = (x[shared].double().cpu().numpy() for x in (p, q))  # numpy is faster on so few numbers
     low, high = 1.0, float(k)
-    for _ in range(40 if k > 1 else 0):
+    if k == 1:
+        return high
+    shared = dict(minimum(p, q).items())
+    p, q = (np.array(list(x.within(shared).mass.values())) for x in (p, q))
+    for _ in range(40):
         rho = (low + high) / 2
         beta = np.minimum(q, p / rho).sum()
         if 1 - (1 - beta) ** k > rho * beta:
@@ -62,12 +62,12 @@ def kseq_division(p: Probs, q: Probs, k: int) -> float:
 # ---- DSBD (dsbd.txt §3.2)
 
 
-def beam_acceptances(p: Probs, q: Probs, draws: int) -> list[float]:
+def beam_acceptances(p: Distribution, q: Distribution, draws: int) -> list[float]:
     """alpha_1 .. alpha_draws (eq. 4): alpha_j is the chance that the j-th draw since the last acceptance is accepted.
 
-    A chance that misses 1 only by the rounding of sums in p's type is 1: a threshold of 1 asks for exactly that.
+    A chance that misses 1 only by the rounding of sums is 1: a threshold of 1 asks for exactly that.
     """
-    alphas, sure = [], 1 - 32 * torch.finfo(p.dtype).eps
+    alphas, sure = [], 1 - 32 * max(p.rounding, q.rounding)
     for _ in range(draws):
         alpha = acceptance(p, q)
         alphas.append(alpha if alpha < sure else 1.0)

@@ -36,6 +36,7 @@ FAMILIES = {
         "Gemma2Config",
         {**_GEMMA, "layer_types": ["full_attention"] * 2, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 8},
     ),
+    "olmo2": ("Olmo2Config", {"num_key_value_heads": 2}),
 }
 
 

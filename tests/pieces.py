@@ -5,19 +5,21 @@ from typing import Any
 
 import torch
 
+from decoders.distribution import Distribution, Small, Whole
 from decoders.drafts.draft import Draft
 from decoders.drafts.tree import Sampler, with_replacement
+from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.rules.walk import Rule
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Path, Source
 from decoders.warp import Warping
-from tests.oracle import Path, Source
 
 
 def request(
     prompt: Path, *, source: Any = None, budget: int = 100, warping: Warping | None = None, **options: Any
 ) -> Request:
-    return Request(prompt, source or SeededSource(0), warping or Warping(), budget, **options)
+    return Request(prompt, source=source or SeededSource(0), warping=warping or Warping(), budget=budget, **options)
 
 
 def propose(r: Request, drafting: Generator, model: Callable[[Path], torch.Tensor] | None = None) -> tuple[Draft, int]:
@@ -29,7 +31,8 @@ def propose(r: Request, drafting: Generator, model: Callable[[Path], torch.Tenso
         except StopIteration as stop:
             return stop.value, passes
         paths = [tuple(r.tree.tokens[n] for n in r.tree.lineage(node)) for node in ask.nodes]
-        answer, passes = torch.stack([model(path) for path in paths]), passes + 1
+        rows = torch.stack([model(path) for path in paths])
+        answer, passes = list(Readings(rows, 9)), passes + 1
 
 
 def commit(r: Request, tokens: Path) -> None:
@@ -40,15 +43,36 @@ def commit(r: Request, tokens: Path) -> None:
     r.advance([], tip)
 
 
+def small(probs: torch.Tensor) -> Small:
+    return Small({x: m for x, m in enumerate(probs.tolist()) if m > 0})
+
+
+FORMS: dict[str, Callable[[torch.Tensor], Distribution]] = {"small": small, "whole": Whole}
+
+
+def reading(probs: torch.Tensor) -> Reading:
+    """The reading of a pass that gives these probabilities (V,)."""
+    return Readings(probs.log()[None], 9)[0]
+
+
 def at_one_node(
     rule: Rule, p: torch.Tensor, q: torch.Tensor, k: int, sample: Sampler = with_replacement
 ) -> tuple[torch.Tensor, float]:
-    """The law (V,) of the token that comes out where k children were drawn from q, and the chance that it is one of them."""
-    law, accepted, untried = torch.zeros_like(p), 0.0, [()]
+    """The law (V,) of the token that comes out where k children were drawn from q, and the chance that it is one of them; the same
+    in any mixture of forms."""
+    found = [_at_one_node(rule, P(p), Q(q), reading(p), k, sample) for P in FORMS.values() for Q in FORMS.values()]
+    for law, accepted in found[1:]:
+        torch.testing.assert_close(law, found[0][0], atol=1e-12, rtol=0)
+        assert abs(accepted - found[0][1]) < 1e-12
+    return found[0]
+
+
+def _at_one_node(rule, p: Distribution, q: Distribution, target: Reading, k: int, sample: Sampler):
+    law, accepted, untried = torch.zeros(target.size, dtype=torch.float64), 0.0, [()]
     while untried:
         source = Source(untried.pop())
         tokens = sample(source, q, k)
-        pick = rule.pick(p, q, tokens, p.log(), source)
+        pick = rule.pick(p, q, tokens, target, source)
         token = tokens[len(pick.tests) - 1] if pick.kept else source.draw(pick.rest)[0]
         law[token] += source.probability
         accepted += source.probability * pick.kept

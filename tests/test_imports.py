@@ -12,7 +12,7 @@ FILES = [f.relative_to(ROOT) for top in ("decoders", "workbench") for f in sorte
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-DATA = PLAIN | {"tree", "warp", "sampling", "trace", "theory"}
+DATA = PLAIN | {"distribution", "ledger", "reading", "sampling", "theory", "trace", "tree", "warp"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
@@ -20,9 +20,12 @@ DECODERS = {
     "shapes": set(),
     "tree": PLAIN,
     "warp": PLAIN,
-    "sampling": PLAIN,
+    "distribution": PLAIN,
+    "reading": PLAIN | {"distribution", "warp"},
+    "sampling": PLAIN | {"distribution"},
     "trace": PLAIN,
-    "theory": PLAIN | {"sampling"},
+    "ledger": PLAIN | {"trace"},
+    "theory": PLAIN | {"distribution"},
     "request": DATA,
     "metrics": REQUEST,
     "settings": REQUEST,
@@ -32,12 +35,13 @@ DECODERS = {
     "rules": REQUEST | {"drafts"},
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
+    "testing": REQUEST | {"loop", "settings"},
     "engine": PLAIN | {"assets", "inputs", "tree"},
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
     "integrations": REQUEST | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "settings"},
-    "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
+    "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.

@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass, field
 
-from decoders.shapes import NodeId, Probs, TokenId
+from decoders.distribution import Distribution
+from decoders.shapes import NodeId, TokenId
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,14 +17,14 @@ class Draw:
 
 @dataclass(slots=True)
 class Draft:
-    """Draws below `root`, in the order drawn; `q` maps a parent to the (V,) distribution its children were drawn from.
+    """Draws below `root`, in the order drawn; `q` maps a parent to the distribution its children were drawn from.
 
     A parent without an entry has one certain child (a point mass), as copied text has.
     """
 
     root: NodeId
     draws: list[Draw] = field(default_factory=list)
-    q: dict[NodeId, Probs] = field(default_factory=dict)
+    q: dict[NodeId, Distribution] = field(default_factory=dict)
 
     @property
     def nodes(self) -> list[NodeId]:

@@ -5,8 +5,10 @@ from collections.abc import Generator, Iterable
 
 import torch
 
+from decoders.distribution import Distribution
+from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
-from decoders.shapes import Logits, NodeId, Probs, TokenId
+from decoders.shapes import NodeId, Probs, TokenId
 
 
 class NGram:
@@ -26,8 +28,8 @@ class NGram:
             self._count(reference, None)
         self._depth, self._last = 0, None
 
-    def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
-        """The warped distributions (nodes, V) of the token after each node, in float64 on the CPU."""
+    def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, list[Reading], list[Distribution]]:
+        """The warped distributions of the token after each node."""
         yield from ()  # asks no model
         tree = request.tree
         new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
@@ -35,7 +37,7 @@ class NGram:
         self._depth += len(new)
         prior = (self._tokens + self.smoothing / len(self._tokens)) / (self._tokens.sum() + self.smoothing)
         rows = torch.stack([self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes])
-        return request.warp(rows.log())
+        return [request.warp(reading) for reading in Readings(rows.log(), held(request.warping))]
 
     def _after(self, token: TokenId, prior: Probs) -> Probs:
         row, followers = self.smoothing * prior, self._pairs[token]

@@ -2,42 +2,46 @@
 
 from collections.abc import Callable, Generator, Sequence
 
+from decoders.distribution import Distribution
 from decoders.drafts.draft import Draft, Draw
 from decoders.errors import InputError
+from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.sampling import RandomSource, without
-from decoders.shapes import Logits, NodeId, Probs, TokenId
+from decoders.sampling import RandomSource
+from decoders.shapes import NodeId, TokenId
 
-Predict = Callable[[Request, list[NodeId]], Generator[Ask, Logits, Probs | None]]
-Sampler = Callable[[RandomSource, Probs, int], list[TokenId]]
+Predict = Callable[[Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution] | None]]
+Sampler = Callable[[RandomSource, Distribution, int], list[TokenId]]
 LARGEST_TREE = 512
 
 
-def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, Logits, Probs]:
-    """The warped distributions (nodes, V) of the draft model."""
-    return request.warp((yield request.ask("draft", nodes)))
+def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, list[Reading], list[Distribution]]:
+    """The warped distributions of the draft model."""
+    return [request.warp(reading) for reading in (yield request.ask("draft", nodes))]
 
 
-def confident(request: Request, nodes: list[NodeId], least: float) -> Generator[Ask, Logits, Probs | None]:
+def confident(
+    request: Request, nodes: list[NodeId], least: float
+) -> Generator[Ask, list[Reading], list[Distribution] | None]:
     """The same, or None if the draft model hesitates: its largest raw probability is below `least` at every node.
 
     This depends on the path so far and not on the token that would be drawn, so a draft that ends here is as exact as any.
     """
-    logits = yield request.ask("draft", nodes)
-    return request.warp(logits) if logits.softmax(-1).max().item() >= least else None
+    readings = yield request.ask("draft", nodes)
+    return [request.warp(r) for r in readings] if max(r.highest for r in readings) >= least else None
 
 
-def with_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
-    """`count` children, drawn i.i.d. from q (V,): for SpecTr and SpecInfer."""
+def with_replacement(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:
+    """`count` children, drawn i.i.d. from q: for SpecTr and SpecInfer."""
     return source.draw(q, count)
 
 
-def without_replacement(source: RandomSource, q: Probs, count: int) -> list[TokenId]:
+def without_replacement(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:
     """`count` different children, each drawn from q without those before it, or as many as q has: for MCSS."""
     tokens: list[TokenId] = []
-    while len(tokens) < count and q.any():
+    while len(tokens) < count and q.total > 0:
         tokens += source.draw(q)
-        q = without(q, tokens[-1])
+        q = q.without(tokens[-1])
     return tokens
 
 
@@ -46,7 +50,7 @@ def tree(
     expansion: Sequence[int],
     predict: Predict = draft_model,
     sample: Sampler = with_replacement,
-) -> Generator[Ask, Logits, Draft]:
+) -> Generator[Ask, list[Reading], Draft]:
     """Grow a draft below the tip: every draw of layer i gets expansion[i] children, with one draft pass per layer.
 
     (1, 1, 1) is a chain, (k, 1, 1) are k chains. Equal draws share a node, but each has children of its own.

@@ -1,13 +1,12 @@
 """Passes of a plain model over token trees: the paths of each request that the model has seen (PlainEngine)."""
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from decoders.engine.model import Answer, Wants
+from decoders.engine.model import Answer, Wants, of_one_pass
 from decoders.engine.plain import Path, PlainModel, cache_bytes
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -163,18 +162,18 @@ class PlainEngine:
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """The logits at the nodes that each request wants. Of a request with more than `chunk` prompt tokens to read, only the first
         `chunk` are read."""
-        return list(self._answers(wants, chunk))
+        return of_one_pass(list(self._answers(wants, chunk)))
 
     def _answers(self, wants: Wants, chunk: int | None) -> Iterator[Answer]:
         for tree, nodes in wants:
             branches = self._branches[tree]
             branches.settle()
-            before, logits, sound = branches.passes, None, True
+            before, part = branches.passes, None
+            rows = torch.empty(0, self.model.vocabulary)
             if chunk is None or not branches.read_prompt(chunk):
-                logits = branches.logits(nodes)
-                logits = logits if logits.dtype == torch.float64 else logits.float()
-                sound = all(map(math.isfinite, logits.amax(-1).tolist()))
+                rows, part = branches.logits(nodes), slice(0, len(nodes))
+                rows = rows if rows.dtype == torch.float64 else rows.float()
             passes = branches.passes - before
             # The loop shares the weights of an answer among the requests of its pass, and here each has passes of its own.
             weights = passes * self.model.weight_bytes * len(wants)
-            yield Answer(logits, sound, branches.bytes, weights, passes=passes)
+            yield Answer(rows, part, branches.bytes, weights, passes=passes)

@@ -1,10 +1,9 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import pad
@@ -134,17 +133,32 @@ class Waste:
 class Answer:
     """The result of one pass for one request, and what it took.
 
-    logits   (nodes, V), raw; None if only a part of the prompt was fed: ask again;   sound  whether every row makes a distribution
+    rows     the raw logits of the whole pass, (n, V);   part  those at its nodes, None if only a part of the prompt was fed: ask again
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
     waste    None in batches without padding;   passes  forward passes that it took
     """
 
-    logits: Logits | None
-    sound: bool
+    rows: Logits
+    part: slice | None
     cache_bytes: int
     weight_bytes: int
     waste: Waste | None = None
     passes: int = 1
+
+    @property
+    def logits(self) -> Logits | None:
+        """The raw logits (nodes, V) at its nodes."""
+        return None if self.part is None else self.rows[self.part]
+
+
+def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
+    """Answers that have rows of their own, over the rows of all together."""
+    parts = [answer.logits for answer in answers if answer.logits is not None]
+    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
+    for answer in answers:
+        part = None if answer.part is None else slice(start, start := start + len(answer.rows[answer.part]))
+        together.append(replace(answer, rows=rows, part=part))
+    return together
 
 
 class Engine:
@@ -186,14 +200,12 @@ class Engine:
         logits = self.model(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing)
         if logits.dtype != torch.float64:
             logits = logits.float()
-        highest = logits.amax(-1).tolist()  # NaN and infinity show in the maximum; -inf only rules a token out
         answers, start = [], 0
         for feed, (_, nodes) in zip(feeds, wants, strict=True):
             part = slice(start, start + len(feed.wanted))
             start = part.stop
-            given = logits[part] if feed.wanted == list(nodes) else None
-            sound = all(map(math.isfinite, highest[part]))
-            answers.append(Answer(given, sound, len(feed.cache) * self.model.row_bytes, self.model.weight_bytes))
+            given = part if feed.wanted == list(nodes) else None
+            answers.append(Answer(logits, given, len(feed.cache) * self.model.row_bytes, self.model.weight_bytes))
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:

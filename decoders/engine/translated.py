@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from decoders.engine.branches import PlainEngine
-from decoders.engine.model import Answer, Engine, PackedModel, Wants
+from decoders.engine.model import Answer, Engine, PackedModel, Wants, of_one_pass
 from decoders.engine.plain import PlainModel
 from decoders.engine.translation import Translation
 from decoders.shapes import NodeId
@@ -107,10 +107,12 @@ class TranslatedEngine:
             if nodes
         ]
         answers = iter(self.inner.run(inner, chunk) if inner else ())
-        return [
-            self._answer(tree, nodes, fitting, next(answers) if fitting else None)
-            for (tree, nodes), fitting in zip(wants, asked, strict=True)
-        ]
+        return of_one_pass(
+            [
+                self._answer(tree, nodes, fitting, next(answers) if fitting else None)
+                for (tree, nodes), fitting in zip(wants, asked, strict=True)
+            ]
+        )
 
     def _fits(self, shadow: Shadow, node: NodeId) -> bool:
         positions = self.model.inner.positions
@@ -118,12 +120,12 @@ class TranslatedEngine:
 
     def _answer(self, tree: TokenTree, nodes: Sequence[NodeId], asked: list[NodeId], answer: Answer | None) -> Answer:
         translation, inner = self.model.translation, self.model.inner
-        if answer is not None and answer.logits is None:
+        if answer is not None and answer.part is None:
             return answer
         dtype = torch.float64 if inner.dtype == torch.float64 else torch.float32
         own = torch.zeros(len(nodes), inner.vocabulary, dtype=dtype, device=inner.device)
         if answer is not None:
             own[[nodes.index(n) for n in asked]] = answer.logits
         else:
-            answer = Answer(None, True, self.inner.rows_of(self._shadows[tree].tree) * inner.row_bytes, 0, passes=0)
-        return replace(answer, logits=translation.over_target(own))
+            answer = Answer(own, None, self.inner.rows_of(self._shadows[tree].tree) * inner.row_bytes, 0, passes=0)
+        return replace(answer, rows=translation.over_target(own), part=slice(0, len(nodes)))

@@ -18,10 +18,11 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            p = request.warp((yield request.ask("target", [request.tip])))[0]
+            (reading,) = yield request.ask("target", [request.tip])
+            p = request.warp(reading)
             token = request.source.draw(p)[0]
             node = request.tree.add(request.tip, token)
-            yield request.advance([Trial(node, token, request.tip, Fate.SAMPLED, p=p[token].item())], node)
+            yield request.advance([Trial(node, token, request.tip, Fate.SAMPLED, p=p[token])], node)
 
 
 @dataclass(frozen=True)

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-from decoders.beams import Beam, beam_probs, commit_beams, draw_beams, drawn_trials, extend, joint
+from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.request import Request
 from decoders.settings import Decoding, Method, setting
 from decoders.trace import Fate, Trial
-from decoders.warp import top
 
 
 @dataclass(frozen=True)
@@ -26,10 +25,10 @@ class BeamSampling(Method):
     def decode(self, request: Request) -> Decoding:
         live, ended = [Beam(request.tip, 0.0)], []
         while not request.finished:
-            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])))
-            p_beam = beam_probs(request, log_joint)
-            draws = draw_beams(request, live, log_joint, p_beam, self.beams)
-            trials = drawn_trials(live, draws, p_beam, [Fate.SAMPLED] * len(draws))
+            joint = Joint(live, (yield request.ask("target", [b.node for b in live])))
+            p_beam = joint.warp(request.warping)
+            draws = draw_beams(request, joint, p_beam, self.beams)
+            trials = drawn_trials(joint, draws, p_beam, [Fate.SAMPLED] * len(draws))
             yield commit_beams(request, trials, [d.beam for d in draws], live, ended)
 
 
@@ -63,10 +62,10 @@ class BeamSearch(Method):
         # Enough candidates for W live beams even if every kept beam ends now. One beam is greedy: it ends with its first end of text.
         candidates = max(2, 1 + len(request.end_tokens)) * self.beams if self.beams > 1 else 1
         while not request.finished:
-            log_joint = joint(live, (yield request.ask("target", [b.node for b in live])).float(), origin=0.0)
+            readings = yield request.ask("target", [b.node for b in live], candidates)
+            joint = Joint(live, readings, origin=0.0, rounded=True)
             steps += 1
-            order = top(log_joint.flatten(), candidates)[1].tolist()
-            drawn = [extend(request, live, log_joint, i, origin=0.0).beam for i in order]
+            drawn = [joint.draw(request, *found).beam for found in joint.top(candidates)]
             reason = {b.node: request.ends(b.node) or ("budget" if steps == request.budget else None) for b in drawn}
             ended = [b for b in drawn[: self.beams] if reason[b.node]]
             live = [b for b in drawn if not reason[b.node]][: self.beams]

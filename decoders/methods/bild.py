@@ -4,15 +4,17 @@ import math
 from dataclasses import dataclass
 from functools import partial
 
+from decoders.distribution import Distribution
 from decoders.drafts.chain import chain
 from decoders.drafts.tree import confident
 from decoders.methods.speculative import speculate
+from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules.typical import tossless
 from decoders.rules.walk import Pick
 from decoders.sampling import RandomSource
 from decoders.settings import Decoding, Method, setting
-from decoders.shapes import Logits, Probs, TokenId
+from decoders.shapes import TokenId
 
 
 @dataclass(frozen=True)
@@ -21,11 +23,13 @@ class RollbackRule:
 
     rollback: float = 2.0
 
-    def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+    def pick(
+        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+    ) -> Pick:
         (token,) = tokens
-        probability = logits.softmax(-1)[token].item()
-        kept = probability > 0 and -math.log(probability) <= self.rollback
-        return tossless(token, probability, kept, p, q)
+        log_p = reading.log_p(token)
+        kept = -log_p <= self.rollback
+        return tossless(token, math.exp(log_p), kept, p, q)
 
 
 @dataclass(frozen=True)

@@ -1,52 +1,50 @@
 """Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model drafts."""
 
 import itertools
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
-import torch
-
-from decoders.beams import Beam, BeamDraw, beam_probs, commit_beams, draw_beams, drawn_trials, highest, joint
+from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
+from decoders.distribution import Distribution, residual
+from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.sampling import RandomSource, residual
+from decoders.sampling import RandomSource
 from decoders.settings import Decoding, Method, claim, setting
-from decoders.shapes import Logits, NodeId, Probs
+from decoders.shapes import NodeId
 from decoders.theory import beam_acceptances, dynamic_width
 from decoders.trace import Fate, Trial
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of the draft forest: its draws, and the (rows, V) distribution q_beam they were drawn from.
+    """One layer of the draft forest: its draws, and the distribution q_beam over (row, token) pairs that they were drawn from.
 
     `parents[r]` is the index in the layer above of the beam that row r of q_beam continues; a draw's `parent` is such an r.
     """
 
     draws: list[BeamDraw]
-    q_beam: Probs
+    q_beam: Distribution
     parents: list[int]
 
 
 def accept_layer(
     source: RandomSource,
-    draws: Sequence[BeamDraw],
     trials: Sequence[Trial],
-    rows: Mapping[int, int],
-    p_beam: Probs,
-    q_beam: Probs,
+    places: Sequence[int | None],
+    p_beam: Distribution,
+    q_beam: Distribution,
     width: int,
-) -> tuple[set[int], Probs]:
-    """The inner loop of dsbd.txt algorithm 1: draws from q_beam (rows, V) are tried in turn until `width` are accepted.
+) -> tuple[set[int], Distribution]:
+    """The inner loop of dsbd.txt algorithm 1: draws from q_beam are tried in turn until `width` are accepted.
 
-    rows   for each live `parent` its row in p_beam and q_beam; draws below other parents are skipped
+    places   for each draw its index in p_beam and q_beam, None if its parent is not live: it is skipped
     Fills in the trials. Returns the indices of the accepted draws, and the distribution for a correction.
     """
     accepted, rest = set(), p_beam
-    for i, (draw, trial) in enumerate(zip(draws, trials, strict=True)):
-        if draw.parent not in rows or len(accepted) == width:
+    for i, (place, trial) in enumerate(zip(places, trials, strict=True)):
+        if place is None or len(accepted) == width:
             continue
-        place = rows[draw.parent], draw.token
-        trial.p, trial.q = rest[place].item(), q_beam[place].item()
+        trial.p, trial.q = rest[place], q_beam[place]
         trial.accept_probability = min(1.0, trial.p / trial.q)
         kept, trial.u = source.accept(trial.accept_probability)
         if kept:
@@ -98,19 +96,19 @@ class DSBD(Method):
         while not request.finished:
             forest = yield from self._draft(request, live)
             nodes = dict.fromkeys([b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws])
-            logits = yield request.ask("target", list(nodes))
-            trials, drawn = self._verify(request, live, forest, dict(zip(nodes, logits, strict=True)), ended)
+            readings = yield request.ask("target", list(nodes))
+            trials, drawn = self._verify(request, live, forest, dict(zip(nodes, readings, strict=True)), ended)
             yield commit_beams(request, trials, drawn, live, ended, self.keep_one)
 
-    def _draft(self, request: Request, live: list[Beam]) -> Generator[Ask, Logits, list[Layer]]:
+    def _draft(self, request: Request, live: list[Beam]) -> Generator[Ask, list[Reading], list[Layer]]:
         """gamma steps of beam sampling by the draft model. The input beams are weighted by the target's joint likelihoods: any known
         proposal is valid, and this one is accepted more often than one with the draft model's own weights."""
         forest: list[Layer] = []
         above, parents = live, list(range(len(live)))
         for _ in range(min(self.draft_length, request.budget - request.tree.new_length(live[0].node) - 1)):
-            log_joint = joint(above, (yield request.ask("draft", [b.node for b in above])))
-            q_beam = beam_probs(request, log_joint)
-            draws = draw_beams(request, above, log_joint, q_beam, self.draft_beams)
+            joint = Joint(above, (yield request.ask("draft", [b.node for b in above])))
+            q_beam = joint.warp(request.warping)
+            draws = draw_beams(request, joint, q_beam, self.draft_beams)
             forest.append(Layer(draws, q_beam, parents))
             parents = [i for i, d in enumerate(draws) if not request.ends(d.beam.node)]
             above = [draws[i].beam for i in parents]
@@ -119,7 +117,7 @@ class DSBD(Method):
         return forest
 
     def _verify(
-        self, request: Request, live: list[Beam], forest: list[Layer], p: dict[NodeId, Logits], ended: list[Beam]
+        self, request: Request, live: list[Beam], forest: list[Layer], p: dict[NodeId, Reading], ended: list[Beam]
     ) -> tuple[list[Trial], list[Beam]]:
         """dsbd.txt algorithm 1, with its inverted ratio corrected. Returns every trial and the beams of the last layer reached;
         beams that ended in an earlier layer are added to `ended`."""
@@ -131,38 +129,36 @@ class DSBD(Method):
         above = dict(enumerate(live))  # index in the layer above -> live beam with the target's score
         width = self.beams or max(self.min_beams, len(live))
         for layer, layer_trials in zip(forest, trials, strict=True):
-            log_joint, p_beam = self._target(request, above, p)
+            joint, p_beam = self._target(request, above, p)
             # q_beam of the draws with live parents, renormalised and never warped again, rows in the order of p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
-            q_beam = layer.q_beam[list(rows)].to(p_beam.device)
-            q_beam = q_beam / q_beam.sum()
-            surviving = sum(d.parent in rows for d in layer.draws)
+            q_beam = layer.q_beam.regrouped(rows, joint.size)
+            places = [rows[d.parent] * joint.size + d.token if d.parent in rows else None for d in layer.draws]
+            surviving = sum(place is not None for place in places)
             if self.beams is None:
                 alphas = beam_acceptances(p_beam, q_beam, surviving)
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
-            kept, rest = accept_layer(request.source, layer.draws, layer_trials, rows, p_beam, q_beam, width)
+            kept, rest = accept_layer(request.source, layer_trials, places, p_beam, q_beam, width)
             accepted = {
-                i: Beam(d.beam.node, highest(above.values()) + log_joint[rows[d.parent], d.token].item())
+                i: Beam(d.beam.node, joint.origin + joint.value(places[i]))
                 for i, d in enumerate(layer.draws)
                 if i in kept
             }
             if len(accepted) < width:
-                beams = list(above.values())
-                draws = draw_beams(request, beams, log_joint, rest, 1)
-                draws += draw_beams(request, beams, log_joint, p_beam, width - len(accepted) - 1)
+                draws = draw_beams(request, joint, rest, 1)
+                draws += draw_beams(request, joint, p_beam, width - len(accepted) - 1)
                 fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
-                tried += drawn_trials(beams, draws, p_beam, fates)
+                tried += drawn_trials(joint, draws, p_beam, fates)
                 return tried, [*accepted.values(), *(d.beam for d in draws)]
             above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
             ended += [b for i, b in accepted.items() if i not in above]
             if not above:
                 return tried, []
-        log_joint, p_beam = self._target(request, above, p)
-        beams = list(above.values())
-        draws = draw_beams(request, beams, log_joint, p_beam, width)
-        tried += drawn_trials(beams, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        joint, p_beam = self._target(request, above, p)
+        draws = draw_beams(request, joint, p_beam, width)
+        tried += drawn_trials(joint, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
         return tried, [d.beam for d in draws]
 
-    def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Logits]) -> tuple[torch.Tensor, Probs]:
-        log_joint = joint(list(above.values()), torch.stack([p[b.node] for b in above.values()]))
-        return log_joint, beam_probs(request, log_joint)
+    def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Reading]) -> tuple[Joint, Distribution]:
+        joint = Joint(list(above.values()), [p[b.node] for b in above.values()])
+        return joint, joint.warp(request.warping)

@@ -48,5 +48,5 @@ class MTAD(Method):
                 steps = min(self.draft_length, request.left - 1)
                 path = yield from likeliest_path(request, "draft", self.beams, steps, self.draft == "sample")
             p = yield request.ask("target", [request.tip, *path])
-            q = request.answer_to(request.ask("draft", [request.tip, *path[:-1]])) if path and not lookup else None
+            q = (yield request.ask("draft", [request.tip, *path[:-1]])) if path and not lookup else None
             yield request.advance(*keep_longest(request, path, p, q, self.threshold, self.ratio == "warped"))

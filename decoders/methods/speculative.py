@@ -7,22 +7,22 @@ from functools import partial
 from decoders.drafts.chain import chain
 from decoders.drafts.draft import Draft
 from decoders.drafts.tree import confident, draft_model
+from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
 from decoders.settings import Decoding, Method, claim, setting
-from decoders.shapes import Logits
 from decoders.theory import best_gamma
 
-Propose = Callable[[Request], Generator[Ask, Logits, Draft]]
+Propose = Callable[[Request], Generator[Ask, list[Reading], Draft]]
 
 
 def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
     """speculative-decoding.txt algorithm 1 for any draft source and any rule that judges a draft node by node."""
     while not request.finished:
         draft = yield from propose(request)
-        logits = yield request.ask("target", draft.nodes)
-        yield request.advance(*walk(request, draft, logits, rule))
+        readings = yield request.ask("target", draft.nodes)
+        yield request.advance(*walk(request, draft, readings, rule))
 
 
 DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)

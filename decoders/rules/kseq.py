@@ -1,10 +1,10 @@
 """K-SEQ, SpecTr's rule: several i.i.d. draft tokens, each accepted by the same discounted ratio."""
 
-import torch
-
+from decoders.distribution import Distribution, minimum, residual
+from decoders.reading import Reading
 from decoders.rules.walk import Pick
-from decoders.sampling import RandomSource, residual
-from decoders.shapes import Logits, Probs, TokenId
+from decoders.sampling import RandomSource
+from decoders.shapes import TokenId
 from decoders.theory import kseq_division
 
 
@@ -16,18 +16,20 @@ class KSeqRule:
     k is the number of drafts still on the accepted path; k = 1 is speculative decoding.
     """
 
-    def pick(self, p: Probs, q: Probs, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+    def pick(
+        self, p: Distribution, q: Distribution, tokens: list[TokenId], reading: Reading, source: RandomSource
+    ) -> Pick:
         rho = kseq_division(p, q, len(tokens))
         pick = Pick()
         for token in tokens:
-            p_token, q_token = p[token].item(), q[token].item()
+            p_token, q_token = p[token], q[token]
             probability = min(1.0, p_token / (rho * q_token))
             pick.kept, u = source.accept(probability)
             pick.tests.append((p_token, q_token, probability, u))
             if pick.kept:
                 return pick
-        overlap = torch.minimum(q, p / rho)
-        beta = overlap.sum().item()
+        overlap = minimum(q, p / rho)
+        beta = overlap.total
         scale = (1 - (1 - beta) ** len(tokens)) / beta if beta > 0 else 0.0
         pick.rest = residual(p, scale * overlap)
         return pick

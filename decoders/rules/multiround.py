@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from decoders.distribution import Distribution, residual
+from decoders.reading import Reading
 from decoders.rules.walk import Pick
-from decoders.sampling import RandomSource, residual, without
-from decoders.shapes import Logits, Probs, TokenId
+from decoders.sampling import RandomSource
+from decoders.shapes import TokenId
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,10 +19,12 @@ class MultiRoundRule:
 
     replacement: bool = True
 
-    def pick(self, p: Probs, q: Probs, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+    def pick(
+        self, p: Distribution, q: Distribution, tokens: list[TokenId], reading: Reading, source: RandomSource
+    ) -> Pick:
         pick = Pick(rest=p)
         for token in tokens:
-            p_token, q_token = pick.rest[token].item(), q[token].item()
+            p_token, q_token = pick.rest[token], q[token]
             probability = min(1.0, p_token / q_token)
             pick.kept, u = source.accept(probability)
             pick.tests.append((p_token, q_token, probability, u))
@@ -28,5 +32,5 @@ class MultiRoundRule:
                 break
             pick.rest = residual(pick.rest, q)
             if not self.replacement:
-                q = without(q, token)
+                q = q.without(token)
         return pick

@@ -1,12 +1,13 @@
 """Speculative sampling: accept a draft token with probability min(1, p / (l q)), else draw from the residual."""
 
+import math
 from dataclasses import dataclass
 
-import torch
-
+from decoders.distribution import Distribution, point_mass, residual
+from decoders.reading import Reading
 from decoders.rules.walk import Pick
-from decoders.sampling import RandomSource, residual
-from decoders.shapes import Logits, Probs, TokenId
+from decoders.sampling import RandomSource
+from decoders.shapes import TokenId
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,21 +22,19 @@ class SpeculativeRule:
     lenience: float = 1.0
     greedy: bool = False
 
-    def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+    def pick(
+        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+    ) -> Pick:
         (token,) = tokens
-        p_token = p[token].item()
-        q_token = 1.0 if q is None else q[token].item()
+        p_token = p[token]
+        q_token = 1.0 if q is None else q[token]
         if self.greedy and self.lenience < 1:
-            gap = (logits[token] - logits.max()).exp().item()  # p(x) / max p
+            gap = math.exp(reading.log_p(token)) / reading.highest
             probability = float(gap >= self.lenience)
         else:
             probability = min(1.0, p_token / (self.lenience * q_token))
         kept, u = source.accept(probability)
         pick = Pick([(p_token, q_token, probability, u)], kept)
         if not kept:
-            pick.rest = residual(p, self.lenience * (point_mass(p, token) if q is None else q))
+            pick.rest = residual(p, self.lenience * (point_mass(token) if q is None else q))
         return pick
-
-
-def point_mass(like: Probs, token: TokenId) -> Probs:
-    return torch.zeros_like(like).index_fill_(0, torch.tensor([token], device=like.device), 1.0)

@@ -1,18 +1,19 @@
 """Rules without randomness: a draft token is kept if the target finds it likely enough, else the target draws its own."""
 
+import math
 from dataclasses import dataclass
 
-import torch
-
+from decoders.distribution import Distribution
+from decoders.reading import Reading
 from decoders.rules.walk import Pick
 from decoders.sampling import RandomSource
-from decoders.shapes import Logits, Probs, TokenId
+from decoders.shapes import TokenId
 
 
-def tossless(token: TokenId, probability: float, kept: bool, p: Probs, q: Probs | None) -> Pick:
+def tossless(token: TokenId, probability: float, kept: bool, p: Distribution, q: Distribution | None) -> Pick:
     """The pick of a rule that judges `token` by its probability alone. A refused one is replaced by a draw from p itself, so such a
     rule is lossy."""
-    q_token = 1.0 if q is None else q[token].item()
+    q_token = 1.0 if q is None else q[token]
     return Pick([(probability, q_token, None, None)], kept, rest=p)
 
 
@@ -23,8 +24,10 @@ class TypicalRule:
     epsilon: float = 0.09
     delta: float = 0.3
 
-    def pick(self, p: Probs, q: Probs | None, tokens: list[TokenId], logits: Logits, source: RandomSource) -> Pick:
+    def pick(
+        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+    ) -> Pick:
         (token,) = tokens
-        probability, entropy = p[token].item(), torch.special.entr(p).sum()
-        kept = probability > min(self.epsilon, (self.delta * torch.exp(-entropy)).item())
+        probability = p[token]
+        kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
         return tossless(token, probability, kept, p, q)

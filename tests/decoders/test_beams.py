@@ -2,59 +2,118 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
-from decoders.beams import Beam, beam_probs, best, extend, joint
-from decoders.warp import Warping
-from tests.oracle import Source, Watched
+from decoders.beams import Beam, Joint, best
+from decoders.reading import Readings
+from decoders.testing import oracle
+from decoders.testing.oracle import Source, Watched
+from decoders.warp import Warping, warp
 
 
-def request(warping=Warping()):  # noqa: B008 - frozen
-    return Watched([0], Source(), warping, 9)
+def request():
+    return Watched([0], source=Source(), warping=Warping(), budget=9)
+
+
+def joint(beams, logits, likeliest=99, **options):
+    return Joint(beams, list(Readings(logits, likeliest)), **options)
+
+
+def values(found):
+    return [found.value(i) for i in range(len(found.beams) * found.size)]
 
 
 def test_the_joint_adds_each_beams_score_to_its_own_row():
     logits = torch.tensor([[0.7, 0.3], [0.5, 0.5]], dtype=torch.float64).log() + 5
     beams = [Beam(0, math.log(0.2)), Beam(0, math.log(0.6))]
-    assert joint(beams, logits, origin=0.0).exp().flatten().tolist() == pytest.approx([0.14, 0.06, 0.3, 0.3])
-    assert joint(beams, logits).exp().flatten().tolist() == pytest.approx([0.14 / 0.6, 0.06 / 0.6, 0.5, 0.5])
+    expected = [0.14, 0.06, 0.3, 0.3]
+    for found in (joint(beams, logits, origin=0.0), joint(beams, logits, 0, origin=0.0)):
+        assert np.exp(values(found)) == pytest.approx(expected)
+        assert found.whole().exp().flatten().tolist() == pytest.approx(expected)
+    assert np.exp(values(joint(beams, logits))) == pytest.approx([x / 0.6 for x in expected])
 
 
 @pytest.mark.parametrize("score", [-24_000.0, -300_000.0])
-def test_a_long_beams_score_costs_no_digits(score):
+@pytest.mark.parametrize("likeliest", [99, 0])
+def test_a_long_beams_score_costs_no_digits(score, likeliest):
     """In float32 the scores of long texts were added first: at -24,000 the distribution drawn from was off by a total variation of
     2.5e-4, at -300,000 by 3.7e-3."""
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     beams = [Beam(0, score - 1.25), Beam(0, score), Beam(0, score - 0.5)]
-    exact = beam_probs(request(), joint(beams, logits))
-    found = beam_probs(request(), joint(beams, logits.float()))
-    assert (found.double() - exact).abs().sum() / 2 < 1e-6
+    exact = joint(beams, logits, likeliest).warp(Warping())
+    found = joint(beams, logits.float(), likeliest).warp(Warping())
+    assert sum(abs(found[i] - exact[i]) for i in range(150)) / 2 < 1e-6
     r = request()
     roots = [Beam(r.tree.add(0, i), beam.score) for i, beam in enumerate(beams)]
-    after = extend(r, roots, joint(roots, logits.float()), 50 + 7).beam
+    after = joint(roots, logits.float(), likeliest).draw(r, 50 + 7).beam
     assert after.score - score == pytest.approx(logits.log_softmax(-1)[1, 7].item(), abs=1e-6)
 
 
 def test_beams_that_are_all_impossible_stay_so():
     """A draft that lacks tokens of the target can leave a search with such beams alone."""
     beams = [Beam(0, -math.inf), Beam(0, -math.inf)]
-    assert joint(beams, torch.zeros(2, 3)).flatten().tolist() == [-math.inf] * 6
+    assert values(joint(beams, torch.zeros(2, 3))) == [-math.inf] * 6
+    assert joint(beams, torch.zeros(2, 3), 2).top(2) == [(0, -math.inf), (1, -math.inf)]
 
 
 def test_the_warping_is_applied_once_to_the_flattened_joint():
-    log_joint = torch.tensor([[0.14, 0.06], [0.31, 0.29]], dtype=torch.float64).log()
-    found = beam_probs(request(Warping(0.5, top_k=3)), log_joint)
+    logits = torch.tensor([[0.7, 0.3], [31 / 60, 29 / 60]], dtype=torch.float64).log()
+    beams = [Beam(0, math.log(0.2)), Beam(0, math.log(0.6))]  # 0.14, 0.06, 0.31, 0.29
     squares = [0.14**2, 0, 0.31**2, 0.29**2]
-    assert found.shape == (2, 2)
-    assert found.flatten().tolist() == pytest.approx([x / sum(squares) for x in squares])
+    for likeliest in (99, 0):
+        found = joint(beams, logits, likeliest).warp(Warping(0.5, top_k=3))
+        assert [found[i] for i in range(4)] == pytest.approx([x / sum(squares) for x in squares])
+
+
+@st.composite
+def beams_of_rows(draw):
+    """Two to four beams, equal ones among them, and their rows of logits with ties."""
+    rows = st.lists(st.sampled_from([-math.inf, -2.0, 0.0, 0.5, 1.0, 3.0]), min_size=6, max_size=6)
+    different = draw(st.lists(rows.filter(lambda row: max(row) > -math.inf), min_size=1, max_size=3))
+    which = draw(st.lists(st.integers(0, len(different) - 1), min_size=2, max_size=4))
+    scores = draw(st.lists(st.sampled_from([0.0, -0.5, -3.0]), min_size=len(different), max_size=len(different)))
+    rows = torch.tensor([different[i] for i in which], dtype=torch.float64)
+    return [Beam(0, scores[i]) for i in which], rows
+
+
+@given(beams_of_rows(), st.sampled_from([0.0, 0.4, 1.0, 1.6]), st.integers(0, 9), st.sampled_from([0.3, 0.62, 1.0]))
+def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k, top_p):
+    """However few tokens of each beam were read."""
+    beams, rows = beams_and_rows
+    warping = Warping(temperature, top_k, top_p)
+    whole = joint(beams, rows).whole().flatten()
+    if top_p < 1 and temperature:
+        likely = np.sort(oracle.warp(whole, Warping(temperature, top_k)))[::-1]
+        assume(np.abs(likely.cumsum() - top_p).min() > 1e-9)  # where a sum meets p exactly, rounding decides
+    distinct = np.unique(whole.numpy()[np.isfinite(whole.numpy())])
+    assume(len(distinct) < 2 or np.diff(distinct).min() > 1e-9)  # equal but for rounding: then it decides too
+    expected = warp(whole, warping).tolist()
+    for likeliest in (0, 1, 3, 6):
+        found = joint(beams, rows, likeliest).warp(warping)
+        assert [found[i] for i in range(len(whole))] == pytest.approx(expected, abs=1e-9)
+
+
+@given(beams_of_rows(), st.integers(1, 30), st.integers(0, 6))
+def test_the_top_of_the_joint_is_in_falling_order(beams_and_rows, count, likeliest):
+    beams, rows = beams_and_rows
+    found = joint(beams, rows, likeliest)
+    expected = sorted(((i, x) for i, x in enumerate(values(found))), key=lambda pair: (-pair[1], pair[0]))[:count]
+    possible = [pair for pair in found.top(count) if pair[1] > -math.inf]
+    assert possible == [pair for pair in expected if pair[1] > -math.inf]
+    every = found.top(None)
+    assert [x for _, x in every][:count] == pytest.approx([x for _, x in expected])
 
 
 def test_an_index_of_the_joint_is_a_beam_and_a_token():
     r = request()
     a, b = r.tree.add(0, 1), r.tree.add(0, 2)
-    draw = extend(r, [Beam(a, 0.0), Beam(b, 0.0)], torch.arange(6.0).view(2, 3), 3)
-    assert (draw.parent, draw.token, draw.beam.score, r.path(draw.beam.node)) == (1, 0, 3.0, (0, 2, 0))
+    draw = joint([Beam(a, 0.0), Beam(b, 0.0)], torch.zeros(2, 3)).draw(r, 3)
+    assert (draw.parent, draw.token, r.path(draw.beam.node)) == (1, 0, (0, 2, 0))
+    assert draw.beam.score == pytest.approx(-math.log(3))
 
 
 def test_the_best_beam_has_the_lowest_perplexity_ties_to_the_earliest():

@@ -10,8 +10,7 @@ from decoders.methods import speculative
 from decoders.rules.speculative import SpeculativeRule
 from decoders.sampling import SeededSource
 from decoders.settings import Method
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Drawn,
     Rows,
     Situation,
@@ -24,6 +23,7 @@ from tests.oracle import (
     mutant,
     output_law,
 )
+from decoders.warp import Warping
 
 END = frozenset({2})
 GREEDY = Warping(temperature=0)
@@ -150,9 +150,9 @@ def test_drafts_fit_the_budget_and_end_with_the_text(name, budget):
 BIASED = {
     "accepts too often": ("p_token / (self.lenience * q_token)", "1.2 * p_token / q_token"),
     "ratio upside down": ("p_token / (self.lenience * q_token)", "q_token / p_token if p_token else 1"),
-    "corrects from p": ("residual(p, self.lenience * (point_mass(p, token) if q is None else q))", "p"),
+    "corrects from p": ("residual(p, self.lenience * (point_mass(token) if q is None else q))", "p"),
     "residual subtracted twice": ("residual(p, self.lenience *", "(lambda p, q: residual(residual(p, q), q))(p, "),
-    "unwarped ratio": ("p_token = p[token].item()", "p_token = logits.softmax(-1)[token].item()"),
+    "unwarped ratio": ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"),
     "token 0 taken for no token": ("if not kept:", "if not kept and token:"),
 }
 

@@ -153,7 +153,7 @@ def test_a_draft_on_a_device_of_its_own(pair, name, monkeypatch):
     def elsewhere(engine, wants, chunk=None):
         answers = run(engine, wants, chunk)
         device = Elsewhere if engine.model.role == "draft" else Here
-        return [replace(a, logits=a.logits.as_subclass(device)) for a in answers]
+        return [replace(a, rows=a.rows.as_subclass(device)) for a in answers]
 
     monkeypatch.setattr(Engine, "run", elsewhere)
     apart = generate(pair, PROMPTS[:3], name, **options)

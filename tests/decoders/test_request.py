@@ -2,15 +2,19 @@
 
 import torch
 
+from decoders.ledger import Ledger
+from decoders.loop import Turn
+from decoders.reading import Readings
 from decoders.request import Request
+from decoders.testing.oracle import Source
 from decoders.trace import Fate, Trial
 from decoders.warp import Warping
-from tests.oracle import Source
 
 
 def begin(budget=4, end=frozenset(), stops=None, clock=lambda: 0.0):
-    r = Request([7, 8], Source(), Warping(), budget, end, stops, clock)
-    r.note_time(None)
+    options = {"source": Source(), "warping": Warping(), "ledger": Ledger(clock)}
+    r = Request([7, 8], budget=budget, end_tokens=end, stops=stops, **options)
+    r.ledger.start()
     return r
 
 
@@ -25,26 +29,35 @@ def trials(r, nodes):
     return [Trial(n, r.tree.tokens[n], r.tree.parents[n], Fate.ACCEPTED) for n in nodes]
 
 
-def test_an_ask_wants_only_what_is_not_known_each_once():
-    r = begin()
-    a, b = grow(r, 1, 2)
-    ask = r.ask("target", [r.tip, a, a, b])
-    assert r.missing(ask) == [r.tip, a, b]
-    r.known["target"].update({n: torch.tensor([float(n)]) for n in (1, a, b)})
-    assert r.missing(ask) == []
-    assert r.answer_to(ask).flatten().tolist() == [1, a, a, b]
-    assert r.missing(r.ask("draft", [a])) == [a]
+def test_a_turn_asks_for_what_is_not_known_each_node_once_and_forgets_all_but_the_tips():
+    """A node that is asked about again is answered without a pass."""
+    r, got = begin(budget=9), []
 
+    def decode():
+        a, b = grow(r, 1, 0)
+        got.append((yield r.ask("target", [r.tip, a, a, b])))
+        got.append((yield r.ask("target", [b, a])))
+        e = r.advance(trials(r, [a, b]), b)
+        assert (e.tokens, e.nodes, e.keep, r.left, r.tip, r.finished) == ([1, 0], [a, b], 0, 7, b, None)
+        yield e
+        (c,) = grow(r, 2)
+        yield r.ask("draft", [b])
+        assert r.advance([], c).keep == 2
+        yield r.ask("target", [b, c])
 
-def test_advancing_moves_the_answer_and_forgets_logits_but_the_tips():
-    r = begin()
-    a, b = grow(r, 1, 0)
-    r.known["target"].update({n: torch.zeros(3) for n in (1, a, b)})
-    e = r.advance(trials(r, [a, b]), b)
-    assert (e.tokens, e.nodes, e.keep, r.left, r.tip, r.finished) == ([1, 0], [a, b], 0, 2, b, None)
-    assert list(r.known["target"]) == [b]
-    (c,) = grow(r, 2)
-    assert r.advance([], c).keep == 2
+    turn = Turn(0, r, decode())
+    turn.start()
+    nodes = turn.missing()
+    rows = torch.eye(3)
+    turn.answer(Readings(rows, 1))
+    assert [[reading.row.tolist() for reading in answer] for answer in got] == [
+        rows[[0, 1, 1, 2]].tolist(),
+        rows[[2, 1]].tolist(),
+    ]
+    assert nodes == [1, 2, 3]
+    assert turn.missing() == nodes[2:]  # the draft has not seen it
+    turn.answer(Readings(rows[:1], 1))
+    assert turn.missing() == [4]  # the target knows the old tip
 
 
 def test_the_first_end_token_on_the_way_ends_the_text_and_nothing_behind_it_is_kept():
@@ -81,8 +94,8 @@ def test_another_best_beam_takes_back_what_is_not_shared():
 def test_time_is_charged_to_drafting_and_verifying():
     now = iter([0.0, 2.0, 5.0, 6.0])
     r = begin(clock=lambda: next(now))
-    r.note_time("draft")
-    r.note_time("target")
+    r.ledger.charge("draft")
+    r.ledger.charge("target")
     (a,) = grow(r, 1)
     e = r.advance(trials(r, [a]), a)
-    assert (e.draft_seconds, e.verify_seconds, r.seconds) == (2.0, 4.0, 6.0)
+    assert (e.draft_seconds, e.verify_seconds, r.ledger.seconds) == (2.0, 4.0, 6.0)

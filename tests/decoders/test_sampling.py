@@ -1,4 +1,4 @@
-"""The random source and the residual."""
+"""The random source."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.sampling import SeededSource, residual
+from decoders.distribution import Whole
+from decoders.sampling import SeededSource
+from tests.pieces import FORMS
 
 WEIGHTS = st.lists(st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0]), min_size=2, max_size=8).filter(any)
 
@@ -16,9 +18,9 @@ def normal(weights):
     return w / w.sum()
 
 
-@given(WEIGHTS, st.integers(0, 2**31))
-def test_a_token_without_mass_is_never_drawn(weights, seed):
-    probs = normal(weights)
+@given(WEIGHTS, st.integers(0, 2**31), st.sampled_from(list(FORMS.values())))
+def test_a_token_without_mass_is_never_drawn(weights, seed, form):
+    probs = form(normal(weights))
     assert all(probs[i] > 0 for i in SeededSource(seed).draw(probs, 200))
 
 
@@ -30,10 +32,10 @@ class Extreme(SeededSource):
         self.uniform = lambda: u
 
 
-@given(WEIGHTS, st.sampled_from([torch.float32, torch.float64]))
-def test_the_ends_of_the_uniform_range_draw_the_first_and_last_token_with_mass(weights, dtype):
-    probs = normal(weights).to(dtype)
-    with_mass = (probs > 1e-12).nonzero().flatten().tolist()
+@given(WEIGHTS, st.sampled_from([torch.float32, torch.float64]), st.sampled_from(list(FORMS.values())))
+def test_the_ends_of_the_uniform_range_draw_the_first_and_last_token_with_mass(weights, dtype, form):
+    probs = form(normal(weights).to(dtype))
+    with_mass = [x for x, m in probs.items() if m > 1e-12]
     (first,), (last,) = Extreme(0.0).draw(probs), Extreme(1 - 2**-53).draw(probs)
     assert probs[first] > 0
     assert first <= with_mass[0]
@@ -43,20 +45,21 @@ def test_the_ends_of_the_uniform_range_draw_the_first_and_last_token_with_mass(w
 
 def test_draws_have_the_frequencies_of_probs_token_0_among_them():
     probs = torch.tensor([0.5, 0.0, 0.3, 0.2], dtype=torch.float64)
-    counts = np.bincount(SeededSource(3).draw(probs, 40_000), minlength=4) / 40_000
-    assert counts == pytest.approx(probs.numpy(), abs=0.012)
-    assert SeededSource(0).draw(torch.tensor([1.0, 0.0]), 3) == [0, 0, 0]
+    for form in FORMS.values():
+        counts = np.bincount(SeededSource(3).draw(form(probs), 40_000), minlength=4) / 40_000
+        assert counts == pytest.approx(probs.numpy(), abs=0.012)
+        assert SeededSource(0).draw(form(torch.tensor([1.0, 0.0])), 3) == [0, 0, 0]
 
 
 def test_the_same_seed_gives_the_same_draws_and_another_others():
-    probs = torch.full((50,), 0.02)
+    probs = Whole(torch.full((50,), 0.02))
     one, same, other = SeededSource(1), SeededSource(1), SeededSource(2)
     draws = [[s.draw(probs, 5), s.accept(0.5), s.draw(probs)] for s in (one, same, other)]
     assert draws[0] == draws[1] != draws[2]
 
 
 def test_draws_at_once_are_the_draws_one_by_one():
-    probs = torch.full((50,), 0.02)
+    probs = Whole(torch.full((50,), 0.02))
     source = SeededSource(4)
     assert SeededSource(4).draw(probs, 3) == [source.draw(probs)[0] for _ in range(3)]
 
@@ -76,20 +79,3 @@ def test_each_acceptance_has_a_number_of_its_own():
     kept = np.array([k for k, _ in numbers], dtype=float)
     assert kept.mean() == pytest.approx(0.3, abs=0.03)
     assert np.corrcoef(kept[1:], kept[:-1])[0, 1] == pytest.approx(0, abs=0.05)
-
-
-@given(WEIGHTS, st.data())
-def test_the_residual_is_what_p_has_above_q(weights, data):
-    p = normal(weights)
-    q = normal(
-        data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(weights), max_size=len(weights)).filter(any))
-    )
-    rest = np.maximum(p.numpy() - q.numpy(), 0)
-    expected = rest / rest.sum() if rest.sum() > 0 else p.numpy()
-    assert residual(p, q).numpy() == pytest.approx(expected, abs=1e-12)
-
-
-def test_an_empty_residual_is_p():
-    p = torch.tensor([0.2, 0.8])
-    assert residual(p, p).equal(p)
-    assert residual(p, torch.tensor([0.3, 0.9])).equal(p)

@@ -9,7 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import theory
-from tests.oracle import mutant
+from decoders.distribution import Whole
+from decoders.testing.oracle import mutant
+from tests.pieces import FORMS
 
 # ---- Speculative decoding
 
@@ -38,8 +40,8 @@ def test_expected_tokens_is_the_mean_of_a_capped_geometric(alpha, gamma):
 
 
 def drawn_pair(seed, V):
-    p, q = torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
-    return p / p.sum(), q / q.sum()
+    weights = torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
+    return [(row / row.sum()).tolist() for row in weights]
 
 
 def brute_force(p, q, m):
@@ -66,8 +68,10 @@ def brute_force(p, q, m):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_number_of_accepted_draws_equals_a_brute_force_acceptance_tree(seed, m):
     p, q = drawn_pair(seed, 2 + (m < 4))
-    found = theory.accepted_distribution(theory.beam_acceptances(p, q, m))
-    assert found == pytest.approx(brute_force(p.tolist(), q.tolist(), m), abs=1e-12)
+    expected = brute_force(p, q, m)
+    for form in FORMS.values():
+        alphas = theory.beam_acceptances(*(form(torch.tensor(x, dtype=torch.float64)) for x in (p, q)), m)
+        assert theory.accepted_distribution(alphas) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.lists(st.floats(0, 1), max_size=5), st.floats(0.01, 1), st.integers(1, 3))
@@ -108,8 +112,8 @@ def test_a_draft_that_is_the_target_keeps_its_whole_width(dtype):
     """At threshold 1 with draws from the target itself, sums in float32 that missed 1 by rounding kept a width of 2 to 6 of 12."""
     for seed in range(20):
         logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(seed)).to(dtype)
-        p = logits.flatten().softmax(-1).view_as(logits)
-        q = p / p.sum()
+        p = Whole(logits.flatten().softmax(-1))
+        q = p / p.total
         assert theory.dynamic_width(theory.beam_acceptances(p, q, 12), 1.0, 1) == 12
 
 

@@ -71,7 +71,9 @@ def _of(part: str, whole: str, parts: str, wholes: str) -> Callable[[Result], st
 def _target_passes(result: Result) -> str:
     """A model that is not packed may take several passes for what counts as one."""
     text, passes = _of("new_tokens", "target_calls", "tokens /", "passes")(result), number(result, "target_passes")
-    more = passes is not None and passes > (number(result, "target_calls") or 0) + (number(result, "prefill_calls") or 0)
+    more = passes is not None and passes > (number(result, "target_calls") or 0) + (
+        number(result, "prefill_calls") or 0
+    )
     return f"{text}, {passes} taken one branch at a time" if more else text
 
 

@@ -13,7 +13,7 @@ V, S = 4, 0.5
 def rows(r, table, nodes=None) -> list[list[float]]:
     q, passes = propose(r, table.predict(r, nodes or [r.tip]))
     assert passes == 0
-    return q.tolist()
+    return [[row[x] for x in range(r.vocabulary)] for row in q]
 
 
 def unigram(text: list[int]) -> list[float]:

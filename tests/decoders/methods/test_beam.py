@@ -1,16 +1,17 @@
 """Beam sampling against its enumerated law, beam search against exhaustive search."""
 
 import itertools
+import math
 from unittest import mock
 
 import pytest
 import torch
 
+from decoders.distribution import Small
 from decoders.methods.beam import BeamSampling, BeamSearch
+from decoders.reading import Readings
 from decoders.sampling import SeededSource
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     Source,
@@ -18,12 +19,15 @@ from tests.oracle import (
     decode,
     distance,
     drawn,
+    last_of_equals,
     layers,
     log_likelihood,
     mutant,
     output_law,
     ways,
 )
+from decoders.trace import Fate
+from decoders.warp import Warping
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])
@@ -58,11 +62,10 @@ class WithoutReplacement(Source):
         tokens = []
         for _ in range(count):
             tokens += super().draw(probs)
-            rest = probs.clone()
-            rest[tokens[-1]] = 0
-            if rest.sum() == 0:
+            rest = probs.without(tokens[-1])
+            if rest.total == 0:
                 break
-            probs = rest / rest.sum()
+            probs = rest
         return tokens + tokens[-1:] * (count - len(tokens))
 
 
@@ -71,19 +74,33 @@ def test_drawing_without_replacement_is_caught():
     assert distance(BeamSampling(2), situation, source=WithoutReplacement) > 0.01
 
 
+def rewarped(probs, warping):
+    """A distribution warped once more."""
+    row = torch.full((max(i for i, _ in probs.items()) + 1,), -torch.inf, dtype=torch.float64)
+    for i, mass in probs.items():
+        row[i] = math.log(mass)
+    return Readings(row[None], len(row))[0].warp(warping)
+
+
+def each_alone(joint, warping):
+    """Every beam's own distribution, all beams alike."""
+    rows = [r.warp(warping) for r in joint.readings]
+    return Small({b * joint.size + i: m / len(rows) for b, row in enumerate(rows) for i, m in row.items()})
+
+
 MISTAKES = {
     "warped twice": (
-        "p_beam = beam_probs(request, log_joint)",
-        "p_beam = beam_probs(request, beam_probs(request, log_joint).log())",
+        "p_beam = joint.warp(request.warping)",
+        "p_beam = rewarped(joint.warp(request.warping), request.warping)",
     ),
-    "each beam warped alone": ("beam_probs(request, log_joint)", "request.warp(log_joint) / len(live)"),
+    "each beam warped alone": ("joint.warp(request.warping)", "each_alone(joint, request.warping)"),
     "equal beams merged": ("[d.beam for d in draws], live", "list(dict.fromkeys(d.beam for d in draws)), live"),
 }
 
 
 @pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_in_beam_sampling_are_caught(edit):
-    wrong = mutant(BeamSampling, edit)(2)
+    wrong = mutant(BeamSampling, edit, rewarped=rewarped, each_alone=each_alone)(2)
     assert distance(wrong, drawn(3, 2, warping=Warping(0.7, 3, 0.9))) > 0.01
 
 
@@ -116,12 +133,6 @@ def test_equal_scores_are_in_the_order_of_their_tokens():
         r = decode(BeamSearch(3), flat, SeededSource(0))
     assert r.output == (0, 0)
     assert sorted(t.token for t in r.rounds[0].trials) == [0, 1, 2]
-
-
-def last_of_equals(x, k, dim=-1):
-    """A top-k that takes the last of equal values."""
-    values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
-    return values[..., :k], x.shape[-1] - 1 - ids[..., :k]
 
 
 def test_the_answer_so_far_is_provisional_and_what_stands_is_told():

@@ -8,10 +8,10 @@ import pytest
 from decoders import theory
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
+from decoders.testing.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.decoders.methods.test_beam import WithoutReplacement
-from tests.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
+from tests.decoders.methods.test_beam import WithoutReplacement, rewarped
 
 END = frozenset({1})
 PER_LAYER = "beam sampling per layer"
@@ -76,13 +76,19 @@ def test_the_proof_meets_dead_parents_and_duplicated_draws():
 
 MISTAKES = {
     "ratio upside down": ("trial.p / trial.q", "trial.q / trial.p if trial.p else 1"),
-    "q_beam warped again": ("q_beam = q_beam / q_beam.sum()", "q_beam = beam_probs(request, q_beam.log())"),
-    "q_beam not renormalised": ("q_beam = q_beam / q_beam.sum()", "pass"),
+    "q_beam warped again": (
+        "layer.q_beam.regrouped(rows, joint.size)",
+        "rewarped(layer.q_beam.regrouped(rows, joint.size), request.warping)",
+    ),
+    "q_beam not renormalised": (
+        "layer.q_beam.regrouped(rows, joint.size)",
+        "layer.q_beam.regrouped(rows, joint.size) * sum(\n                m for i, m in layer.q_beam.items() if i // joint.size in rows\n            )",
+    ),
     "residual subtracted twice": ("rest = residual(rest, q_beam)", "rest = residual(residual(rest, q_beam), q_beam)"),
     "residual kept after an acceptance": ("            rest = p_beam\n", "            pass\n"),
     "residual not kept after a refusal": ("rest = residual(rest, q_beam)", "rest = residual(p_beam, q_beam)"),
-    "correction from p_beam": ("log_joint, rest, 1)", "log_joint, p_beam, 1)"),
-    "every further beam from the residual": ("log_joint, p_beam, width - ", "log_joint, rest, width - "),
+    "correction from p_beam": ("joint, rest, 1)", "joint, p_beam, 1)"),
+    "every further beam from the residual": ("joint, p_beam, width - ", "joint, rest, width - "),
     "liveness belongs to the node": (
         "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
         "kept = {b.node: b for b in accepted.values() if not request.ends(b.node)}\n"
@@ -98,7 +104,7 @@ MISTAKES = {
 @pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_are_caught(edit):
     """Some show with one beam, some only with two, some only where equal beams share a truncated distribution."""
-    wrong = mutant(DSBD, edit)
+    wrong = mutant(DSBD, edit, rewarped=rewarped)
     cases = [(1, drawn(2, 3, warping=Warping(0.7))), (1, drawn(3, 3, warping=Warping(0.9, 2)))]
     cases += [(2, drawn(3, 3, warping=Warping(0.9, 2)))]
     assert any(distance(wrong(2, 2, beams), s, law=PER_LAYER) > 1e-4 for beams, s in cases)
@@ -106,7 +112,7 @@ def test_mistakes_are_caught(edit):
 
 def test_a_width_from_the_draws_is_caught():
     """A width taken from what was drawn depends on the beams that it counts, so those are no longer i.i.d."""
-    from_draws = "[min(1.0, (p_beam[x] / q_beam[x]).item()) for d in layer.draws if d.parent in rows for x in [(rows[d.parent], d.token)]]"
+    from_draws = "[min(1.0, p_beam[x] / q_beam[x]) for x in places if x is not None]"
     wrong = mutant(DSBD, ("beam_acceptances(p_beam, q_beam, surviving)", from_draws))
     situation = drawn(2, 2, budget=2)
     assert_exact(DSBD(1, 3, width_threshold=0.6), situation)

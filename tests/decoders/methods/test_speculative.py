@@ -4,13 +4,13 @@ import itertools
 
 import pytest
 
+from decoders.distribution import Whole
 from decoders.drafts.chain import chain
+from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     Source,
@@ -23,6 +23,8 @@ from tests.oracle import (
     output_law,
     ways,
 )
+from decoders.trace import Fate
+from decoders.warp import Warping
 
 END = frozenset({1})
 WARPINGS = [Warping(), Warping(0.6), Warping(1.2, 2), Warping(1.0, 0, 0.8), Warping(0.7, 3, 0.9), Warping(0)]
@@ -48,7 +50,7 @@ def test_a_draft_equal_to_the_target_is_always_accepted(gamma):
 
 def test_65_tokens_with_a_perfect_draft_take_13_target_calls():
     table = drawn(5).target
-    assert decode(Speculative(4), Situation(table, table, budget=65), SeededSource(0)).counts.target_calls == 13
+    assert decode(Speculative(4), Situation(table, table, budget=65), SeededSource(0)).ledger.target_calls == 13
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
@@ -83,12 +85,12 @@ def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
         """Drafted tokens a round, with a draft pass that takes these seconds and a target pass that takes one."""
         now, situation = [0.0], Situation(table, draft, budget=120)
 
-        class Timed(Watched):
-            def note_time(self, model):
-                now[0] += {"draft": seconds, "target": 1.0, None: 0.0}[model]
-                super().note_time(model)
+        class Timed(Ledger):
+            def charge(self, model):
+                now[0] += {"draft": seconds, "target": 1.0}[model]
+                super().charge(model)
 
-        r = decode(Speculative("auto"), situation, SeededSource(0), request=Timed, clock=lambda: now[0])
+        r = decode(Speculative("auto"), situation, SeededSource(0), ledger=Timed(lambda: now[0]))
         return [e.drafted for e in r.rounds]
 
     good, costly, bad = lengths(table, 0.01), lengths(table, 5.0), lengths(drawn(4, 7).draft, 0.2)
@@ -138,21 +140,21 @@ def test_an_end_token_missed_inside_a_block_is_caught():
 
 
 def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
+    situation = drawn(3, warping=Warping(0.5))
+
     def raw_q(request, length, predict):
         draft = yield from chain(request, length, predict)
         for node in draft.q:
-            draft.q[node] = request.known["draft"][node].softmax(-1)
+            draft.q[node] = Whole(situation.draft(request.path(node)).softmax(-1))
         return draft
 
     monkeypatch.setattr(speculative, "chain", raw_q)
-    assert distance(Speculative(2), drawn(3, warping=Warping(0.5))) > 0.01
+    assert distance(Speculative(2), situation) > 0.01
 
 
 def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught(monkeypatch):
     """A rule that compares unwarped probabilities accepts drafts that are not the argmax."""
-    wrong = mutant(
-        speculative.SpeculativeRule, ("p_token = p[token].item()", "p_token = logits.softmax(-1)[token].item()")
-    )
+    wrong = mutant(speculative.SpeculativeRule, ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"))
     situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), warping=Warping(0))
     assert_exact(Speculative(2), situation)
     monkeypatch.setattr(speculative, "SpeculativeRule", wrong)

@@ -3,9 +3,10 @@
 import torch
 
 from decoders.drafts.draft import Draft, Draw
+from decoders.reading import Readings
 from decoders.rules.walk import Pick, walk
+from decoders.testing.oracle import WHOLE, Source, Watched
 from decoders.trace import Fate
-from tests.oracle import WHOLE, Source, Watched
 
 
 class Keep:
@@ -14,7 +15,7 @@ class Keep:
     def __init__(self, token):
         self.token = token
 
-    def pick(self, p, q, tokens, logits, source):
+    def pick(self, p, q, tokens, reading, source):
         at = tokens.index(self.token) if self.token in tokens else len(tokens) - 1
         kept = tokens[at] == self.token
         return Pick([(0.1, 0.2, 0.5, 0.0)] * (at + 1), kept, None if kept else p)
@@ -22,14 +23,14 @@ class Keep:
 
 def walked(edges, rule, end=frozenset()):
     """`edges`: (index of the parent's draw or -1 for the root, token), drawn in this order."""
-    request = Watched([0], Source(), WHOLE, 20, end)
+    request = Watched([0], source=Source(), warping=WHOLE, budget=20, end_tokens=end)
     draft, nodes = Draft(request.tip), []
     for parent, token in edges:
         above = draft.root if parent < 0 else nodes[parent]
         nodes.append(request.tree.add(above, token))
         draft.draws.append(Draw(nodes[-1], above, token))
     logits = torch.zeros(len(draft.nodes), 4, dtype=torch.float64)
-    trials, tip = walk(request, draft, logits, rule)
+    trials, tip = walk(request, draft, Readings(logits, 4), rule)
     return [(t.token, t.fate) for t in trials], request.path(tip)
 
 

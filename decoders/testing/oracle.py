@@ -16,9 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from decoders.distribution import Distribution
+from decoders.ledger import Ledger
+from decoders.loop import Turn, read
+from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Method
-from decoders.trace import KEPT, Round
+from decoders.trace import KEPT
 from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
@@ -102,8 +106,8 @@ class Source:
         self.probability *= probability
         return value
 
-    def draw(self, probs: torch.Tensor, count: int = 1) -> list[int]:
-        outcomes = list(enumerate(probs.tolist()))
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        outcomes = list(probs.items())
         assert abs(sum(p for _, p in outcomes) - 1) < 1e-9, f"{probs} is no distribution"
         return [self.branch(outcomes) for _ in range(count)]
 
@@ -118,10 +122,10 @@ class Watched(Request):
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
-        self.tips: list[list[int]] = []
+        self.all_tips: list[list[int]] = []
 
     def commit(self, trials, tips, *args, **options):
-        self.tips.append(list(tips))
+        self.all_tips.append(list(tips))
         return super().commit(trials, tips, *args, **options)
 
     def path(self, node: int) -> Path:
@@ -139,35 +143,34 @@ def decode(
     *,
     request: type[Watched] = Watched,
     clock: Callable[[], float] | None = None,
+    ledger: Ledger | None = None,
     stops: Callable[[list[int]], bool] | None = None,
+    whole: bool = False,
 ) -> Watched:
-    """Drive a decoder to its end as the loop would, with tables for models and a clock that ticks once a look."""
+    """Drive a decoder to its end as the loop would, with tables for models and a clock that ticks once a look.
+
+    whole   take whole distributions, as of large vocabularies; these vocabularies are so small that else all of them are small
+    """
     models = {"target": situation.target, "draft": situation.draft}
     r = request(
         situation.prompt,
-        source,
-        method.warping(situation.warping),
-        situation.budget,
-        situation.end,
-        stops,
-        clock or itertools.count().__next__,
-        len(logits(situation.target, situation.prompt)),
-        situation.references,
+        source=source,
+        warping=method.warping(situation.warping),
+        budget=situation.budget,
+        end_tokens=situation.end,
+        stops=stops,
+        vocabulary=len(logits(situation.target, situation.prompt)),
+        references=situation.references,
+        ledger=ledger or Ledger(clock or itertools.count().__next__),
     )
-    r.note_time(None)
-    decoding, answer = method.decode(r), None
-    with torch.inference_mode():
-        while not r.finished:
-            item = decoding.send(answer)
-            answer = None
-            if isinstance(item, Round):
-                continue
-            if nodes := r.missing(item):
-                r.known[item.model].update((n, logits(models[item.model], r.path(n))) for n in nodes)
-                setattr(r.counts, f"{item.model}_calls", getattr(r.counts, f"{item.model}_calls") + 1)
-                r.note_time(item.model)
-            answer = r.answer_to(item)
-    decoding.close()
+    turn = Turn(0, r, method.decode(r))
+    turn.start()
+    while not turn.over:
+        model = turn.waiting.model
+        rows = torch.stack([logits(models[model], r.path(n)) for n in turn.missing()])
+        r.ledger.count(model)
+        r.ledger.charge(model)
+        turn.answer(Readings(rows, 0) if whole else read(rows, [turn]))
     return r
 
 
@@ -302,7 +305,7 @@ def beam_sampling(situation: Situation, warping: Warping, width: int) -> Law:
 def layers(r: Watched) -> Iterator[tuple[tuple[Path, ...], tuple[Path, ...]]]:
     """The layers of one run of a beam decoder: (the live beams above, the beams of the layer in the order made)."""
     above = [r.path(r.tree.prompt_length - 1)]
-    for entry, tips in zip(r.rounds, r.tips, strict=True):
+    for entry, tips in zip(r.rounds, r.all_tips, strict=True):
         by_depth = defaultdict(list)
         for t in entry.trials:
             if t.fate in KEPT:
@@ -346,19 +349,27 @@ def distance(method: Method, situation: Situation, *, law: str | None = None, **
 
 def assert_exact(method: Method, situation: Situation, **options: Any) -> None:
     d = distance(method, situation, **options)
-    assert d < 1e-9, f"oracle.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
+    assert d < 1e-9, f"decoders.testing.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
 
 
 # ---- Mistakes
 
 
-def mutant(thing: Any, *edits: tuple[str, str]) -> Any:
-    """A class or function as it would be with a mistake in it: its module anew, `old` replaced by `new` in the source."""
+def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
+    """A class or function as it would be with a mistake in it: its module anew, `old` replaced by `new` in the source, which may use
+    `names`."""
     module = sys.modules[thing.__module__]
     source = inspect.getsource(module)
     for old, new in edits:
         assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
         source = source.replace(old, new)
     wrong = types.ModuleType(module.__name__)
+    wrong.__dict__.update(names)
     exec(compile(source, f"{module.__file__} (mutant)", "exec"), wrong.__dict__)
     return getattr(wrong, thing.__name__)
+
+
+def last_of_equals(x, k, dim=-1):
+    """A top-k that takes the last of equal values."""
+    values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
+    return values[..., :k], x.shape[-1] - 1 - ids[..., :k]

@@ -1,0 +1,213 @@
+"""What is sampled: a distribution over tokens, or over (beam, token) pairs, in one of two forms with one interface.
+
+Small  the few tokens that warping leaves, on the host;   Whole  one number for every token, in a tensor where the model is
+Rules do not see the difference. One uniform number draws the same token from both forms, because both add up masses by rising id.
+"""
+
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+
+import torch
+
+from decoders.shapes import Probs, TokenId
+
+UNDER_ONE = 1 - 2**-52  # keeps a uniform number times the total below the total in spite of rounding
+
+
+class Distribution(ABC):
+    """A measure on ids 0 .. V-1: a distribution if its masses sum to one.
+
+    `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
+    """
+
+    @abstractmethod
+    def __getitem__(self, token: TokenId) -> float: ...
+
+    @abstractmethod
+    def __mul__(self, factor: float) -> "Distribution": ...
+
+    def __rmul__(self, factor: float) -> "Distribution":
+        return self * factor
+
+    @abstractmethod
+    def __truediv__(self, divisor: float) -> "Distribution": ...
+
+    @property
+    @abstractmethod
+    def total(self) -> float:
+        """The sum of all masses."""
+
+    @property
+    @abstractmethod
+    def entropy(self) -> float:
+        """In nats."""
+
+    @property
+    @abstractmethod
+    def rounding(self) -> float:
+        """The relative error of one operation on its masses."""
+
+    @abstractmethod
+    def items(self) -> Iterable[tuple[TokenId, float]]:
+        """The ids with mass, rising, and their masses."""
+
+    @abstractmethod
+    def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
+        """The id at which the cumulative mass first exceeds u times the total, for each u in [0, 1)."""
+
+    @abstractmethod
+    def within(self, ids: Iterable[TokenId]) -> "Small":
+        """This measure on these ids alone, which rise."""
+
+    @abstractmethod
+    def without(self, token: TokenId) -> "Distribution":
+        """The distribution without `token`, renormalised; empty if no other token has mass."""
+
+    @abstractmethod
+    def regrouped(self, rows: Mapping[int, int], size: int) -> "Distribution":
+        """Of (row, token) pairs, id = row * size + token, those of some rows, in the row that `rows` gives each; renormalised."""
+
+
+class Small(Distribution):
+    """The ids with mass, rising, each with its mass in float64."""
+
+    __slots__ = ("_cumulative", "mass")
+    rounding = 2.0**-52
+
+    def __init__(self, mass: dict[TokenId, float]):
+        self.mass = mass
+        self._cumulative: list[float] | None = None
+
+    def __getitem__(self, token: TokenId) -> float:
+        return self.mass.get(token, 0.0)
+
+    def __mul__(self, factor: float) -> "Small":
+        return Small({x: factor * m for x, m in self.mass.items()})
+
+    def __truediv__(self, divisor: float) -> "Small":
+        return Small({x: m / divisor for x, m in self.mass.items()})
+
+    @property
+    def total(self) -> float:
+        return self.cumulative[-1] if self.mass else 0.0
+
+    @property
+    def cumulative(self) -> list[float]:
+        if self._cumulative is None:
+            self._cumulative = list(accumulate(self.mass.values()))
+        return self._cumulative
+
+    @property
+    def entropy(self) -> float:
+        return torch.special.entr(torch.tensor(list(self.mass.values()), dtype=torch.float64)).sum().item()
+
+    def items(self) -> Iterable[tuple[TokenId, float]]:
+        return self.mass.items()
+
+    def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
+        ids, below = list(self.mass), self.total * UNDER_ONE
+        return [ids[bisect_right(self.cumulative, u * below)] for u in uniforms]
+
+    def within(self, ids: Iterable[TokenId]) -> "Small":
+        return Small({x: self.mass[x] for x in ids if x in self.mass})
+
+    def without(self, token: TokenId) -> "Small":
+        rest = Small({x: m for x, m in self.mass.items() if x != token})
+        return rest / rest.total if rest.mass else rest
+
+    def regrouped(self, rows: Mapping[int, int], size: int) -> "Small":
+        moved = ((divmod(x, size), m) for x, m in self.mass.items())
+        rest = Small(dict(sorted((rows[row] * size + token, m) for (row, token), m in moved if row in rows)))
+        return rest / rest.total if rest.mass else rest
+
+
+class Whole(Distribution):
+    """A tensor (V,) of masses."""
+
+    __slots__ = ("mass",)
+
+    def __init__(self, mass: Probs):
+        self.mass = mass
+
+    def __getitem__(self, token: TokenId) -> float:
+        return self.mass[token].item()
+
+    def __mul__(self, factor: float) -> "Whole":
+        return Whole(self.mass * factor)
+
+    def __truediv__(self, divisor: float) -> "Whole":
+        return Whole(self.mass / divisor)
+
+    @property
+    def total(self) -> float:
+        return self.mass.sum().item()
+
+    @property
+    def entropy(self) -> float:
+        return torch.special.entr(self.mass).sum().item()
+
+    @property
+    def rounding(self) -> float:
+        return torch.finfo(self.mass.dtype).eps
+
+    def items(self) -> Iterable[tuple[TokenId, float]]:
+        return [(x, m) for x, m in enumerate(self.mass.tolist()) if m > 0]
+
+    def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
+        u = torch.tensor(uniforms, dtype=torch.float64, device=self.mass.device)
+        cumulative = self.mass.double().cumsum(-1)
+        # `right` skips tokens without mass.
+        return torch.searchsorted(cumulative, u * (cumulative[-1] * UNDER_ONE), right=True).tolist()
+
+    def within(self, ids: Iterable[TokenId]) -> Small:
+        ids = list(ids)
+        masses = self.mass[torch.tensor(ids, dtype=torch.long, device=self.mass.device)].tolist()
+        return Small({x: m for x, m in zip(ids, masses, strict=True) if m > 0})
+
+    def without(self, token: TokenId) -> "Distribution":
+        rest = self.mass.clone()
+        rest[token] = 0
+        mass = rest.sum()
+        return Whole(rest / mass) if mass > 0 else Small({})
+
+    def regrouped(self, rows: Mapping[int, int], size: int) -> "Whole":
+        order = sorted(rows, key=rows.__getitem__)
+        rest = self.mass.view(-1, size)[order].flatten()
+        return Whole(rest / rest.sum())
+
+
+def point_mass(token: TokenId) -> Small:
+    return Small({token: 1.0})
+
+
+def minimum(p: Distribution, q: Distribution) -> Distribution:
+    """The measure min(p, q); for distributions its total is the chance that a draw from q is accepted."""
+    if isinstance(p, Whole) and isinstance(q, Whole):
+        return Whole(torch.minimum(p.mass, q.mass.to(p.mass.device, p.mass.dtype)))
+    if isinstance(p, Whole):
+        p = p.within(q.mass)
+    elif isinstance(q, Whole):
+        q = q.within(p.mass)
+    return Small({x: min(m, q.mass[x]) for x, m in p.mass.items() if x in q.mass})
+
+
+def residual(p: Distribution, q: Distribution) -> Distribution:
+    """norm(max(0, p - q)): what is left of p after a draw from q was refused (speculative-decoding.txt §2.3).
+
+    If nothing is left, which means that q covers p and a refusal can only be due to rounding, it is p itself.
+    """
+    if isinstance(p, Whole):
+        if isinstance(q, Small):
+            taken = torch.zeros_like(p.mass)
+            taken[list(q.mass)] = torch.tensor(list(q.mass.values()), dtype=taken.dtype, device=taken.device)
+        else:
+            taken = q.mass.to(p.mass.device)  # a table's is on the CPU
+        rest = (p.mass - taken).clamp_(min=0)
+        mass = rest.sum()
+        return Whole(rest / mass) if mass > 0 else p
+    taken = (q.within(p.mass) if isinstance(q, Whole) else q).mass.get
+    left = {x: over for x, m in p.mass.items() if (over := m - taken(x, 0.0)) > 0}
+    mass = sum(left.values())
+    return Small({x: m / mass for x, m in left.items()}) if mass > 0 else p
