@@ -1,6 +1,7 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
