@@ -111,6 +111,9 @@ class Source:
         assert abs(sum(p for _, p in outcomes) - 1) < 1e-9, f"{probs} is no distribution"
         return [self.branch(outcomes) for _ in range(count)]
 
+    def chain(self, steps: int) -> Callable[[Distribution], int]:
+        return lambda probs: self.draw(probs)[0]
+
     def accept(self, probability: float) -> tuple[bool, float]:
         p = min(1.0, probability)
         # The uniform number is the middle of those that decide this way.
