@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, BloomConfig, FalconConfig, Gemma2
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine, PackedModel, undisturbed
+from decoders.reading import Readings
 from decoders.tree import TokenTree
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
@@ -126,7 +127,7 @@ def test_a_draft_of_another_size_has_its_own_law_over_the_targets_tokens(size):
     engine.admit(tree, 8)
     (answer,) = engine.run([(tree, [2])])
     plain = plain_logits(draft, [1, 2, 3])[:VOCABULARY]
-    assert answer.sound
+    assert Readings(answer.logits, 1)[0].sound
     assert answer.logits.shape == (1, VOCABULARY)
     torch.testing.assert_close(answer.logits[0, : len(plain)].softmax(-1), plain.softmax(-1))
     assert not answer.logits[0, len(plain) :].exp().any()
