@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -65,7 +64,7 @@ class Readings(Sequence["Reading"]):
     """
 
     def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0):
-        self.rows, self.size = rows, rows.shape[-1]
+        self.rows, (self.count, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
@@ -93,7 +92,7 @@ class Readings(Sequence["Reading"]):
         return found[0].tolist(), found[1].tolist()
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.count
 
     @overload
     def __getitem__(self, place: int) -> "Reading": ...
@@ -198,7 +197,7 @@ class Reading:
                 return ids, logits
             ids.pop()
             logits.pop()
-        if any(a == b for a, b in pairwise(logits)):
+        if len(set(logits)) < len(logits):
             order = sorted(range(len(ids)), key=lambda i: (-logits[i], ids[i]))
             ids, logits = [ids[i] for i in order], [logits[i] for i in order]
         return ids, logits

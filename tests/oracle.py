@@ -227,7 +227,8 @@ def warp(row: Any, warping: Warping) -> np.ndarray:
     order = sorted(range(len(row)), key=lambda i: (-row[i], i))
     if warping.temperature == 0:
         return np.eye(len(row))[order[0]]
-    weights = np.exp((row - row[order[0]]) / warping.temperature)
+    with np.errstate(over="ignore"):  # of a tiny temperature
+        weights = np.exp((row - row[order[0]]) / warping.temperature)
     candidates = order[: warping.top_k or None]
     mass, kept = 0.0, []
     for i in candidates:
