@@ -88,6 +88,8 @@ class Readings(Sequence["Reading"]):
 
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
         """The same for one row, on the host."""
+        if self.held == 1 and self.host is not None:
+            return [self.highest[place]], [int(self.host[place].argmax())]  # the first of equals; much quicker
         found = self._top(self.rows[place]) if self.host is not None else (self.values[place], self.ids[place])
         return found[0].tolist(), found[1].tolist()
 
