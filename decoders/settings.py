@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 from decoders.errors import InputError
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Ask, Drawn, Request
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Decoding = Generator[
-    Ask | Round, list[Reading] | None, None
-]  # what `decode` returns: asks are sent readings, rounds None
+# What `decode` returns. Asks are sent readings, or the tokens of a chain; rounds are sent None.
+Decoding = Generator[Ask | Round, list[Reading] | list[Drawn] | None, None]
 
 
 def setting(

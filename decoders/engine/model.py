@@ -134,7 +134,8 @@ class Waste:
 class Answer:
     """The result of one pass for one request, and what it took.
 
-    rows     the raw logits of the whole pass, (n, V);   part  those at its nodes, None if only a part of the prompt was fed: ask again
+    rows     the raw logits of the whole pass, (n, V), in memory that no later pass writes to: readings look at them when asked
+    part     those at its nodes; None if only a part of the prompt was fed: ask again
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
     waste    None in batches without padding;   passes  forward passes that it took
     """

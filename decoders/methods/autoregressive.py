@@ -18,11 +18,11 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            (reading,) = yield request.ask("target", [request.tip])
-            p = request.warp(reading)
-            token = request.source.draw(p)[0]
-            node = request.tree.add(request.tip, token)
-            yield request.advance([Trial(node, token, request.tip, Fate.SAMPLED, p=p[token])], node)
+            for drawn in (yield request.draw("target", request.tip, min(request.ahead, request.left))):
+                trial = Trial(drawn.node, drawn.token, drawn.parent, Fate.SAMPLED, p=drawn.q[drawn.token])
+                yield request.advance([trial], drawn.node)
+                if request.finished:  # by a stop string: what was drawn after it is dropped
+                    break
 
 
 @dataclass(frozen=True)

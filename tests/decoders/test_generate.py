@@ -80,7 +80,7 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert not finds([b, a, *[end] * fill])
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
-    with mock.patch("decoders.sampling.SeededSource.draw", side_effect=lambda *args: [next(written)]):
+    with mock.patch("decoders.sampling.SeededSource.chain", side_effect=lambda steps: lambda probs: next(written)):
         result = generate(pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True)
     assert (result.text, result.finished) == ("", "stop string")
     assert len(result.tokens) == fill + 2
