@@ -64,7 +64,7 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
 def _best(quantity: Quantity, found: Sequence[Row], certain: bool = False) -> Row | None:
     """The row that is better than all others by more than both can lie off; `certain` asks that this is known of every row."""
     figures = [(row, value) for row in found if (value := spread(quantity, row)) is not None]
-    if len(figures) < 2 or (certain and any(_unknown(value) for _, value in figures)):
+    if len(figures) < 2 or (certain and any(_once(row) for row, _ in figures)):
         return None
     sign = 1 if quantity.better == "higher" else -1
     figures.sort(key=lambda each: -sign * each[1].mean)
@@ -73,8 +73,9 @@ def _best(quantity: Quantity, found: Sequence[Row], certain: bool = False) -> Ro
     return row if all(sign * worst > sign * _reach(value, sign) for _, value in others) else None
 
 
-def _unknown(value: Spread) -> bool:
-    return value.range is None and value.deviation is None
+def _once(row: Row) -> bool:
+    """Whether how far its figures may lie off is not known."""
+    return len(row.results) < 2 and len(row.first.laps) < 2
 
 
 def _reach(value: Spread, sign: int) -> float:

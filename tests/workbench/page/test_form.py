@@ -47,7 +47,7 @@ def test_defaults_read_back(form, name):
 
 def test_other_values_read_back(form):
     data = {
-        "decoders": ["dsbd", "speculative"],
+        "decoders": ["speculative", "dsbd"],
         "top_p": 0.5,
         "dsbd": {"beams": 7},
         "speculative": {"draft_length": "auto"},
