@@ -40,7 +40,7 @@ class Row:
 
 def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationConfig) -> list[Row]:
     """The prompts of a batch (rows, length). Raises InputError for inputs and outputs that decoders do not have."""
-    if config.num_beams > 1 or config.num_return_sequences > 1:
+    if (config.num_beams or 1) > 1 or (config.num_return_sequences or 1) > 1:
         raise InputError(
             "num_beams and num_return_sequences repeat the rows of the batch, which a decoder would decode each alone; leave them out and "
             'give beams to the decoder, as in decoders.hf("beam_search", beams=4), or repeat the prompt yourself.'
@@ -81,12 +81,15 @@ def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[
         )
     if not config.do_sample:
         return {"temperature": 0.0}
-    order = [WARPERS[type(p)] for p in processors if type(p) in WARPERS]
+    warpers = [p for p in processors if type(p) in WARPERS]
+    if any(getattr(p, "min_tokens_to_keep", 1) > 1 for p in warpers):
+        raise InputError("Decoders keep at least one token, not min_tokens_to_keep of them; leave it out.")
+    order = [WARPERS[type(p)] for p in warpers]
     if order != [name for name in WARPERS.values() if name in order]:
         raise InputError(
             f"Decoders warp by temperature, then top_k, then top_p, each once, and not by {', '.join(order)}."
         )
-    return {WARPERS[type(p)]: getattr(p, WARPERS[type(p)]) for p in processors if type(p) in WARPERS}
+    return {name: getattr(p, name) for name, p in zip(order, warpers, strict=True)}
 
 
 def stopping(criteria: StoppingCriteriaList) -> tuple[frozenset[TokenId], StoppingCriteriaList]:

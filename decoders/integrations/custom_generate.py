@@ -106,7 +106,9 @@ class CustomGenerate:
         asked = sampling(generation_config, logits_processor)
         ends, criteria = stopping(stopping_criteria)
         budget = int(generation_config.max_length) - input_ids.shape[1]
-        seed = self.seed if self.seed is not None else int(torch.randint(2**62, ()))
+        seed = self.seed
+        if seed is None:  # greedy decoding draws nothing, so it leaves torch's generator alone as `generate` does
+            seed = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
         pad = generation_config._pad_token_tensor
         if pad is None and (ends or criteria or self.stops) and len(prompts) > 1:
             raise InputError("Rows may end at different lengths; give generate a pad_token_id.")

@@ -8,6 +8,7 @@ from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
 
 NAME = "_decoders_pairs"
+MOST = 4  # pairs that one model keeps: each has its draft in memory
 
 
 class Pairs(list):
@@ -33,6 +34,7 @@ def pair_of(model: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: An
             pairs.remove(pair)
             break
     pairs.append(ModelPair(model, draft, tokenizer))
+    del pairs[:-MOST]
     return pairs[-1]
 
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import inspect
-import json
 import sys
 import tomllib
 from pathlib import Path
@@ -18,22 +17,19 @@ from picture import FATE_WORDS, picture  # noqa: E402
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
 from decoders.settings import Method  # noqa: E402
-from workbench.runs.record import Run  # noqa: E402
-from workbench.show import tables  # noqa: E402
 
 PROVEN = {
     "target": "sampling from the target one token at a time, with the same temperature, top-k and top-p",
     "beam sampling": "beam sampling: the sequence that it would answer",
     "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
 }
+MEASURED = "2026-11-20, two cores of a virtual machine"  # NOTES.md, where the same table stands with its conditions
 PROMPT = "Once upon a time, there was a little girl who"
 
 
 def on_files(files: Files, config: Any) -> Files:
     pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
-    file = ROOT / "docs" / "measured.json"
-    measured = Run.from_json(file.read_text("utf-8")) if file.exists() else None
-    pages = {f"decoders/{name}.md": page(method, pair, pseudo[name], measured) for name, method in catalog.items()}
+    pages = {f"decoders/{name}.md": page(method, pair, pseudo[name]) for name, method in catalog.items()}
     pages["decoders/index.md"] = index()
     pages["models.md"] = models()
     for path, text in pages.items():
@@ -55,19 +51,17 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, measured: Run | None) -> str:
+def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
     parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
     parts += ["## What it claims", proof(method)]
-    parts += [
-        "## How it works",
-        f"```text\n{pseudo.strip()}\n```",
-        "The real lines:",
-        f"```text\n{source(method)}\n```",
+    columns = [
+        f'```text title="The paper"\n{pseudo.strip()}\n```',
+        f'```python title="The code"\n{source(method)}\n```',
     ]
+    parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
     parts += ["## A real round", real_round(method, pair)]
     parts += ["## Settings", settings(method)]
-    if measured is not None:
-        parts += ["## Measured", figures(method, measured)]
+    parts += ["## Measured", figures(method)]
     return "\n\n".join(parts) + "\n"
 
 
@@ -86,12 +80,23 @@ def proof(method: type[Method]) -> str:
 
 
 def source(method: type[Method]) -> str:
-    """Its `decode`, and the loop that it hands over to."""
-    from decoders.methods.speculative import speculate
-
-    lines = inspect.cleandoc("\n" + inspect.getsource(method.decode))
-    shared = "" if "speculate(" not in lines else "\n\n\n" + inspect.getsource(speculate).strip()
-    return lines + shared
+    """Its `decode`, and what that hands over to: functions of its module, the speculative loop, the rule."""
+    own, shared = sys.modules[method.__module__], sys.modules["decoders.methods.speculative"]
+    text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
+    parts = [text]
+    if "speculate(" in text:
+        parts.append(inspect.getsource(shared.speculate))
+    for name, thing in vars(own).items():
+        if (
+            inspect.isfunction(thing)
+            and thing.__module__ == own.__name__
+            and f"{name}(" in text
+            and thing not in vars(shared).values()
+        ) or (inspect.isclass(thing) and hasattr(thing, "pick") and name in text):
+            parts.append(inspect.getsource(thing))
+    if "self.speculate(" in text:
+        parts.append(inspect.getsource(shared.SpeculativeRule))
+    return "\n\n\n".join(part.strip() for part in parts)
 
 
 def real_round(method: type[Method], pair: decoders.ModelPair) -> str:
@@ -110,21 +115,22 @@ def settings(method: type[Method]) -> str:
     return "\n".join(["| name | default | what it is |", "|---|---|---|", *rows])
 
 
-def figures(method: type[Method], measured: Run) -> str:
-    """The row of this decoder in a run that was recorded for the documentation, with its date and machine."""
-    table = tables.figures(measured)
-    rows = [row for row, result in zip(table.rows, measured.results, strict=True) if result.decoder == method.name]
-    env = measured.environment
-    when = f"{measured.created:%Y-%m-%d}" if hasattr(measured.created, "strftime") else str(measured.created)[:10]
-    machine = f"{env.get('device_name')}, {env.get('threads')} threads of {env.get('cpus')} CPUs, {env.get('dtype')}"
-    if not rows:
-        return "Not measured yet."
-    lines = [f"| {head} | {cell} |" for head, cell in zip(table.heads, rows[0], strict=True)]
-    asked = json.dumps(measured.title, ensure_ascii=False)
-    return "\n".join(
-        [f"On the embedded pair, {when}, {machine}, prompt {asked}:", "", "| | |", "|---|---|", *lines, "",
-         "Speeds of a small machine that others used, too; ratios say more than tokens per second."]
-    )  # fmt: skip
+def figures(method: type[Method]) -> str:
+    """The row of this decoder in the table of the embedded pair's card, with the command, the machine and the date."""
+    card = (ROOT / "assets" / "stories" / "README.md").read_text("utf-8")
+    how, head, _, *rows = [
+        line for line in card.split("<!-- decoders -->")[1].splitlines() if line.startswith(("`python", "|"))
+    ]
+    row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
+    if row is None:
+        return "Not measured yet on the embedded pair."
+    cells = zip(split(head), split(row), strict=True)
+    lines = [f"| {name} | {value} |" for name, value in list(cells)[1:] if value]
+    return "\n".join([f"The embedded pair, {MEASURED}: {how}", "", "| | |", "|---|---|", *lines])
+
+
+def split(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
 
 
 def models() -> str:
