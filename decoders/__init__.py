@@ -11,6 +11,7 @@ from decoders.catalog import catalog
 from decoders.engine.linear import copies_bytes
 from decoders.engine.load import default_device, default_dtype, load_pair
 from decoders.engine.pair import ModelPair
+from decoders.engine.sources import parameters
 from decoders.errors import InputError, ModelError
 from decoders.generate import Event, Result, check, generate, stream
 from decoders.inputs import read_reference
@@ -24,5 +25,5 @@ from decoders.warp import Warping
 __all__ = [
     "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
     "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "hf", "load_pair",
-    "read_reference", "stream",
+    "parameters", "read_reference", "stream",
 ]  # fmt: skip

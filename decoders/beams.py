@@ -101,7 +101,11 @@ class Joint:
             ids, logits = reading.likeliest(count if fetch else None)
             ids, logits = ids[:count], logits[:count]
             score, log_sum, start = beam.score - self.origin, reading.log_sum, b * self.size
-            found += [(-self._add(x - log_sum, score), start + i) for i, x in zip(ids, logits, strict=True)]
+            if self.rounded:
+                values = [self._add(x - log_sum, score) for x in logits]
+            else:
+                values = [x - log_sum + score for x in logits]
+            found += [(-v, start + i) for i, v in zip(ids, values, strict=True)]
             if len(ids) < min(
                 self.size, count or self.size
             ):  # a beam has likelier continuations than these beyond its last

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from decoders.engine.engines import engine_of
 from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
@@ -149,7 +150,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
         return turns, {role: PaddedEngine(model, padding, at_once) for role, model in packed.items()}
-    return turns, {role: Engine(model, at_once, most_rows) for role, model in packed.items()}
+    return turns, {role: engine_of(model, at_once, most_rows) for role, model in packed.items()}
 
 
 def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Engine]) -> Iterator[Event]:

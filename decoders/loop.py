@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 
 import torch
 
+from decoders.distribution import Distribution
 from decoders.engine.model import Answer, Engine
 from decoders.errors import ModelError
 from decoders.reading import Reading, Readings, held
-from decoders.request import Ask, Request
+from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
-from decoders.shapes import Logits, NodeId
+from decoders.shapes import Logits, NodeId, TokenId
 from decoders.trace import KEPT, Round
 
 ALTERNATIVES = 5
@@ -22,7 +23,8 @@ class Turn:
     """A request while it is being decoded.
 
     decoding   its generator;   rows  cache rows to reserve for it
-    waiting    the ask that it waits for;   known  the readings of its live nodes, by model
+    waiting    the ask that it waits for;   drawn  what it has of a chain so far, which `draw` continues
+    known      the readings of its live nodes, by model
     rounds     committed, not yet yielded;   error  why it failed, while the others continue
     """
 
@@ -31,6 +33,8 @@ class Turn:
     decoding: Decoding
     rows: int = 0
     waiting: Ask | None = None
+    drawn: list[Drawn] = field(default_factory=list)
+    draw: Callable[[Distribution], TokenId] | None = None
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: {"target": {}, "draft": {}})
     rounds: deque[Round] = field(default_factory=deque)
     error: ModelError | None = None
@@ -39,10 +43,16 @@ class Turn:
     def over(self) -> bool:
         return self.request.finished is not None or self.error is not None
 
+    @property
+    def last(self) -> NodeId:
+        """The node that the next token of the chain follows."""
+        return self.drawn[-1].node if self.drawn else self.waiting.nodes[0]
+
     def missing(self) -> list[NodeId]:
-        """The nodes of the ask whose readings are not known yet, without repeats."""
+        """The nodes that it waits for whose readings are not known yet, without repeats."""
         known = self.known[self.waiting.model]
-        return list(dict.fromkeys(n for n in self.waiting.nodes if n not in known))
+        nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
+        return list(dict.fromkeys(n for n in nodes if n not in known))
 
     def start(self) -> None:
         self.request.ledger.start()
@@ -52,13 +62,24 @@ class Turn:
         """Take the readings of the missing nodes, and continue the decoder until it needs another pass or has finished; the rounds that
         it commits meanwhile are queued."""
         self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
-        self._resume(self._answer())
+        if (answer := self._answer()) is not None:
+            self._resume(answer)
 
-    def _answer(self) -> list[Reading]:
-        known = self.known[self.waiting.model]
-        return [known[n] for n in self.waiting.nodes]
+    def _answer(self) -> list[Reading] | list[Drawn] | None:
+        """What the decoder is sent for its ask, as far as that is known; None if it must wait for more readings."""
+        known, ask = self.known[self.waiting.model], self.waiting
+        if not ask.steps:
+            return None if self.missing() else [known[n] for n in ask.nodes]
+        tree, ends = self.request.tree, self.request.end_tokens
+        while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
+            q = self.request.warp(reading)
+            token, parent = self.draw(q), self.last
+            self.drawn.append(Drawn(tree.add(parent, token), parent, token, q, reading))
+            if token in ends:
+                return self.drawn
+        return self.drawn if len(self.drawn) == ask.steps else None
 
-    def _resume(self, answer: list[Reading] | None) -> None:
+    def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
         with torch.inference_mode():
             while not self.over:
                 item = self.decoding.send(answer)
@@ -66,26 +87,30 @@ class Turn:
                 if isinstance(item, Round):
                     self._note(item)
                     continue
-                self.waiting = item
-                if self.missing():
+                self.waiting, self.drawn = item, []
+                if item.steps:
+                    self.draw = self.request.source.chain(item.steps)
+                if (answer := self._answer()) is None:
                     return
-                answer = self._answer()
-        self.waiting = None
+        self.waiting, self.drawn = None, []
         self.known = {}  # a reading keeps the logits of its whole pass
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
-        """Queue a round, with the raw target log-probability and the likeliest tokens at each token that it kept; forget what was
-        known of dropped nodes."""
+        """Queue a round, and forget what was known of dropped nodes."""
+        self.annotate(entry)
+        for model, known in self.known.items():
+            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
+        self.rounds.append(entry)
+
+    def annotate(self, entry: Round) -> None:
+        """Give every token that a round kept its raw target log-probability and the likeliest tokens in its place."""
         target = self.known["target"]
         for trial in entry.trials:
             if trial.fate in KEPT and (reading := target.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.alternatives = reading.alternatives(ALTERNATIVES)
                 self.request.kept[trial.node] = trial
-        for model, known in self.known.items():
-            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
-        self.rounds.append(entry)
 
 
 def drive(
@@ -189,7 +214,4 @@ def _count(turn: Turn, model: str, engine: Engine, answer: Answer, sharing: int)
             ledger.padding_ratios.append(waste.rows / waste.longest_growth)
     ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
     ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, answer.cache_bytes)
-    if answer.part is None:
-        ledger.prefill_calls += 1
-    else:
-        ledger.count(model)
+    ledger.count(model, answer.part is not None, answer.passes)

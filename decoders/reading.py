@@ -3,7 +3,6 @@
 import math
 import sys
 from collections.abc import Callable, Sequence
-from itertools import pairwise
 from typing import overload
 
 import numpy as np
@@ -65,26 +64,37 @@ class Readings(Sequence["Reading"]):
     """
 
     def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0):
-        self.rows, self.size = rows, rows.shape[-1]
+        self.rows, (self.count, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
-        # One more shows whether the last one has an equal.
-        values, ids = rows.topk(min(self.held + 1, self.size))
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
-        if rows.device.type == "cpu":
-            self.host, self.values, self.ids = rows.numpy(), values.numpy(), ids.numpy()
+        if rows.device.type == "cpu":  # the likeliest are found row by row: of a tree the rules look at few
+            self.host, self.highest = rows.numpy(), rows.amax(-1).tolist()
             return
+        values, ids = self._top(rows)
         temperatures = [1.0] if temperature in (0, 1) else [1.0, temperature]
-        over = rows - values[:, :1]
-        columns = [values, ids, *((over / t).logsumexp(-1, keepdim=True) for t in temperatures)]
+        over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
+        columns = [values, ids, *((over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures)]
         # Float64 holds every logit and every id: one transfer.
         together = torch.cat([x.double() for x in columns], -1).cpu().numpy()
         size = values.shape[-1]
         self.values, self.ids = together[:, :size], together[:, size : 2 * size].astype(np.int64)
         self.excesses = {t: together[:, 2 * size + i] for i, t in enumerate(temperatures)}
+        self.highest = self.values[:, 0].tolist()
+
+    def _top(self, rows: Logits) -> tuple[torch.Tensor, torch.Tensor]:
+        """Logits and ids of the likeliest in each row, and of one more, which shows whether the last one has an equal."""
+        return rows.topk(min(self.held + 1, self.size))
+
+    def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
+        """The same for one row, on the host."""
+        if self.held == 1 and self.host is not None:
+            return [self.highest[place]], [int(self.host[place].argmax())]  # the first of equals; much quicker
+        found = self._top(self.rows[place]) if self.host is not None else (self.values[place], self.ids[place])
+        return found[0].tolist(), found[1].tolist()
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return self.count
 
     @overload
     def __getitem__(self, place: int) -> "Reading": ...
@@ -102,7 +112,7 @@ class Readings(Sequence["Reading"]):
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
-        over = self.host[place] - self.values[place, 0]
+        over = self.host[place] - self.host.dtype.type(self.highest[place])
         if temperature != 1:
             with np.errstate(over="ignore"):
                 over = over / max(temperature, np.finfo(over.dtype).tiny)
@@ -134,13 +144,13 @@ class Reading:
     @property
     def sound(self) -> bool:
         """Whether the logits make a distribution: NaN and infinity show in the maximum, and -inf only rules a token out."""
-        return math.isfinite(self._read.values[self._place, 0])
+        return math.isfinite(self._read.highest[self._place])
 
     @property
     def log_sum(self) -> float:
         """The log of the sum of exp(logit)."""
         if self._log_sum is None:
-            self._log_sum = float(self._read.values[self._place, 0]) + self.excess(1)
+            self._log_sum = self._read.highest[self._place] + self.excess(1)
         return self._log_sum
 
     def excess(self, temperature: float) -> float:
@@ -160,7 +170,7 @@ class Reading:
     @property
     def highest(self) -> float:
         """The largest raw probability."""
-        return math.exp(float(self._read.values[self._place, 0]) - self.log_sum)
+        return math.exp(self._read.highest[self._place] - self.log_sum)
 
     def alternatives(self, count: int) -> tuple[tuple[TokenId, float], ...]:
         """The `count` likeliest tokens and their raw probabilities."""
@@ -182,14 +192,14 @@ class Reading:
 
     def _likeliest(self) -> tuple[list[TokenId], list[float]]:
         read, place = self._read, self._place
-        ids, logits = read.ids[place].tolist(), read.values[place].tolist()
+        logits, ids = read.likeliest(place)
         if len(ids) > read.held:
             if read.held and logits[-1] == logits[-2] > -math.inf:  # which of the equals comes last is not known
                 logits, ids = (x.tolist() for x in top(self.row, read.held))
                 return ids, logits
             ids.pop()
             logits.pop()
-        if any(a == b for a, b in pairwise(logits)):
+        if len(set(logits)) < len(logits):
             order = sorted(range(len(ids)), key=lambda i: (-logits[i], ids[i]))
             ids, logits = [ids[i] for i in order], [logits[i] for i in order]
         return ids, logits

@@ -19,11 +19,28 @@ class Ask:
 
     It is sent a list of readings, one per node in the order asked.
     likeliest   how many of the likeliest tokens it will look at in each, beyond those that warping leaves
+    steps       above 0, a chain: draw up to so many tokens with this model, the first after the one node asked about, each of the
+                others after the one before, as far as the first that ends the text. It is sent a list of Drawn
     """
 
     model: str
     nodes: tuple[NodeId, ...]
     likeliest: int = 0
+    steps: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """A token of a chain.
+
+    q   the distribution that it was drawn from;   reading  what the model said there
+    """
+
+    node: NodeId
+    parent: NodeId
+    token: TokenId
+    q: Distribution
+    reading: Reading
 
 
 class Request:
@@ -32,7 +49,7 @@ class Request:
     tree          the token tree
     source        all its randomness
     warping       how logits become the distribution that is sampled
-    budget        most new tokens
+    budget        most new tokens;   ahead  how many tokens a baseline draws at a time
     end_tokens    ids that end the output
     stops         a function that says whether a list of new tokens contains a stop string
     vocabulary    V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
@@ -49,6 +66,7 @@ class Request:
         source: RandomSource,
         warping: Warping,
         budget: int,
+        ahead: int = 1,
         end_tokens: frozenset[TokenId] = frozenset(),
         stops: Callable[[list[TokenId]], bool] | None = None,
         vocabulary: int | None = None,
@@ -59,6 +77,7 @@ class Request:
         self.source = source
         self.warping = warping
         self.budget = budget
+        self.ahead = ahead
         self.end_tokens = end_tokens
         self.stops = stops
         self.vocabulary = vocabulary
@@ -97,6 +116,10 @@ class Request:
 
     def ask(self, model: str, nodes: Sequence[NodeId], likeliest: int = 0) -> Ask:
         return Ask(model, tuple(nodes), likeliest)
+
+    def draw(self, model: str, node: NodeId, steps: int) -> Ask:
+        """Ask for a chain."""
+        return Ask(model, (node,), steps=steps)
 
     def advance(self, trials: list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node before it that ends

@@ -7,13 +7,12 @@ from typing import Any, ClassVar
 
 from decoders.errors import InputError
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Ask, Drawn, Request
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Decoding = Generator[
-    Ask | Round, list[Reading] | None, None
-]  # what `decode` returns: asks are sent readings, rounds None
+# What `decode` returns. Asks are sent readings, or the tokens of a chain; rounds are sent None.
+Decoding = Generator[Ask | Round, list[Reading] | list[Drawn] | None, None]
 
 
 def setting(
@@ -44,6 +43,7 @@ class claim(property):
 class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
+    name         its id in the catalog, in links and files;   title  its proper name
     law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
@@ -52,6 +52,7 @@ class Method:
     """
 
     name: ClassVar[str]
+    title: ClassVar[str]
     law: ClassVar[str | None]
     paper: ClassVar[str]
     section: ClassVar[str]

@@ -12,7 +12,6 @@ from torch import Tensor
 
 Logits = Tensor  # (nodes, V), float32 or float64, raw: before temperature and truncation
 Probs = Tensor  # (..., V), each row sums to one
-LogProbs = Tensor  # (..., V)
 
 NodeId = int  # index into a TokenTree; parents have lower ids than their children
 TokenId = int

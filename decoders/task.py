@@ -91,6 +91,7 @@ class Task:
     ) -> "Task":
         """Check everything that can be checked without running a model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
+        _packs(pair, method, batching)
         warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
         budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
@@ -125,11 +126,28 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
     if method.uses_draft and pair.draft is None:
         raise InputError(
-            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
+            f"{method.name} needs a draft model, and there is none: load a target with a draft, or choose a decoder without one."
         )
     for role in roles(method):
         pair.packed[role].refuse_changes()
     return method
+
+
+def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
+    """Raise InputError for what only packed passes do, or only those of one tokenizer."""
+    padded = batching.padding != "none"
+    if not padded and batching.max_cache_bytes is None:
+        return
+    for role in roles(method):
+        if not pair.packed[role].packed:
+            raise InputError(
+                f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
+                f"because {pair.packed[role].why}; leave it out, or load another pair."
+            )
+        if padded and role == "draft" and not pair.one_tokenizer:
+            raise InputError(
+                "padding is for models with one tokenizer; leave it out, or load a draft of the target's family."
+            )
 
 
 def roles(method: Method) -> tuple[str, ...]:

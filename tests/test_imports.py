@@ -54,11 +54,12 @@ WORKBENCH = {
     "measuring": {"runs", "studies", "models"},
     "show": {"assets", "runs", "studies"},
     "theory": {"runs", "show"},
-    "page": {"studies", "models", "runs", "measuring", "show", "theory"},
-    "terminal": {"studies", "models", "runs", "measuring", "show", "theory"},
+    "experiments": {"studies", "models", "runs", "measuring", "show"},
+    "page": {"studies", "models", "runs", "measuring", "show", "theory", "experiments"},
+    "terminal": {"studies", "models", "runs", "measuring", "show", "theory", "experiments"},
     "__main__": {"page", "terminal"},
 }
-OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory"}
+OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory", "warp"}
 ROOMS = {
     **{f"decoders.{room}": {f"decoders.{other}" for other in may} for room, may in DECODERS.items()},
     **{
@@ -70,8 +71,10 @@ ROOMS = {
 LIBRARIES = {
     "gradio": {"workbench.page"},
     "rich": {"workbench.terminal"},
-    "plotly": {"workbench.show", "workbench.theory"},
-    "sqlite3": {"workbench.runs"},
+    "plotly": {"workbench.show", "workbench.theory", "workbench.experiments"},
+    "sqlite3": {"workbench.runs", "workbench.experiments"},
+    "ray": {"workbench.experiments"},
+    "lm_eval": {"decoders.integrations"},
     "pydantic": {"workbench.runs"},
     "spaces": {"workbench.measuring"},
     "pynvml": {"workbench.measuring"},
@@ -173,6 +176,10 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/terminal/x.py", "import workbench.page.host"),
         ("workbench/theory/x.py", "from workbench.measuring import session"),
         ("workbench/measuring/x.py", "def f():\n    from workbench.show import tables"),
+        ("workbench/experiments/x.py", "from workbench.page import host"),
+        ("workbench/experiments/x.py", "import gradio as gr"),
+        ("workbench/measuring/x.py", "from workbench.experiments import journal"),
+        ("workbench/show/x.py", "import ray"),
         ("workbench/page/x.py", "import app"),
         ("workbench/models/x.py", "from decoders.engine.linear import COPIED_BYTES"),
         ("workbench/helpers.py", "import json"),

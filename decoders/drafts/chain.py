@@ -2,12 +2,15 @@
 
 from collections.abc import Generator
 
-from decoders.drafts.draft import Draft
-from decoders.drafts.tree import Predict, draft_model, tree
-from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.drafts.draft import Draft, Draw
+from decoders.request import Ask, Drawn, Request
 
 
-def chain(request: Request, length: int, predict: Predict = draft_model) -> Generator[Ask, list[Reading], Draft]:
-    """Up to `length` tokens, each drawn after the one before: a tree without branches."""
-    return tree(request, (1,) * length, predict)
+def chain(request: Request, length: int) -> Generator[Ask, list[Drawn], Draft]:
+    """Up to `length` tokens of the draft model, each drawn after the one before."""
+    draft = Draft(request.tip)
+    steps = min(length, request.left - 1)
+    for drawn in (yield request.draw("draft", request.tip, steps)) if steps else ():
+        draft.draws.append(Draw(drawn.node, drawn.parent, drawn.token))
+        draft.q[drawn.parent] = drawn.q
+    return draft

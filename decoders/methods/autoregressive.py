@@ -11,23 +11,25 @@ from decoders.warp import Warping
 @dataclass(frozen=True)
 class Multinomial(Method):
     name = "multinomial"
+    title = "Plain sampling"
     law = "target"
     paper, section = "Leviathan et al. 2023", "2.2"
-    summary = "Draws each token from the warped target: the baseline of every sampler."
+    summary = "Draws each token at random, each as often as the large model finds it likely."
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            (reading,) = yield request.ask("target", [request.tip])
-            p = request.warp(reading)
-            token = request.source.draw(p)[0]
-            node = request.tree.add(request.tip, token)
-            yield request.advance([Trial(node, token, request.tip, Fate.SAMPLED, p=p[token])], node)
+            for drawn in (yield request.draw("target", request.tip, min(request.ahead, request.left))):
+                trial = Trial(drawn.node, drawn.token, drawn.parent, Fate.SAMPLED, p=drawn.q[drawn.token])
+                yield request.advance([trial], drawn.node)
+                if request.finished:  # by a stop string: what was drawn after it is dropped
+                    break
 
 
 @dataclass(frozen=True)
 class Greedy(Multinomial):
     name = "greedy"
-    summary = "Takes the likeliest token each time: multinomial sampling at temperature 0."
+    title = "Greedy"
+    summary = "Takes the likeliest token each time: plain sampling at temperature 0."
 
     def warping(self, warping: Warping) -> Warping:
         return replace(warping, temperature=0.0)

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from decoders.distribution import Distribution
-from decoders.drafts.chain import chain
-from decoders.drafts.tree import confident
+from decoders.drafts.tree import confident, tree
 from decoders.methods.speculative import speculate
 from decoders.reading import Reading
 from decoders.request import Request
@@ -35,6 +34,7 @@ class RollbackRule:
 @dataclass(frozen=True)
 class BiLD(Method):
     name = "bild"
+    title = "BiLD"
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
     summary = (
@@ -56,5 +56,5 @@ class BiLD(Method):
     def decode(self, request: Request) -> Decoding:
         predict = partial(confident, least=self.fallback)
         return speculate(
-            request, partial(chain, length=self.draft_length, predict=predict), RollbackRule(self.rollback)
+            request, partial(tree, expansion=(1,) * self.draft_length, predict=predict), RollbackRule(self.rollback)
         )

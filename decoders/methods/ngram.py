@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.drafts.chain import chain
 from decoders.drafts.ngram import NGram
+from decoders.drafts.tree import tree
 from decoders.methods.lookup import REFERENCES
 from decoders.methods.speculative import LENIENCE, Lenient
 from decoders.request import Request
@@ -14,6 +14,7 @@ from decoders.settings import Decoding, setting
 @dataclass(frozen=True)
 class NGramDrafts(Lenient):
     name = "ngram"
+    title = "N-gram drafts"
     paper, section = "Leviathan et al. 2023", "3.6"
     summary = "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
 
@@ -25,4 +26,4 @@ class NGramDrafts(Lenient):
 
     def decode(self, request: Request) -> Decoding:
         predict = NGram(request, self.smoothing, self.order == "bigram").predict
-        return self.speculate(request, partial(chain, length=self.draft_length, predict=predict))
+        return self.speculate(request, partial(tree, expansion=(1,) * self.draft_length, predict=predict))

@@ -6,15 +6,15 @@ from functools import partial
 
 from decoders.drafts.chain import chain
 from decoders.drafts.draft import Draft
-from decoders.drafts.tree import confident, draft_model
+from decoders.drafts.tree import confident, tree
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Ask, Drawn, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
 from decoders.settings import Decoding, Method, claim, setting
 from decoders.theory import best_gamma
 
-Propose = Callable[[Request], Generator[Ask, list[Reading], Draft]]
+Propose = Callable[[Request], Generator[Ask, list[Reading] | list[Drawn], Draft]]
 
 
 def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
@@ -47,8 +47,9 @@ class Lenient(Method):
 @dataclass(frozen=True)
 class Speculative(Lenient):
     name = "speculative"
+    title = "Speculative"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
-    summary = "A small model drafts a few tokens, the target tests them all in one pass and corrects the first miss."
+    summary = "A small model drafts a few tokens, the large one tests them all in one pass and corrects the first miss."
     uses_draft = True
 
     draft_length: int | str = setting(
@@ -65,8 +66,10 @@ class Speculative(Lenient):
 
     def decode(self, request: Request) -> Decoding:
         length = AutoLength(request) if self.draft_length == "auto" else lambda: self.draft_length
-        predict = partial(confident, least=self.confidence) if self.confidence else draft_model
-        return self.speculate(request, lambda r: chain(r, length(), predict))
+        if not self.confidence:
+            return self.speculate(request, lambda r: chain(r, length()))
+        predict = partial(confident, least=self.confidence)
+        return self.speculate(request, lambda r: tree(r, (1,) * length(), predict))
 
 
 @dataclass

@@ -111,6 +111,9 @@ class Source:
         assert abs(sum(p for _, p in outcomes) - 1) < 1e-9, f"{probs} is no distribution"
         return [self.branch(outcomes) for _ in range(count)]
 
+    def chain(self, steps: int) -> Callable[[Distribution], int]:
+        return lambda probs: self.draw(probs)[0]
+
     def accept(self, probability: float) -> tuple[bool, float]:
         p = min(1.0, probability)
         # The uniform number is the middle of those that decide this way.
@@ -224,7 +227,8 @@ def warp(row: Any, warping: Warping) -> np.ndarray:
     order = sorted(range(len(row)), key=lambda i: (-row[i], i))
     if warping.temperature == 0:
         return np.eye(len(row))[order[0]]
-    weights = np.exp((row - row[order[0]]) / warping.temperature)
+    with np.errstate(over="ignore"):  # of a tiny temperature
+        weights = np.exp((row - row[order[0]]) / warping.temperature)
     candidates = order[: warping.top_k or None]
     mass, kept = 0.0, []
     for i in candidates:

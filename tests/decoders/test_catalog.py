@@ -93,6 +93,25 @@ def test_each_decoder_has_the_law_it_declares(method):
             break
 
 
+@pytest.mark.parametrize("method", CLAIMED, ids=repr)
+def test_each_decoder_has_its_law_on_whole_distributions(method):
+    """As of a large vocabulary without top-k: those of these small ones are all small."""
+    assert_exact(method, SITUATIONS[0], whole=True)
+
+
+@pytest.mark.parametrize("name", catalog)
+@pytest.mark.parametrize("warping", [Warping(), Warping(0.8, 3), Warping(1.2, 0, 0.8), GREEDY], ids=repr)
+def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
+    """One uniform number draws one token from both forms, and every rule decides alike on both."""
+    for seed in range(5):
+        situation = drawn(7, seed, budget=10, warping=warping, end=END, prompt=(0, 1, 2, 0, 1))
+        few, whole = (decode(catalog[name](), situation, SeededSource(seed), whole=w) for w in (False, True))
+        assert few.output == whole.output
+        for a, b in zip(few.rounds, whole.rounds, strict=True):
+            assert [(t.token, t.fate) for t in a.trials] == [(t.token, t.fate) for t in b.trials]
+            assert [t.p or 0.0 for t in a.trials] == pytest.approx([t.p or 0.0 for t in b.trials])
+
+
 @pytest.mark.parametrize("name", catalog)
 def test_every_decoder_is_checked_by_its_law_or_at_its_limits(name):
     checked = {m.name for m in CLAIMED} | {n for n, limits in LIMITS.items() if limits}

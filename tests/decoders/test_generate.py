@@ -80,7 +80,7 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert not finds([b, a, *[end] * fill])
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
-    with mock.patch("decoders.sampling.SeededSource.draw", side_effect=lambda *args: [next(written)]):
+    with mock.patch("decoders.sampling.SeededSource.chain", side_effect=lambda steps: lambda probs: next(written)):
         result = generate(pair, "x", "multinomial", max_new_tokens=fill + 4, stop="ab", ignore_eos=True)
     assert (result.text, result.finished) == ("", "stop string")
     assert len(result.tokens) == fill + 2
@@ -152,7 +152,9 @@ def test_bad_input(pair, no_pass, call, case):
 def test_bad_pairs(pair, no_pass):
     alone = copy.copy(pair)
     alone.draft = alone.tokenizer = None
-    with pytest.raises(InputError, match="speculative needs a draft model; load one with load_pair"):
+    with pytest.raises(
+        InputError, match="speculative needs a draft model, and there is none: load a target with a draft"
+    ):
         generate(alone, [1], "speculative")
     with pytest.raises(InputError, match="This pair has no tokenizer; give the prompt as a list of token ids"):
         generate(alone, "abc", "greedy")

@@ -89,13 +89,3 @@ def test_another_best_beam_takes_back_what_is_not_shared():
     r.commit([], [b, other], b, provisional=True)
     e = r.commit([], [other], other, "budget", provisional=True)
     assert (e.keep, e.tokens, e.provisional) == (1, [3], False)
-
-
-def test_time_is_charged_to_drafting_and_verifying():
-    now = iter([0.0, 2.0, 5.0, 6.0])
-    r = begin(clock=lambda: next(now))
-    r.ledger.charge("draft")
-    r.ledger.charge("target")
-    (a,) = grow(r, 1)
-    e = r.advance(trials(r, [a]), a)
-    assert (e.draft_seconds, e.verify_seconds, r.ledger.seconds) == (2.0, 4.0, 6.0)

@@ -24,6 +24,9 @@ class Script:
     def draw(self, probs, count=1):
         return [next(self.tokens) for _ in range(count)]
 
+    def chain(self, steps):
+        return lambda probs: next(self.tokens)
+
     def accept(self, probability):
         u = next(self.numbers)
         return u < probability, u

@@ -18,7 +18,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 import decoders
 from decoders.engine.compiled import compile_passes
-from decoders.request import Request
+from decoders.loop import Turn
 
 VOCABULARY = 4096
 BEAMS = 4
@@ -78,13 +78,13 @@ def outside_forward(pair: decoders.ModelPair, run: Callable[[], decoders.Result]
 def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
     """The run with the log-probabilities and alternatives of the trace left out; trials are still noted."""
 
-    def annotate(request, trials):
-        for trial in trials:
+    def annotate(turn, entry):
+        for trial in entry.trials:
             trial.log_p = 0.0
-            request.kept[trial.node] = trial
+            turn.request.kept[trial.node] = trial
 
     def stubbed():
-        with mock.patch.object(Request, "annotate", annotate):
+        with mock.patch.object(Turn, "annotate", annotate):
             run()
 
     return stubbed

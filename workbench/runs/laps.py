@@ -130,7 +130,7 @@ def faults(result: Result) -> list[str]:
 
 _DISTURBED: dict[str, Callable[[Load], bool]] = {
     "other programs kept the decoding thread from its core": lambda load: _below(load.cpu_share, LEAST_SHARE),
-    "other programs interrupted the decoding threads": lambda load: _above(load.preempted, MOST_PREEMPTED),
+    "other programs interrupted the decoder's threads": lambda load: _above(load.preempted, MOST_PREEMPTED),
     "the container's CPU limit held the decoder back": lambda load: _above(load.throttled, MOST_LOST),
     "the machine's host took cores away": lambda load: _above(load.stolen, MOST_LOST),
     "programs on this machine waited for a free core": lambda load: _above(load.pressure, MOST_PRESSURE),

@@ -142,8 +142,8 @@ def test_an_end_token_missed_inside_a_block_is_caught():
 def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
     situation = drawn(3, warping=Warping(0.5))
 
-    def raw_q(request, length, predict):
-        draft = yield from chain(request, length, predict)
+    def raw_q(request, length):
+        draft = yield from chain(request, length)
         for node in draft.q:
             draft.q[node] = Whole(situation.draft(request.path(node)).softmax(-1))
         return draft
@@ -200,8 +200,8 @@ def test_its_length_follows_the_confidence():
 def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
     """A tempting way to stop: drop a drawn token that looks unlikely. What is left was then not drawn from q."""
 
-    def choosy(request, length, predict):
-        draft = yield from chain(request, length, predict)
+    def choosy(request, length):
+        draft = yield from chain(request, length)
         unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
         draft.draws = draft.draws[: min(unlikely, default=length)]
         return draft
