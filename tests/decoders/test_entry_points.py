@@ -53,7 +53,7 @@ with warnings.catch_warnings(record=True) as caught:
     print(settings("mine"))
     print("`mine` | Somebody else's." in table())
     print(Settings.from_json({"decoders": ["mine"], "mine": {"strength": 0.25}}).methods[0].strength)
-    print(links.from_query({"prompt": "x", "decoders": "mine", "mine.strength": "0.75"}).data["mine"])
+    print(links.from_query({"prompt": "x", "decoders": "mine", "mine.strength": "0.75"}).data["settings"]["mine"])
 for warning in caught:
     if "is left out" in str(warning.message):
         print(warning.message)
