@@ -1,6 +1,7 @@
 """Linear layers for packed passes: on a CPU their products are FBGEMM's or oneDNN's, from weights in their own layout."""
 
 import itertools
+import math
 import warnings
 from weakref import WeakValueDictionary
 
@@ -45,16 +46,19 @@ HALVES = _multiplies_halves()
 FEW = {torch.float32: 32, torch.bfloat16: 8}
 
 
-def half_of(weight: Tensor) -> Tensor | None:
-    """The weight (out, in) in float16, packed for FBGEMM; None if that loses more of any row than float32 rounds off.
+def half_of(weight: Tensor) -> tuple[Tensor, float] | None:
+    """The weight (out, in) in float16, packed for FBGEMM, and what products with it must be multiplied by, a power of two; None if that
+    loses more of any row than float32 rounds off.
 
-    Weights published in bfloat16 have 8 significant bits of float16's 11. Products are added up in float32.
+    Weights published in bfloat16 have 8 significant bits of float16's 11; a factor brings small ones into its range.
     """
     exact = weight.float()
-    lost = (exact.half().float() - exact).norm(dim=1)
-    if not bool((lost <= torch.finfo(torch.float32).eps * exact.norm(dim=1)).all()):
-        return None
-    return torch.fbgemm_pack_gemm_matrix_fp16(exact)
+    largest = float(exact.abs().max())
+    for scale in (1.0, 2.0 ** (15 - math.frexp(largest)[1]) if 0 < largest < math.inf else 1.0):
+        lost = ((exact * scale).half().float() / scale - exact).norm(dim=1)
+        if bool((lost <= torch.finfo(torch.float32).eps * exact.norm(dim=1)).all()):
+            return torch.fbgemm_pack_gemm_matrix_fp16(exact * scale), 1 / scale
+    return None
 
 
 class PassLinear(torch.nn.Linear):
@@ -81,23 +85,25 @@ class PassLinear(torch.nn.Linear):
     def product(self, x: Tensor) -> Tensor:
         weight = self.weight
         if self.copies:
-            half, other = self._copy()
+            half, factor, other = self._copy()
             if half is None:
                 weight = other
             elif x.numel() <= FEW[x.dtype] * self.in_features:
-                return _times_half(x.float(), half, other).to(x.dtype)
+                out = _times_half(x.float(), half, other)
+                return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
-    def _copy(self) -> tuple[Tensor | None, Tensor]:
-        """(float16 weights, float32 bias), or (None, weights in blocks)."""
+    def _copy(self) -> tuple[Tensor | None, float, Tensor]:
+        """(float16 weights, factor of the product, float32 bias), or (None, 1, weights in blocks)."""
         stamp = self.weight._version, self.weight.data_ptr(), None if self.bias is None else self.bias._version
         if stamp != self._stamp:
-            half = half_of(self.weight) if HALVES else None
-            if half is None:
-                self._copies = None, torch.ops.mkldnn._reorder_linear_weight(self.weight)
+            found = half_of(self.weight) if HALVES else None
+            if found is None:
+                self._copies = None, 1.0, torch.ops.mkldnn._reorder_linear_weight(self.weight)
             else:
-                self._copies = half, torch.zeros(self.out_features) if self.bias is None else self.bias.float()
-            self.copied_bytes = self.weight.nbytes if half is None else self.weight.numel() * 2
+                bias = torch.zeros(self.out_features) if self.bias is None else self.bias.float()
+                self._copies = *found, bias / found[1]
+            self.copied_bytes = self.weight.nbytes if found is None else self.weight.numel() * 2
             self._stamp = stamp
         return self._copies
 

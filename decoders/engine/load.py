@@ -31,7 +31,7 @@ def load_pair(
     *,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "auto",
-    compile: bool = False,
+    passes: str = "recorded",
     safetensors: bool | None = None,
 ) -> ModelPair:
     """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
@@ -40,7 +40,7 @@ def load_pair(
 
     device   default: `default_device()`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
-    compile  compile both models' passes now, which takes about a minute and is announced
+    passes   "recorded"; "plain", which runs the models' own modules; or "compiled", which takes about a minute and is announced
     safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
                   safetensors
     Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
@@ -57,12 +57,7 @@ def load_pair(
         same_vocabulary(*(config.get_text_config().vocab_size for config in configs), tokenizers[0])
         _same_tokens(*tokenizers)
     models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
-    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
-    if compile:
-        from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
-
-        compile_passes(pair.packed.values())
-    return pair
+    return ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0], passes=passes)
 
 
 def _names(target: str | Path | None, draft: str | Path | None) -> list[str]:

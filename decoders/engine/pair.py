@@ -6,7 +6,7 @@ from typing import Any
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.engine.admission import agrees_with_plain_pass
-from decoders.engine.model import PackedModel
+from decoders.engine.model import PASSES, PackedModel
 from decoders.errors import InputError
 from decoders.inputs import as_list
 
@@ -18,6 +18,7 @@ class ModelPair:
 
     target, draft   `transformers` causal language models on one device; they are put in eval mode and otherwise left as they are
     tokenizer       may be None if prompts are lists of token ids
+    passes          how models are run: one of PASSES, see `decoders.engine.model.PackedModel`
     The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
     Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict` are followed. Values written into a weight's
     `.data` may not be seen: make a new pair then. Modules replaced or adapters switched are refused at the next call.
@@ -25,7 +26,11 @@ class ModelPair:
     Raises InputError, which says why, if the pair cannot be run.
     """
 
-    def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
+    def __init__(
+        self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None, *, passes: str = "recorded"
+    ):
+        if passes not in PASSES:
+            raise InputError(f"passes must be one of {', '.join(map(repr, PASSES))}, not {passes!r}.")
         for model in (target,) if draft is None else (target, draft):
             if not isinstance(model, PreTrainedModel):
                 given = repr(model) if isinstance(model, str) else f"an object of type {type(model).__name__}"
@@ -39,12 +44,16 @@ class ModelPair:
                 f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
             )
         target.eval()
-        self.packed = {"target": PackedModel(target, "target")}
+        self.packed = {"target": PackedModel(target, "target", passes=passes)}
         if draft is not None:
             sizes = (model.config.get_text_config().vocab_size for model in (target, draft))
             same_vocabulary(*sizes, tokenizer)
             draft.eval()
-            self.packed["draft"] = PackedModel(draft, "draft", self.vocabulary)
+            self.packed["draft"] = PackedModel(draft, "draft", self.vocabulary, passes=passes)
+        if passes == "compiled":
+            from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
+
+            compile_passes(self.packed.values())
         for packed in self.packed.values():
             agrees_with_plain_pass(packed)
         if left_out := not_modelled(target.generation_config):
