@@ -5,6 +5,8 @@ pair = decoders.load_pair()
 out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"](), max_new_tokens=64)
 """
 
+__version__ = "0.2.0"
+
 from decoders.catalog import catalog
 from decoders.engine.linear import copies_bytes
 from decoders.engine.load import default_device, default_dtype, load_pair

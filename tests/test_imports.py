@@ -16,6 +16,7 @@ DATA = PLAIN | {"tree", "warp", "sampling", "trace", "theory"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
+    "assets": set(),
     "shapes": set(),
     "tree": PLAIN,
     "warp": PLAIN,
@@ -31,7 +32,7 @@ DECODERS = {
     "rules": REQUEST | {"drafts"},
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
-    "engine": PLAIN | {"inputs", "tree"},
+    "engine": PLAIN | {"assets", "inputs", "tree"},
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
@@ -42,17 +43,18 @@ DECODERS = {
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
 WORKBENCH = {
     "__init__": set(),
-    "studies": set(),
+    "assets": set(),
+    "studies": {"assets"},
     "models": set(),
-    "runs": {"studies"},
+    "runs": {"assets", "studies"},
     "measuring": {"runs", "studies", "models"},
-    "show": {"runs", "studies"},
+    "show": {"assets", "runs", "studies"},
     "theory": {"runs", "show"},
     "page": {"studies", "models", "runs", "measuring", "show", "theory"},
     "terminal": {"studies", "models", "runs", "measuring", "show", "theory"},
-    "__main__": {"terminal"},
+    "__main__": {"page", "terminal"},
 }
-OFFERED = {"__init__", "catalog", "inputs", "settings", "trace", "theory"}
+OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory"}
 ROOMS = {
     **{f"decoders.{room}": {f"decoders.{other}" for other in may} for room, may in DECODERS.items()},
     **{

@@ -1,10 +1,15 @@
-"""The workbench without a browser: `python -m workbench compare "Once upon a time"`, `batch`, `runs`."""
+"""The command `decoding-workbench`, or `python -m workbench`: the page; with `compare`, `batch` or `runs` the workbench without a browser."""
 
 import argparse
 import sys
+from pathlib import Path
 
+import decoders
 from decoders import InputError
+from decoders.inputs import whole
 from workbench.terminal import batch, compare, runs
+
+DESCRIPTION = "Without a command: open the page, and print its address. With one: run decoders, and manage past runs, in the terminal."
 
 
 class Parser(argparse.ArgumentParser):
@@ -12,14 +17,29 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"{message}; see {self.prog} --help.\n")
 
 
+def page(args: argparse.Namespace) -> None:
+    """Serve the page until it is interrupted."""
+    from workbench.page.opening import prepare, serve  # imported late: the terminal starts without Gradio
+
+    serve(*prepare(), args.port)
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0, 1 if a decoder failed, 2 for input that cannot be used, 130 if it was stopped."""
-    parser = Parser(prog="python -m workbench", description="Run decoders side by side, and manage past runs.")
-    commands = parser.add_subparsers(required=True, metavar="command", title="commands")
+    called = Path(sys.argv[0]).name
+    parser = Parser(prog="python -m workbench" if called.endswith(".py") else called, description=DESCRIPTION)
+    parser.add_argument("--version", action="version", version=decoders.__version__)
+    parser.add_argument("--port", help="of the page (default: GRADIO_SERVER_PORT, or the first free one from 7860 on)")
+    parser.set_defaults(command=page)
+    commands = parser.add_subparsers(metavar="command", title="commands")
     for command in (compare, batch, runs):
         command.register(commands)
     args = parser.parse_args(arguments)
+    if args.port and args.command is not page:
+        parser.error("--port belongs to the page, which opens without a command")
     try:
+        if args.port:
+            args.port = whole("--port", int(args.port) if args.port.isdecimal() else args.port, 2**16 - 1)
         return args.command(args) or 0
     except InputError as error:
         print(error, file=sys.stderr)

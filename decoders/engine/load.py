@@ -6,10 +6,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary
 from decoders.errors import InputError, first_line
 
-EMBEDDED = Path(__file__).resolve().parents[2] / "assets" / "stories"
+EMBEDDED = assets() / "stories"
 
 
 def default_device() -> torch.device:

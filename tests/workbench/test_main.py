@@ -9,7 +9,9 @@ from decoders import catalog
 from workbench import __main__ as program
 
 
-@pytest.mark.parametrize("arguments", [[], ["bogus"], ["compare"], ["runs", "burn"], ["compare", "x", "--colour"]])
+@pytest.mark.parametrize(
+    "arguments", [["bogus"], ["compare"], ["runs", "burn"], ["compare", "x", "--colour"], ["--port", "80", "runs"]]
+)
 def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         program.main(arguments)
@@ -22,7 +24,7 @@ def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ([], ["compare", "batch", "runs"]),
+        ([], ["compare", "batch", "runs", "--port", "--version"]),
         (["compare"], [*catalog, "examples:", "--decoders", "--html", "--no-save"]),
         (["batch"], ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"]),
         (["runs"], ["list", "show", "compare", "export", "import", "delete"]),
@@ -42,3 +44,9 @@ def test_it_is_a_module_that_runs():
     done = subprocess.run([sys.executable, "-m", "workbench", "batch", "--sizes", "0"], capture_output=True, text=True)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("A batch size must be a whole number")
+
+
+@pytest.mark.parametrize("port", ["x", "0", "70000", "-1", "8.5"])
+def test_a_port_is_a_number_that_ports_have(port, capsys):
+    assert program.main([f"--port={port}"]) == 2
+    assert capsys.readouterr().err.startswith("--port must be a whole number from 1 to 65535, not ")

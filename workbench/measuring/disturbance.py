@@ -1,7 +1,6 @@
 """What else happened on the machine while a lap ran: the counters of the operating system and of the GPU."""
 
 import os
-import resource
 import threading
 import time
 from collections.abc import Callable, Mapping
@@ -22,12 +21,11 @@ WORKING = 0.2  # share of a lap that a thread of this process computed to count 
 class Sources:
     """Where counters are read; tests put simulated ones there. Times are in seconds.
 
-    wall           the machine's clock;   switches  the calling thread's involuntary switches
+    wall           the machine's clock
     proc, cgroups  the folder and the files of the kernel's counters;   gpu  why the GPU is slower than it could be, or shared ("" if neither)
     """
 
     wall: Callable[[], float] = time.perf_counter
-    switches: Callable[[], int] = lambda: resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
     proc: Path = Path("/proc")
     cgroups: tuple[Path, ...] = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
     gpu: Callable[[], str | None] = lambda: None
@@ -39,11 +37,10 @@ class Reading:
     computing and its involuntary switches."""
 
     wall: float
-    switches: int | None
     throttled: float | None
     stolen: float | None
     pressure: float | None
-    tasks: Mapping[int, tuple[float, int]] = field(default_factory=dict)
+    tasks: Mapping[int, tuple[float, int]] | None
 
 
 @dataclass(frozen=True)
@@ -53,10 +50,7 @@ class Watch:
     sources: Sources = field(default_factory=Sources)
 
     def read(self) -> Reading:
-        s = self.sources
-        return Reading(
-            s.wall(), *map(_tried, (s.switches, self._throttled, self._stolen, self._pressure)), _tried(self._tasks) or {}
-        )  # fmt: skip
+        return Reading(self.sources.wall(), *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)))
 
     def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
         """What happened in between.
@@ -68,7 +62,7 @@ class Watch:
             return Load()
         return Load(
             cpu_share=min(1.0, computed / seconds),
-            preempted=_per(_risen(before.switches, after.switches, _workers_switches(before, after, wall)), wall),
+            preempted=_per(_workers_switches(before, after, wall), wall),
             throttled=_per(_risen(before.throttled, after.throttled), wall),
             stolen=_per(_risen(before.stolen, after.stolen), wall * (os.cpu_count() or 1)),
             pressure=_per(_risen(before.pressure, after.pressure), wall),
@@ -78,7 +72,7 @@ class Watch:
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        found = {"preempted": now.switches, "throttled": now.throttled, "stolen": now.stolen, "pressure": now.pressure}
+        found = {"preempted": now.tasks, "throttled": now.throttled, "stolen": now.stolen, "pressure": now.pressure}
         return [name for name, value in found.items() if value is None]
 
     def _throttled(self) -> float | None:
@@ -119,8 +113,10 @@ def _task(folder: Path) -> tuple[float, int]:
     return (int(times[11]) + int(times[12])) / TICKS, int(switches)
 
 
-def _workers_switches(before: Reading, after: Reading, wall: float) -> int:
-    """The involuntary switches of the other threads that computed."""
+def _workers_switches(before: Reading, after: Reading, wall: float) -> int | None:
+    """The involuntary switches of the other threads that computed; None if threads cannot be read."""
+    if before.tasks is None or after.tasks is None:
+        return None
     count = 0
     for task, (seconds, switches) in after.tasks.items():
         earlier = before.tasks.get(task, (0.0, 0))
@@ -137,8 +133,8 @@ def _tried(read: Callable[[], Any]) -> Any:
         return None
 
 
-def _risen(before: float | None, after: float | None, more: float = 0) -> float | None:
-    return None if before is None or after is None else after - before + more
+def _risen(before: float | None, after: float | None) -> float | None:
+    return None if before is None or after is None else after - before
 
 
 def _per(amount: float | None, seconds: float) -> float | None:

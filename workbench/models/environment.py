@@ -3,14 +3,12 @@
 import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from decoders import ModelPair
-
-ROOT = Path(__file__).parents[2]
+from decoders.assets import assets
 
 
 def environment(pair: ModelPair) -> dict[str, Any]:
@@ -41,8 +39,9 @@ def _model(model: Any) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """Models that come with this project are named by their path inside it."""
-    return name.removeprefix(f"{ROOT}{os.sep}")
+    """Models that come with this project are named by their path inside it, wherever it is installed."""
+    ours = f"{assets()}{os.sep}"
+    return f"assets/{name.removeprefix(ours)}" if name.startswith(ours) else name
 
 
 def _processor() -> str:

@@ -1,20 +1,26 @@
 """What several timings of the same work come to: an estimate, its range, and whether it can be trusted.
 
-Same seed, same rounds: if the rounds of all laps are the same, a request's time is the sum over its rounds of the median of that round's
+Same seed, same rounds: if the rounds of all laps are the same, a request's time is the sum over its rounds of that round's undisturbed
 seconds, so disturbances that hit different rounds of different laps leave no trace. For batches, and if rounds differ, it is the
-median of the laps' seconds. The range is that of the same estimate over all resamples of whole laps, never of rounds: those of one lap
-share a disturbance.
+undisturbed one of the laps' seconds. Undisturbed is the quickest of ten, the second quickest of twenty: what disturbs only ever slows,
+but a mere minimum would fall with every further lap. The range holds the middle eight tenths of the same estimate over all resamples of whole laps, never of rounds: those
+of one lap share a disturbance.
 """
 
 import math
 import random
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
-from statistics import fmean, median
+from statistics import fmean
+
+import numpy as np
 
 from workbench.runs.record import Energy, Lap, Load, Result
 
+UNDISTURBED = 0.1  # of the timings are as quick
+RANGE = 0.8  # of the resamples lie in it
 MOST_RESAMPLES = 1000
 WIDEST = 0.07  # a figure whose range reaches further to either side cannot be compared
 LEAST_SHARE = 0.9  # of a core that the decoding thread must have had
@@ -104,7 +110,7 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
     found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
     if found is not None and found.laps > 1 and found.wide:
         share = max(found.high / found.value - 1, 1 - found.low / found.value)
-        reasons.append(f"{found.laps} timings lie up to {share:.0%} from their estimate")
+        reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
     for sentence, disturbed in _DISTURBED.items():
         if 2 * sum(disturbed(lap.load) for lap in result.laps) > len(result.laps):
             reasons.append(sentence)
@@ -124,7 +130,7 @@ def faults(result: Result) -> list[str]:
 
 _DISTURBED: dict[str, Callable[[Load], bool]] = {
     "other programs kept the decoding thread from its core": lambda load: _below(load.cpu_share, LEAST_SHARE),
-    "other programs interrupted the decoding threads": lambda load: _above(load.preempted, MOST_PREEMPTED),
+    "other programs interrupted the decoder's threads": lambda load: _above(load.preempted, MOST_PREEMPTED),
     "the container's CPU limit held the decoder back": lambda load: _above(load.throttled, MOST_LOST),
     "the machine's host took cores away": lambda load: _above(load.stolen, MOST_LOST),
     "programs on this machine waited for a free core": lambda load: _above(load.pressure, MOST_PRESSURE),
@@ -139,18 +145,22 @@ def _above(value: float | None, most: float) -> bool:
     return value is not None and value > most
 
 
+def _undisturbed(seconds: Sequence[float]) -> float:
+    return float(np.quantile(seconds, UNDISTURBED, method="inverted_cdf"))
+
+
 def _seconds(laps: Laps, rounds: Sequence[Sequence[float]], lengths: Sequence[float | None]) -> float | None:
     if None in lengths or not lengths:
         return None
     by_round = _per_round(rounds) if all(lap.same_rounds for lap in laps) else None
-    return sum(by_round) if by_round else median(lengths)
+    return sum(by_round) if by_round else _undisturbed(lengths)
 
 
 def _per_round(rounds: Sequence[Sequence[float]]) -> list[float] | None:
-    """The median of each round over the laps; None if there are no rounds, or not the same number of them."""
+    """Each round's undisturbed seconds; None if there are no rounds, or not the same number of them."""
     if not rounds or not rounds[0] or len({len(lap) for lap in rounds}) > 1:
         return None
-    return [median(each) for each in zip(*rounds, strict=True)]
+    return np.quantile(rounds, UNDISTURBED, axis=0, method="inverted_cdf").tolist()
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
@@ -165,13 +175,18 @@ def _over(count: int, figure: Callable[[Sequence[int]], float | None]) -> Estima
     value = figure(range(count)) if count else None
     if value is None:
         return None
-    found = [v for picked in _resamples(count) if (v := figure(picked)) is not None]
-    return Estimate(value, min(found), max(found), count)
+    found = [(v, orders) for picked, orders in _resamples(count) if (v := figure(picked)) is not None]
+    low, high = np.quantile(np.repeat(*zip(*found, strict=True)), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 
-def _resamples(count: int) -> list[Sequence[int]]:
-    """All ways to draw as many laps with replacement, or a fixed random thousand of them if there are more."""
+def _resamples(count: int) -> list[tuple[Sequence[int], int]]:
+    """All ways to draw as many laps with replacement and in how many orders each comes, or a fixed random thousand if there are more."""
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
-        return list(combinations_with_replacement(range(count), count))
+        return [(picked, _orders(picked)) for picked in combinations_with_replacement(range(count), count)]
     source = random.Random(0)
-    return [source.choices(range(count), k=count) for _ in range(MOST_RESAMPLES)]
+    return [(source.choices(range(count), k=count), 1) for _ in range(MOST_RESAMPLES)]
+
+
+def _orders(picked: Sequence[int]) -> int:
+    return math.factorial(len(picked)) // math.prod(map(math.factorial, Counter(picked).values()))

@@ -56,7 +56,8 @@ class Load:
     """What the machine's counters said during a lap, None for one that cannot be read here.
 
     cpu_share   time that the decoding thread was on a core, over the time that its clock ran
-    preempted   how often per second another program took a core from the decoding thread or its workers
+    preempted   how often per second another program took a core from a worker of the decoding thread, which then waits in vain;
+                what the decoding thread itself lost is in cpu_share
     throttled, stolen   share of the time that the container's limit or the hypervisor kept the cores away
     pressure    share of the time that some thread of the machine waited for a core
     gpu         why the GPU was slower than it could be, or shared; "" if it was neither

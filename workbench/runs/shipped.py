@@ -4,10 +4,10 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
+from workbench.assets import assets
 from workbench.runs.record import Run
-from workbench.studies.prompts import ASSETS
 
-SHIPPED = ASSETS / "batch" / "measured.json"
+SHIPPED = assets() / "batch" / "measured.json"
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 import dataclasses
 import json
 from functools import cache
-from pathlib import Path
 
+from workbench.assets import assets
 from workbench.show.fates import FATES
 
-WEB = Path(__file__).resolve().parents[2] / "assets" / "web"
+WEB = assets() / "web"
 SCRIPTS = ("strip.js", "replay.js")
 
 

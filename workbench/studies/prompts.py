@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from decoders import InputError
+from decoders.assets import assets as assets_of_decoders
 from decoders.inputs import is_whole
+from workbench.assets import assets
 
-ASSETS = Path(__file__).resolve().parents[2] / "assets"
 BUILT_IN = ("stories", "refrains")
 LONGEST_PROMPT = 20_000  # characters
 LARGEST_FILE = 16 * 2**20  # bytes
@@ -57,10 +58,11 @@ class PromptSet:
 def built_in(name: str) -> PromptSet:
     """`stories`: held-out openings of stories; `refrains`: prompts that repeat themselves, for drafts that copy."""
     if name == "stories":
-        openings = json.loads((ASSETS / "stories" / "prompts.json").read_text(encoding="utf-8"))["openings"]
+        stories = assets_of_decoders() / "stories"  # they belong to the embedded pair, which held them out
+        openings = json.loads((stories / "prompts.json").read_text(encoding="utf-8"))["openings"]
         return PromptSet(name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1)))
     if name == "refrains":
-        return PromptSet(name, read(ASSETS / "batch" / "refrains.jsonl").prompts)
+        return PromptSet(name, read(assets() / "batch" / "refrains.jsonl").prompts)
     raise InputError(f"There are no built-in prompts {name!r}; take {' or '.join(BUILT_IN)}, or a file or folder.")
 
 

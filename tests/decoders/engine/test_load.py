@@ -1,8 +1,5 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
-import importlib.util
-import shutil
-
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
@@ -73,16 +70,10 @@ def test_vocabularies_that_differ_by_tokens(tmp_path):
         load_pair(a, c)
 
 
-def test_a_checkout_without_the_embedded_models(tmp_path):
-    """The file looks for them beside itself, so that of a checkout without them is a copy of it elsewhere."""
-    file = tmp_path / "decoders" / "engine" / "load.py"
-    file.parent.mkdir(parents=True)
-    shutil.copy(load.__file__, file)
-    spec = importlib.util.spec_from_file_location("elsewhere", file)
-    elsewhere = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(elsewhere)
-    with pytest.raises(InputError, match=f"missing from {tmp_path}/assets/stories; train them with `make train`, or"):
-        elsewhere.load_pair()
+def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "EMBEDDED", tmp_path / "stories")
+    with pytest.raises(InputError, match=f"missing from {tmp_path}/stories; train them with `make train`, or"):
+        load_pair()
 
 
 def test_missing_models(tmp_path):

@@ -12,7 +12,7 @@ class Machine:
     """A machine whose counters a test moves."""
 
     def __init__(self, folder: Path):
-        self.folder, self.wall, self.switches = folder, 0.0, 0
+        self.folder, self.wall = folder, 0.0
         self.cgroup = folder / "cpu.stat"
         self.set(steal=0, pressure=0, throttled=0)
         self.worker(1, ticks=0, switches=0)
@@ -32,7 +32,7 @@ class Machine:
         )
 
     def watch(self) -> Watch:
-        return Watch(Sources(lambda: self.wall, lambda: self.switches, self.folder, (self.cgroup,), lambda: ""))
+        return Watch(Sources(lambda: self.wall, self.folder, (self.cgroup,), lambda: ""))
 
 
 @pytest.fixture
@@ -43,14 +43,16 @@ def machine(tmp_path) -> Machine:
 def test_each_counter_is_a_share_of_the_lap(machine):
     watch = machine.watch()
     before = watch.read()
-    machine.wall, machine.switches = 2.0, 10
+    machine.wall = 2.0
+    machine.worker(1, ticks=200, switches=10)
     machine.set(steal=0, pressure=500_000, throttled=200_000)
     found = watch.load(before, watch.read(), seconds=2.0, computed=1.0)
     assert found == Load(cpu_share=0.5, preempted=5.0, throttled=0.1, stolen=0.0, pressure=0.25, gpu="")
 
 
 def test_workers_that_compute_count_and_others_do_not(machine):
-    """An interface thread is switched all the time; that says nothing about the decoder."""
+    """An interface thread is switched all the time; that says nothing about the decoder. Nor do the switches of a decoder with
+    one thread: beside a busy program it lost its core 950 times a second and still had it for 93% of the time."""
     machine.worker(2, ticks=0, switches=0)
     watch = machine.watch()
     before = watch.read()
@@ -64,7 +66,7 @@ def test_a_machine_that_shows_no_counters_is_named(tmp_path):
     def fails():
         raise OSError
 
-    watch = Watch(Sources(proc=tmp_path / "none", cgroups=(tmp_path / "none",), switches=fails, gpu=fails))
+    watch = Watch(Sources(proc=tmp_path / "none", cgroups=(tmp_path / "none",), gpu=fails))
     assert watch.missing() == ["preempted", "throttled", "stolen", "pressure"]
     found = watch.load(watch.read(), watch.read(), 1.0, 1.0)
     assert found.preempted is found.throttled is found.stolen is found.pressure is found.gpu is None

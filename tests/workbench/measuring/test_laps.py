@@ -118,7 +118,7 @@ def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmete
     *_, ended = session.run(pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test"))
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
-    assert where["counters_missing"] == ["throttled", "stolen", "pressure"]
+    assert where["counters_missing"] == ["preempted", "throttled", "stolen", "pressure"]
 
 
 @pytest.mark.parametrize("timings", [0, 10**9, "three", 1.5, None])

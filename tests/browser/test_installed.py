@@ -1,0 +1,104 @@
+"""What `pip install` gives: the wheel, installed outside of the repository, its command, its page, and what uninstalling leaves."""
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import expect
+
+from decoders import __version__
+from tests.browser.actions import link, run
+from tests.test_readme import example
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def call(*command: object, **options) -> str:
+    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, **options)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    call(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT)
+    return next(folder.glob("*.whl"))
+
+
+class Home:
+    """A virtual environment of its own that sees the libraries of this one, and a folder to work in that is not the repository."""
+
+    def __init__(self, folder: Path, wheel: Path):
+        self.folder, self.bin = folder, folder / "venv" / "bin"
+        call(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
+        self.packages = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
+        (self.packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        self.before = self.files()
+        self.pip("install", "--no-deps", "--no-index", "--quiet", wheel)
+
+    def files(self) -> set[Path]:
+        return {p.relative_to(self.packages) for p in self.packages.rglob("*")}
+
+    def pip(self, *arguments: object) -> None:
+        call(sys.executable, "-m", "pip", "--python", self.bin / "python", *arguments)
+
+    def call(self, *command: object) -> str:
+        return call(*command, cwd=self.folder, env=self.environ)
+
+    @property
+    def environ(self) -> dict[str, str]:
+        inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
+        return {**inherited, "WORKBENCH_DATA": str(self.folder / "data"), "GRADIO_SERVER_PORT": "7921"}
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory, wheel) -> Home:
+    return Home(tmp_path_factory.mktemp("home"), wheel)
+
+
+def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
+    """Once `pip wheel .` failed. A folder of assets that no package reads is named here, so that a new one is not forgotten."""
+    names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
+    assert {name.parts[0] for name in names} == {"decoders", "workbench", f"decoding_workbench-{__version__}.dist-info"}
+    mapped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
+        "sources"
+    ]
+    assert {f"assets/{p.name}" for p in (ROOT / "assets").iterdir() if p.is_dir()} == {*mapped}
+    assert {"py.typed"} <= {name.name for name in names if name.parts[0] == "decoders"}
+    assert not [name for name in names if name.suffix == ".pyi" or name.suffix == ".png" or name.stem == "train"]
+    assert sum(1 for name in names if "licenses" in name.parts) == 3
+
+
+def test_its_command_and_the_readmes_example_run_outside_of_the_repository(home):
+    assert "tokens/s" in home.call(home.bin / "python", "-c", example("import decoders"))
+    help = home.call(home.bin / "decoding-workbench", "--help")
+    assert "usage: decoding-workbench " in help
+    assert all(word in help for word in ("compare", "batch", "runs", "--port", "--version"))
+    run = home.call(home.bin / "decoding-workbench", "compare", "Once", "--max-new-tokens", 4, "--timings", 1)
+    assert "mtad" in run
+
+
+def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
+    """Gradio once wrote type stubs into site-packages, which uninstalling left there."""
+    process = subprocess.Popen(
+        [home.bin / "decoding-workbench"], cwd=home.folder, env=home.environ, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        found = next(match for line in process.stdout if (match := re.search(r"http://\S+:\d+", line)))
+        page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8))
+        expect(page.locator("#prompt textarea")).to_have_value("Once upon a time")
+        run(page)
+        expect(page.locator("#figures tbody tr")).to_have_count(5)
+        page.close()
+    finally:
+        process.terminate()
+        process.wait(60)
+    home.pip("uninstall", "--yes", "--quiet", "decoding-workbench")
+    assert home.files() == home.before

@@ -1,0 +1,24 @@
+"""Opening the page: from app.py, which a Space runs, or from the command `decoding-workbench`."""
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.page.host import Host
+from workbench.page.layout import build, launch_options
+
+
+def prepare() -> tuple[Host, gr.Blocks]:
+    """The page, not yet served. Raises InputError if the folder of past runs or a variable of the environment cannot be used."""
+    host = Host()
+    return host, host.device.call(build, host)  # in the thread that computes, see measuring/device.py
+
+
+def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
+    """Load the embedded pair and serve the page until the process is interrupted; the port is by default the first free one from
+    GRADIO_SERVER_PORT or 7860 on. Raises InputError if it cannot be had."""
+    host.open()
+    try:
+        page.launch(**launch_options(host), server_port=port)
+    except OSError as error:
+        taken = f"Port {port} is taken" if port else "Every port from GRADIO_SERVER_PORT (7860) on is taken"
+        raise InputError(f"{taken}; choose another one.") from error
