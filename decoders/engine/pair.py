@@ -38,7 +38,7 @@ class ModelPair:
                     f"A model of a pair is a transformers model, not {given}; load_pair() takes names and folders, and of a "
                     "wrapped model give the one inside (.module, ._orig_mod, or merge_and_unload() of an adapter)."
                 )
-        self.target, self.draft, self.tokenizer = target, draft, tokenizer
+        self.target, self.draft, self.tokenizer, self.passes = target, draft, tokenizer, passes
         if draft is not None and draft.device != target.device:
             raise InputError(
                 f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."

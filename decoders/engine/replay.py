@@ -12,9 +12,9 @@ from decoders.errors import first_line
 
 log = logging.getLogger("decoders")
 
-# The numbers of tokens that share one recording. Linear layers multiply by float16 weights in the first two (`linear.FEW`); a long
-# prompt has nothing to gain.
-SPANS = range(1, 2), range(2, 33), range(33, 129)
+# The numbers of tokens that share one recording: linear layers may multiply in another way after 8 and after 32 (`linear.FEW`), and a
+# long prompt has nothing to gain.
+SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 129)
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 Pass = Callable[..., Tensor]  # called with INPUTS by name; returns logits (wanted, V)
 

@@ -15,8 +15,9 @@ def environment(pair: ModelPair) -> dict[str, Any]:
     """Device, dtype, versions and models as plain data; torch may use `threads` of the machine's `cpus`."""
     device = pair.target.device
     return {
-        "target": _model(pair.target),
-        "draft": _model(pair.draft) if pair.draft is not None else None,
+        "target": _model(pair.packed["target"]),
+        "draft": _model(pair.packed["draft"]) if pair.draft is not None else None,
+        "passes": pair.passes,
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),
@@ -28,13 +29,16 @@ def environment(pair: ModelPair) -> dict[str, Any]:
     }
 
 
-def _model(model: Any) -> dict[str, Any]:
+def _model(packed: Any) -> dict[str, Any]:
+    """`copied_bytes` is what a second copy of some weights takes, in an order that products are faster from."""
+    model = packed.model
     return {
         "name": _short(model.config.name_or_path) or type(model).__name__,
         "revision": getattr(model.config, "_commit_hash", None),
         "type": model.config.model_type,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": sum(p.nbytes for p in model.parameters()),
+        "copied_bytes": packed.copied_bytes or None,
     }
 
 
