@@ -38,7 +38,7 @@ DECODERS = {
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
     "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors"},
-    "selftest": REQUEST | {"__init__", "catalog", "engine"},
+    "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
 WORKBENCH = {
