@@ -16,7 +16,7 @@ from tests.models import FAMILIES, VOCABULARY, build, build_tokenizer
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 OPTIONS = {"max_new_tokens": 12, "ignore_eos": True}
-EXAMPLES = int(os.environ.get("RANDOM_REQUESTS", "40"))  # make requests takes a thousand
+EXAMPLES = int(os.environ.get("RANDOM_REQUESTS", "40"))  # RANDOM_REQUESTS=1000 for a thousand
 
 
 def warnings(caplog):
