@@ -1,6 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
-# make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+# make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -8,13 +9,19 @@ SIZE ?= interim
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 
-.PHONY: run test lint format train bench chromium
+.PHONY: run test models docs lint format train bench record chromium
 
 run: $(VENV)/.run
 	$(bin)/python app.py
 
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 2 --dist loadfile
+
+# docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
+models: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(bin)/python -m tests.architectures $(NAMES)
+docs: $(VENV)/.dev
+	$(bin)/python -m mkdocs build --strict
 
 lint: $(VENV)/.dev
 	$(bin)/ruff check .
@@ -27,6 +34,9 @@ format: $(VENV)/.dev
 # START=assets/stories/training SEED=2 trains those weights on. Threads that spin would take cores that other work leaves free.
 train: $(VENV)/.run
 	OMP_WAIT_POLICY=passive $(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1))
+
+record: $(VENV)/.run
+	$(bin)/python -m tests.speed.record
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed

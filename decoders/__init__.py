@@ -11,9 +11,11 @@ from decoders.catalog import catalog
 from decoders.engine.linear import copies_bytes
 from decoders.engine.load import default_device, default_dtype, load_pair
 from decoders.engine.pair import ModelPair
+from decoders.engine.sources import parameters
 from decoders.errors import InputError, ModelError
 from decoders.generate import Event, Result, check, generate, stream
 from decoders.inputs import read_reference
+from decoders.integrations.custom_generate import hf
 from decoders.metrics import Metrics
 from decoders.settings import Method
 from decoders.task import cache_need
@@ -22,6 +24,6 @@ from decoders.warp import Warping
 
 __all__ = [
     "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
-    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "load_pair",
-    "read_reference", "stream",
+    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "hf", "load_pair",
+    "parameters", "read_reference", "stream",
 ]  # fmt: skip

@@ -6,12 +6,18 @@ import sys
 from decoders.catalog import catalog
 from decoders.errors import InputError
 
+LAWS = {
+    "target": "the target",
+    "beam sampling": "beam sampling",
+    "beam sampling per layer": "beam sampling, given each layer's width",
+}
+
 
 def table() -> str:
     """The catalog as a Markdown table."""
-    rows = ["| name | what it does | output | draft model | from |", "|---|---|---|---|---|"]
+    rows = ["| name | what it does | text distributed as | draft model | from |", "|---|---|---|---|---|"]
     for name, method in catalog.items():
-        claim = f"exact: {method.law}" if method.law else "its own"
+        claim = LAWS.get(method.law, "no known law")
         rows.append(
             f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} | {method.paper}, {method.section} |"
         )
@@ -19,9 +25,16 @@ def table() -> str:
 
 
 def settings(name: str) -> str:
-    """The settings of one decoder, one per line: name, default, help."""
-    lines = [f"{f.name} = {f.default!r}: {f.metadata['help']}" for f in dataclasses.fields(catalog[name])]
+    """The settings of one decoder, one per line: name, default, help, the values it may take."""
+    lines = [f"{f.name} = {f.default!r}: {f.metadata['help']}{_allowed(f)}" for f in dataclasses.fields(catalog[name])]
     return "\n".join(lines) or "no settings of its own"
+
+
+def _allowed(field: dataclasses.Field) -> str:
+    """The values a setting may take, in brackets; "" if it is free."""
+    low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
+    words = [*map(repr, choices), *([f"{low} to {high}"] if low is not None else [])]
+    return f" ({' or '.join(words)})" if words else ""
 
 
 if __name__ == "__main__":

@@ -5,6 +5,10 @@ class InputError(ValueError):
     """Input that cannot be used; the message is one sentence that names the fix."""
 
 
+class NotPackedError(InputError):
+    """A model that packed passes do not model; the message is the reason, as a clause: "it has its own attention"."""
+
+
 class ModelError(RuntimeError):
     """A model's output is not a distribution; the message names the model and the step."""
 

@@ -1,15 +1,16 @@
 """The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from decoders.engine.engines import engine_of
 from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
-from decoders.inputs import as_prompts, decoded, encode_references, stop_finder
+from decoders.inputs import as_prompts, decoded, encode_references
 from decoders.ledger import Ledger
 from decoders.loop import Turn, drive
 from decoders.metrics import Metrics, measure
@@ -17,7 +18,7 @@ from decoders.request import Request
 from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId
-from decoders.task import Batching, Prompt, Sampling, Task, roles, row_bytes
+from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
 from decoders.trace import Round, Trial
 
 
@@ -94,8 +95,9 @@ def stream(
     temperature: float = Sampling.temperature,
     top_k: int = Sampling.top_k,
     top_p: float = Sampling.top_p,
-    stop: str | Sequence[str] = Sampling.stop,
+    stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
+    end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
     max_batch: int | None = Batching.max_batch,
     prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding,
@@ -108,7 +110,9 @@ def stream(
     prompt         text, a list of token ids, or a list of either
     seed           an int (request i of a list gets seed + i), or a list of one int per request
     temperature, top_k, top_p   see `Warping`;   max_new_tokens  per request
-    stop           strings that end the text;   ignore_eos  continue after the end-of-sequence token
+    stop           strings that end the text; or a function of (number of the request, its new tokens), called after every token,
+                   that says whether they end it
+    ignore_eos     continue after the end-of-sequence token;   end_tokens  the ids that end a text (default: `pair.end_tokens`)
     max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
     padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
                    static batches. The tokens are the same, the work is more
@@ -118,7 +122,7 @@ def stream(
     Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
     request that fails ends with a Result that carries the error.
     """
-    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos)
+    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens)
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel)
     return _events(task, *prepare(task, clock))
@@ -128,8 +132,6 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     """What the loop drives: a turn per prompt, and an engine per model with as many cache rows as the turns need together."""
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
-    finds_stop = stop_finder(pair.tokenizer, task.stops) if task.stops else None
-    end_tokens = frozenset() if task.sampling.ignore_eos else pair.end_tokens
     if task.batching.max_cache_bytes is None:
         # Enough for a chain and its draft; a long text or many beams move to a larger stretch from time to time.
         most_rows, reserved = None, [len(ids) + min(budget, 512) + 16 for ids in task.prompts]
@@ -140,15 +142,15 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         source = SeededSource(seed)
         request = Request(
-            ids, source=source, warping=task.warping, budget=budget, end_tokens=end_tokens, stops=finds_stop,
-            vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
+            ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
+            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
         return turns, {role: PaddedEngine(model, padding, at_once) for role, model in packed.items()}
-    return turns, {role: Engine(model, at_once, most_rows) for role, model in packed.items()}
+    return turns, {role: engine_of(model, at_once, most_rows) for role, model in packed.items()}
 
 
 def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Engine]) -> Iterator[Event]:

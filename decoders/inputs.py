@@ -101,6 +101,14 @@ def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]
     return finds
 
 
+def as_ids(name: str, ids: Any) -> frozenset[TokenId]:
+    """A collection of token ids."""
+    listed = [ids] if is_whole(ids) else as_list(ids)
+    if not isinstance(listed, (list, set, frozenset)) or not all(is_whole(i) for i in listed):
+        raise InputError(f"{name} must be token ids, as in [0, 2], not {ids!r}.")
+    return frozenset(map(int, listed))
+
+
 def cancel_check(cancel: Any) -> Callable[[], bool]:
     """A function that says whether to end, from a threading.Event, a function or None."""
     if cancel is None:

@@ -12,7 +12,8 @@ class Ledger:
     """Clock and counts of one request; each round takes what has come together since the last one.
 
     clock   returns seconds
-    target_calls, draft_calls, prefill_calls   forward passes; one that several requests share counts once for each
+    target_calls, draft_calls, prefill_calls   answers of a model; one that several requests share counts once for each
+    target_passes, draft_passes   forward passes: a model that is not packed may take several for an answer
     bytes_read   of weights and cache; the weights of a shared pass are read once, so each request is charged its share
     padding_ratios   pads / tau_max for each alignment of the target's caches: the mean over rounds and requests is the paper's r
                      (ems-sd.txt eq. 9-10)
@@ -22,6 +23,8 @@ class Ledger:
     target_calls: int = 0
     draft_calls: int = 0
     prefill_calls: int = 0
+    target_passes: int = 0
+    draft_passes: int = 0
     padded_tokens: int = 0
     padded_rows: int = 0
     padding_ratios: list[float] = field(default_factory=list)
@@ -48,12 +51,15 @@ class Ledger:
         """Wall time from the start to the last charge."""
         return self._mark - self._began if self._began is not None else 0.0
 
-    def count(self, model: str, passes: int = 1) -> None:
-        """Count forward passes that returned logits."""
+    def count(self, model: str, answered: bool = True, passes: int = 1) -> None:
+        """Count an answer, or a part of the prompt that was read, and the forward passes that it took."""
         if model == "target":
-            self.target_calls += passes
+            self.target_passes += passes
+            self.target_calls += answered
         else:
-            self.draft_calls += passes
+            self.draft_passes += passes
+            self.draft_calls += answered
+        self.prefill_calls += not answered
 
     def settle(self, entry: Round) -> None:
         """Write into a round what has come together since the last one. The time since the last pass is the rule's, which belongs to

@@ -214,7 +214,4 @@ def _count(turn: Turn, model: str, engine: Engine, answer: Answer, sharing: int)
             ledger.padding_ratios.append(waste.rows / waste.longest_growth)
     ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
     ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, answer.cache_bytes)
-    if answer.part is None:
-        ledger.prefill_calls += 1
-    else:
-        ledger.count(model)
+    ledger.count(model, answer.part is not None, answer.passes)

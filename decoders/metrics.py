@@ -31,7 +31,8 @@ class Metrics:
     new_tokens         tokens of the output, the end-of-sequence token included
     seconds            wall time from admission to the end
     perplexity         of the new tokens under the raw target
-    target_calls, draft_calls   forward passes that returned logits;  prefill_calls  passes that only filled the cache
+    target_calls, draft_calls   answers with logits, one packed pass each;  prefill_calls  passes that only filled the cache
+    target_passes, draft_passes   all forward passes: a model that is not packed may take several for an answer
     drafted, tested, accepted   draft tokens sent to the target, tested by the rule, kept (for beams: draws)
     acceptance_rate    accepted / drafted;   alpha  accepted / tested;   block_efficiency  new_tokens / target_calls
     bytes_read         weights and cache read by all passes; in a pass of n requests each is charged 1/n of the weights
@@ -48,6 +49,8 @@ class Metrics:
     target_calls: int
     draft_calls: int
     prefill_calls: int
+    target_passes: int
+    draft_passes: int
     drafted: int
     tested: int
     accepted: int
@@ -78,6 +81,8 @@ def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metric
         target_calls=counts.target_calls,
         draft_calls=counts.draft_calls,
         prefill_calls=counts.prefill_calls,
+        target_passes=counts.target_passes,
+        draft_passes=counts.draft_passes,
         drafted=drafted,
         tested=tested,
         accepted=accepted,

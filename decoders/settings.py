@@ -43,6 +43,7 @@ class claim(property):
 class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
+    name         its id in the catalog, in links and files;   title  its proper name
     law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
@@ -51,6 +52,7 @@ class Method:
     """
 
     name: ClassVar[str]
+    title: ClassVar[str]
     law: ClassVar[str | None]
     paper: ClassVar[str]
     section: ClassVar[str]

@@ -1,21 +1,23 @@
 """A task: everything that one call asks for, checked before anything starts."""
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from decoders.catalog import catalog
 from decoders.engine.padding import PADDINGS
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
-from decoders.inputs import as_prompts, as_seeds, as_stops, cancel_check, encode, whole
+from decoders.inputs import as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder, whole
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.warp import Warping
 
 LONGEST_BUDGET = 1_000_000
 Prompt = str | Sequence[TokenId]
+Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
 
 
 @dataclass(frozen=True)
@@ -27,8 +29,9 @@ class Sampling:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
-    stop: str | Sequence[str] = ()
+    stop: Stop = ()
     ignore_eos: bool = False
+    end_tokens: Collection[TokenId] | None = None
 
     def __post_init__(self):
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
@@ -72,6 +75,7 @@ class Task:
     prompts: list[list[TokenId]]
     seeds: list[int]
     stops: list[str]
+    end_tokens: frozenset[TokenId]
     most_rows: list[int]
     cancelled: Callable[[], bool]
 
@@ -87,6 +91,7 @@ class Task:
     ) -> "Task":
         """Check everything that can be checked without running a model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
+        _packs(pair, method, batching)
         warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
         budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
@@ -98,8 +103,17 @@ class Task:
         rows = [method.most_rows(len(ids), budget) for ids in prompts]
         if batching.max_cache_bytes is not None:
             _fits_cache(rows, row_bytes(pair, method), batching.max_cache_bytes)
-        seeds, stops = as_seeds(sampling.seed, len(prompts)), as_stops(sampling.stop, pair.tokenizer)
-        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, rows, cancel_check(cancel))
+        seeds = as_seeds(sampling.seed, len(prompts))
+        stops = [] if callable(sampling.stop) else as_stops(sampling.stop, pair.tokenizer)
+        ends = pair.end_tokens if sampling.end_tokens is None else as_ids("end_tokens", sampling.end_tokens)
+        ends = frozenset() if sampling.ignore_eos else ends
+        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, ends, rows, cancel_check(cancel))
+
+    def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
+        """What says whether the new tokens of a request end it: the caller's own function, or one that looks for the stop strings."""
+        if callable(self.sampling.stop):
+            return partial(self.sampling.stop, request)
+        return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:
@@ -112,11 +126,28 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         raise InputError(f'A decoder is one of the catalog with its settings, as catalog["greedy"](), not {method!r}.')
     if method.uses_draft and pair.draft is None:
         raise InputError(
-            f"{method.name} needs a draft model; load one with load_pair(target, draft), or choose a decoder without one."
+            f"{method.name} needs a draft model, and there is none: load a target with a draft, or choose a decoder without one."
         )
     for role in roles(method):
         pair.packed[role].refuse_changes()
     return method
+
+
+def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
+    """Raise InputError for what only packed passes do, or only those of one tokenizer."""
+    padded = batching.padding != "none"
+    if not padded and batching.max_cache_bytes is None:
+        return
+    for role in roles(method):
+        if not pair.packed[role].packed:
+            raise InputError(
+                f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
+                f"because {pair.packed[role].why}; leave it out, or load another pair."
+            )
+        if padded and role == "draft" and not pair.one_tokenizer:
+            raise InputError(
+                "padding is for models with one tokenizer; leave it out, or load a draft of the target's family."
+            )
 
 
 def roles(method: Method) -> tuple[str, ...]:

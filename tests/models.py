@@ -36,6 +36,7 @@ FAMILIES = {
         "Gemma2Config",
         {**_GEMMA, "layer_types": ["full_attention"] * 2, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 8},
     ),
+    "olmo2": ("Olmo2Config", {"num_key_value_heads": 2}),
 }
 
 
@@ -79,3 +80,12 @@ def plain_logits(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
     whole_softmax = mock.patch("torch.nn.functional.softmax", lambda x, dim, dtype=None: x.softmax(dim))
     with torch.inference_mode(), whole_softmax:  # "eager" rounds to float32 there
         return model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
+
+
+def by_transformers(
+    model: PreTrainedModel, prompt: list[int], budget: int, eos: int | list[int] | None = None, **options
+) -> list[int]:
+    """The new tokens of `generate` without sampling."""
+    ids = torch.tensor([prompt])
+    options |= {"max_new_tokens": budget, "do_sample": False, "eos_token_id": eos, "pad_token_id": 0}
+    return model.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, len(prompt) :].tolist()

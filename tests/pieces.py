@@ -12,8 +12,8 @@ from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.rules.walk import Rule
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Path, Source
 from decoders.warp import Warping
-from tests.oracle import Path, Source
 
 
 def request(

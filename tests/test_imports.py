@@ -35,11 +35,13 @@ DECODERS = {
     "rules": REQUEST | {"drafts"},
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
+    "testing": REQUEST | {"loop", "settings"},
     "engine": PLAIN | {"assets", "inputs", "tree"},
     "loop": REQUEST | {"engine", "settings"},
     "task": REQUEST | {"catalog", "engine", "inputs", "settings"},
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
-    "__init__": REQUEST | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
+    "integrations": REQUEST | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "settings"},
+    "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
@@ -52,11 +54,12 @@ WORKBENCH = {
     "measuring": {"runs", "studies", "models"},
     "show": {"assets", "runs", "studies"},
     "theory": {"runs", "show"},
-    "page": {"studies", "models", "runs", "measuring", "show", "theory"},
-    "terminal": {"studies", "models", "runs", "measuring", "show", "theory"},
+    "experiments": {"studies", "models", "runs", "measuring", "show"},
+    "page": {"studies", "models", "runs", "measuring", "show", "theory", "experiments"},
+    "terminal": {"studies", "models", "runs", "measuring", "show", "theory", "experiments"},
     "__main__": {"page", "terminal"},
 }
-OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory"}
+OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory", "warp"}
 ROOMS = {
     **{f"decoders.{room}": {f"decoders.{other}" for other in may} for room, may in DECODERS.items()},
     **{
@@ -68,8 +71,10 @@ ROOMS = {
 LIBRARIES = {
     "gradio": {"workbench.page"},
     "rich": {"workbench.terminal"},
-    "plotly": {"workbench.show", "workbench.theory"},
-    "sqlite3": {"workbench.runs"},
+    "plotly": {"workbench.show", "workbench.theory", "workbench.experiments"},
+    "sqlite3": {"workbench.runs", "workbench.experiments"},
+    "ray": {"workbench.experiments"},
+    "lm_eval": {"decoders.integrations"},
     "pydantic": {"workbench.runs"},
     "spaces": {"workbench.measuring"},
     "pynvml": {"workbench.measuring"},
@@ -171,6 +176,10 @@ def test_no_files_import_each_other_in_a_circle():
         ("workbench/terminal/x.py", "import workbench.page.host"),
         ("workbench/theory/x.py", "from workbench.measuring import session"),
         ("workbench/measuring/x.py", "def f():\n    from workbench.show import tables"),
+        ("workbench/experiments/x.py", "from workbench.page import host"),
+        ("workbench/experiments/x.py", "import gradio as gr"),
+        ("workbench/measuring/x.py", "from workbench.experiments import journal"),
+        ("workbench/show/x.py", "import ray"),
         ("workbench/page/x.py", "import app"),
         ("workbench/models/x.py", "from decoders.engine.linear import COPIED_BYTES"),
         ("workbench/helpers.py", "import json"),

@@ -8,60 +8,164 @@ const WorkbenchPage = (() => {
   const note = (...values) => [values, { __type__: "update", loading_status: { validation_error: null } }];
 
   /** Put each message at its field; null takes one away. */
-  const tell = (messages) =>
-    messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
+  const tell = (messages) => {
+    setTimeout(unfoldMessages, 100); // once they are drawn
+    return messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
+  };
 
   /** Show the folds of the chosen decoders. */
   const unfold = (names) => (chosen) => names.map((name) => ({ __type__: "update", visible: chosen.includes(name) }));
 
+  /** A study has begun: its results come into view, and the address no longer names the run that was on screen. */
+  function began(prefix) {
+    const link = document.querySelector(`#${prefix}settings-link a`);
+    if (link) history.replaceState(null, "", link.getAttribute("href") + themed("&"));
+    const progress = document.querySelector(`#${prefix}progress`);
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+  }
+
+  /** Ctrl+Enter presses Run in the tab on screen. */
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    const button = ["#run", "#batch-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
+    if (!button) return;
+    event.preventDefault();
+    button.click();
+  });
+
+  /** Links within the page: the address names a run or settings, which a plain link would drop. The keyboard goes on from there. */
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest(".wb-jump a");
+    const place = link && document.querySelector(link.hash);
+    if (!link) return;
+    event.preventDefault();
+    if (!place) return;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
+  });
+
+  /** A message in a fold that is shut is not seen: open the folds around it. */
+  function unfoldMessages() {
+    for (const message of document.querySelectorAll(".validation-error")) {
+      for (let fold = message.closest(".gr-accordion"); fold; fold = fold.parentElement.closest(".gr-accordion")) {
+        const button = fold.querySelector(":scope > button.label-wrap");
+        if (button && !button.classList.contains("open")) button.click();
+      }
+    }
+  }
+
+  const themed = (mark) => {
+    const theme = new URLSearchParams(location.search).get("__theme");
+    return theme ? `${mark}__theme=${theme}` : "";
+  };
+
   /** The address names the run on screen, so that a reload or a copied address brings it back. */
   function address(id) {
     if (!id) return;
-    const theme = new URLSearchParams(location.search).get("__theme");
-    history.replaceState(null, "", `?run=${id}${theme ? `&__theme=${theme}` : ""}`);
+    history.replaceState(null, "", `?run=${id}${themed("&")}`);
   }
 
   /** Ask before runs are deleted; the handler deletes those that are ticked in what this returns. */
   const confirmed = (table, ...filters) => {
-    const { chosen } = table;
-    const agreed = chosen.length && confirm(`Delete ${chosen.length} run${chosen.length > 1 ? "s" : ""}?`);
+    const { chosen = [], rows = [] } = table || {};
+    const one = rows.find((row) => row.id === chosen[0]);
+    const what = chosen.length === 1 && one ? `the run “${one.title.slice(0, 80)}”` : `${chosen.length} runs`;
+    const agreed = chosen.length && confirm(`Delete ${what}? This cannot be undone.`);
     return [table, agreed ? chosen : [], ...filters];
   };
 
-  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "title", decoders: "decoders", models: "models" };
+  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "prompt", decoders: "decoders", models: "models", best: "fastest" };
+  const UP = { title: true, kind: true, decoders: true, models: true }; // what texts are sorted by first; dates and speeds from the top
 
-  /** A row for each run, with a box to tick. Texts enter through textContent, so nothing in them can be executed. */
-  function tableOfRuns(rows, ticked) {
-    const body = make("tbody");
-    for (const row of rows) {
-      const box = make("input", { type: "checkbox", "aria-label": `Choose the run ${row.title}` });
-      box.value = row.id;
-      box.addEventListener("change", ticked);
-      const cells = Object.keys(COLUMNS).map((name) => make(`td.${name}`, {}, make("bdi", {}, row[name])));
-      const line = make("tr", {}, make("td", {}, box), ...cells);
-      line.addEventListener("click", (event) => event.target !== box && !String(getSelection()) && box.click());
-      body.append(line);
+  /** The rows by a column: the fastest by their speed, texts as a reader sorts them; equal ones stay newest first. */
+  function sorted(rows, { column, up }) {
+    const speed = (row) => (row.speed === null || row.speed === undefined ? -1 : row.speed);
+    const order = column === "best" ? (a, b) => speed(a) - speed(b) : (a, b) => a[column].localeCompare(b[column]);
+    return [...rows].sort((a, b) => (up ? 1 : -1) * order(a, b));
+  }
+
+  function line(row, ticked) {
+    const box = make("input", { type: "checkbox", "aria-label": `Choose the run ${row.title}` });
+    box.value = row.id;
+    box.addEventListener("change", ticked);
+    const cells = Object.keys(COLUMNS).map((name) => {
+      const text = make("bdi", {}, row[name]);
+      return make(`td.${name}`, {}, name === "title" ? make("a", { href: `?run=${row.id}` }, text) : text);
+    });
+    const line = make("tr", {}, make("td", {}, box), ...cells);
+    line.addEventListener("click", (event) => !event.target.closest("a, input") && !String(getSelection()) && box.click());
+    return line;
+  }
+
+  /** A row for each run, with a box to tick; a head sorts by its column. Texts enter through textContent, so nothing in them can be
+   *  executed. */
+  function tableOfRuns(root, rows, ticked) {
+    const body = make("tbody"), count = make("p.count", { role: "status" }, `${rows.length} run${rows.length === 1 ? "" : "s"}`);
+    const heads = Object.entries(COLUMNS).map(([name, text]) => {
+      const button = make("button", { type: "button" }, text);
+      button.addEventListener("click", () => {
+        const up = root.sort.column === name ? !root.sort.up : Boolean(UP[name]);
+        root.sort = { column: name, up };
+        fill();
+      });
+      return make("th", { scope: "col", "data-column": name }, button);
+    });
+    const lines = new Map(rows.map((row) => [row.id, line(row, ticked)]));
+    function fill() {
+      body.replaceChildren(...sorted(rows, root.sort).map((row) => lines.get(row.id)));
+      for (const head of heads) {
+        const own = head.dataset.column === root.sort.column;
+        if (own) head.setAttribute("aria-sort", root.sort.up ? "ascending" : "descending");
+        else head.removeAttribute("aria-sort");
+      }
     }
-    const heads = ["", ...Object.values(COLUMNS)].map((text) => make("th", { scope: "col" }, text));
-    return make("div.wb-table.wb-runs", {}, make("table", {}, make("thead", {}, make("tr", {}, ...heads)), body));
+    fill();
+    const head = make("thead", {}, make("tr", {}, make("td"), ...heads));
+    return [count, make("div.wb-table.wb-runs", {}, make("table", {}, head, body))];
   }
 
   /** Draw the table if its rows are others than before. A list from the server has rows alone: ticks are the browser's, so that an
-   *  answer that comes late takes none away, and a tick leaves the focus where it is. */
+   *  answer that comes late takes none away, and a tick leaves the focus where it is. They are kept in the order ticked. */
   function runs(root, props, trigger) {
-    const ticks = () => [...root.querySelectorAll("input:checked")].map((box) => box.value);
+    const boxes = () => [...root.querySelectorAll("input")];
     const ticked = () => {
-      props.value = { ...props.value, chosen: ticks() };
+      const now = boxes().filter((box) => box.checked).map((box) => box.value);
+      root.ticks = [...(root.ticks || []).filter((id) => now.includes(id)), ...now.filter((id) => !(root.ticks || []).includes(id))];
+      props.value = { ...props.value, chosen: root.ticks };
       trigger("change");
     };
+    root.sort = root.sort || { column: "when", up: false };
     const { rows = [], chosen } = props.value || {};
-    const kept = chosen || ticks();
+    const kept = chosen || root.ticks || [];
     const drawn = JSON.stringify(rows);
-    if (root.drawn !== drawn) root.replaceChildren(rows.length ? tableOfRuns(rows, ticked) : make("p", {}, "No runs."));
+    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p", {}, "No runs.")]));
     root.drawn = drawn;
-    for (const box of root.querySelectorAll("input")) box.checked = kept.includes(box.value);
+    for (const box of boxes()) box.checked = kept.includes(box.value);
     if (!chosen && rows.length) ticked();
   }
 
-  return { note, tell, unfold, address, confirmed, runs };
+  /** Bring what a button made into view, and the focus with it. */
+  function reveal(id) {
+    const place = document.getElementById(id);
+    if (!place || !place.textContent.trim()) return;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
+  }
+
+  /** Plotly draws a chart in a hidden tab as wide as it thinks fit, and nothing tells it of its tab's opening: the page's size does. */
+  function redraw() {
+    for (const plot of document.querySelectorAll(".js-plotly-plot")) {
+      const drawn = plot.querySelector(".main-svg");
+      const off = drawn && plot.offsetParent && Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
+      if (off && window.Plotly) window.Plotly.Plots.resize(plot);
+    }
+  }
+  addEventListener("DOMContentLoaded", () => new ResizeObserver(redraw).observe(document.body));
+  addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
+
+  return { note, tell, unfold, began, address, confirmed, runs, reveal };
 })();

@@ -2,173 +2,209 @@
 "use strict";
 
 (() => {
-  const { make, visible } = Workbench;
-  const SVG = "http://www.w3.org/2000/svg";
-  const COLUMN = 132, ROW = 46, WIDTH = 108, HEIGHT = 34, PAUSE_MS = 900;
-
-  function draw(tag, attributes, ...children) {
-    const element = document.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-    element.append(...children);
-    return element;
-  }
-
-  /** A probability in the little room of a node: two digits that count. */
-  const short = (p) => (p === 0 ? "0" : p >= 0.1 ? p.toFixed(2) : p >= 0.001 ? p.toFixed(3) : p.toExponential(0));
-  const clip = (text, length) => ([...text].length > length ? [...text].slice(0, length - 1).join("") + "…" : text);
+  const { make } = Workbench;
+  const PAUSE_MS = 900;
+  const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
 
-  /** The trials of a round as trees: each node once (a node drawn twice keeps the kept trial), its children, its roots. */
-  function forest(round) {
-    const nodes = new Map();
-    for (const trial of round.trials) {
-      const seen = nodes.get(trial.node);
-      if (!seen) nodes.set(trial.node, { trial, times: 1, children: [] });
-      else { seen.times += 1; if (kept(trial)) seen.trial = trial; }
-    }
-    const roots = new Map();
-    for (const node of nodes.values()) {
-      const parent = nodes.get(node.trial.parent);
-      if (parent) parent.children.push(node);
-      else {
-        if (!roots.has(node.trial.parent)) roots.set(node.trial.parent, []);
-        roots.get(node.trial.parent).push(node);
-      }
-    }
-    return roots;
-  }
-
-  /** Leaves take a row each, a parent stands in the middle of its children. Returns the number of rows and columns. */
-  function layout(roots, start) {
-    let row = 0, columns = 1;
-    const place = (node, column) => {
-      columns = Math.max(columns, column + 1);
-      node.column = column;
-      if (!node.children.length) { node.row = row; row += 1; return; }
-      node.children.forEach((child) => place(child, column + 1));
-      node.row = (node.children[0].row + node.children[node.children.length - 1].row) / 2;
-    };
-    const trunks = [...roots].map(([parent, children]) => ({ parent, children, trunk: true, text: start(parent) }));
-    trunks.forEach((trunk) => place(trunk, 0));
-    return { trunks, rows: row, columns };
-  }
-
-  function nodeBox(node, standing) {
-    const x = node.column * COLUMN, y = node.row * ROW;
-    const trial = node.trial;
-    const label = clip(visible(node.trunk ? node.text : trial.text), 12);
-    const group = draw("g", {
-      class: `node ${node.trunk ? "trunk" : trial.fate} ${standing(node) ? "standing" : ""}`,
-      transform: `translate(${x}, ${y})`, tabindex: node.trunk ? -1 : 0, "data-card": "",
-    }, draw("rect", { width: WIDTH, height: HEIGHT, rx: 6 }));
-    const word = draw("text", { x: WIDTH / 2, y: node.trunk ? 21 : 15, class: "word" });
-    word.textContent = label + (node.times > 1 ? ` ×${node.times}` : "");
-    group.append(word);
-    if (!node.trunk) {
-      const sub = draw("text", { x: WIDTH / 2, y: 28, class: "probability" });
-      const parts = [];
-      if (trial.p !== null && trial.p !== undefined) parts.push(`p ${short(trial.p)}`);
-      if (trial.q !== null && trial.q !== undefined) parts.push(`q ${short(trial.q)}`);
-      if (!parts.length && trial.log_p !== null && trial.log_p !== undefined) parts.push(`p ${short(Math.exp(trial.log_p))}`);
-      sub.textContent = parts.join("  ") || (trial.fate === "discarded" ? "not reached" : "");
-      group.append(sub);
-      group.token = trial;
-    }
-    return group;
-  }
-
-  function picture(round, answer, start) {
-    const roots = forest(round);
-    const { trunks, rows, columns } = layout(roots, start);
-    const width = columns * COLUMN, height = Math.max(1, rows) * ROW;
-    const edges = draw("g", {}), boxes = draw("g", {});
-    const standing = (node) => node.trunk || answer.has(node.trial.node);
-    const visit = (node) => {
-      boxes.append(nodeBox(node, standing));
-      for (const child of node.children) {
-        const x0 = node.column * COLUMN + WIDTH, y0 = node.row * ROW + HEIGHT / 2;
-        const x1 = child.column * COLUMN, y1 = child.row * ROW + HEIGHT / 2, middle = (x0 + x1) / 2;
-        edges.append(draw("path", {
-          d: `M${x0},${y0} C${middle},${y0} ${middle},${y1} ${x1},${y1}`,
-          class: `edge ${child.trial.fate} ${standing(child) ? "standing" : ""}`,
-        }));
-        visit(child);
-      }
-    };
-    trunks.forEach(visit);
-    const svg = draw("svg", { viewBox: `-4 -4 ${width + 8} ${height + 8}`, width: width + 8, height: height + 8, role: "img" });
-    svg.setAttribute("aria-label", `Tokens tried in this round: ${round.trials.length}`);
-    svg.append(edges, boxes);
-    return svg;
-  }
-
-  /** The answer's nodes after each round: of the earlier answer the first `keep` stand, then come the round's own. */
-  function answers(rounds) {
+  /** What is known of a decoder's rounds: the output after each, the kept token of each node, the round that made it, and the joint ln p up to it. */
+  function history(rounds) {
+    const texts = new Map(), scores = new Map(), made = new Map(), after = [];
     let current = [];
-    return rounds.map((round) => (current = [...current.slice(0, round.keep), ...round.nodes]));
+    for (const round of rounds) {
+      for (const node of round.nodes) made.set(node, round);
+      for (const t of round.trials) {
+        if (!kept(t) && texts.has(t.node)) continue;
+        texts.set(t.node, t);
+        const above = scores.has(t.parent) ? scores.get(t.parent) : texts.has(t.parent) ? null : 0;
+        scores.set(t.node, above === null || t.log_p === null || t.log_p === undefined ? null : above + t.log_p);
+      }
+      current = [...current.slice(0, round.keep), ...round.nodes];
+      after.push(current);
+    }
+    const line = (node) => {
+      const path = [];
+      for (let t = texts.get(node); t; t = texts.get(t.parent)) path.push(t); // parents have lower numbers: it ends
+      return path.reverse();
+    };
+    return { texts, scores, made, after, line };
   }
 
-  const plural = (count, word) => `${count} ${word}${count === 1 ? "" : "s"}`;
-  function caption(round, total) {
-    const count = (wanted) => round.trials.filter((t) => t.fate === wanted).length;
-    const parts = [`Round ${round.index + 1} of ${total}`];
-    const drafted = count("accepted") + count("rejected") + count("discarded");
-    if (drafted) parts.push(`${plural(drafted, "draft token")}: ${count("accepted")} accepted, ${count("rejected")} rejected, ${count("discarded")} not reached`);
-    parts.push(round.nodes.length ? `${plural(round.nodes.length, "token")} added` : "no token added");
-    parts.push(`draft ${(1e3 * round.draft_seconds).toFixed(1)} ms, verify ${(1e3 * round.verify_seconds).toFixed(1)} ms`);
-    return parts.join(" · ");
+  /** Arrow keys among the nodes: to the right a child, to the left the parent, up and down within a column. */
+  function neighbour(nodes, node, key) {
+    if (key === "ArrowRight") return node.children[0];
+    if (key === "ArrowLeft") return nodes.find((other) => other.children.includes(node));
+    const column = nodes.filter((other) => other.column === node.column).sort((a, b) => a.y - b.y);
+    return column[column.indexOf(node) + (key === "ArrowDown" ? 1 : -1)];
   }
 
-  Workbench.replay = (root, panel) => {
-    const rounds = panel.rounds;
-    const texts = new Map();
-    for (const round of rounds) for (const t of round.trials) if (kept(t) || !texts.has(t.node)) texts.set(t.node, t);
-    const after = answers(rounds);
-    const start = (node) => (texts.has(node) ? texts.get(node).text : "prompt");
+  function beamsTable(beams, answer) {
+    const body = make("tbody");
+    for (const beam of beams) {
+      const best = answer.length && answer[answer.length - 1] === beam.node;
+      body.append(make("tr", { class: best ? "best" : null }, make("td", {}, beam.score === null ? "–" : beam.score.toFixed(2)), make("td", {}, make("bdi", {}, `…${beam.text}`), best ? make("b", {}, " best now") : null)));
+    }
+    return make("table.beam-table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", title: "the sum of ln p of all its tokens" }, "joint ln p"), make("th", { scope: "col" }, "beam ends with"))), body);
+  }
 
-    const tree = make("div.tree"), text = make("div.wb-paper"), line = make("p.caption", { "aria-live": "polite" });
-    const slider = make("input", { type: "range", min: 0, max: rounds.length - 1, value: 0, "aria-label": "round" });
-    const button = (label, title) => make("button", { type: "button", title, "aria-label": title }, label);
-    const back = button("◀", "previous round"), play = button("▶ Play", "play"), next = button("▶", "next round"), close = button("✕", "close the replay");
-    let timer = null;
-    const stop = () => { clearInterval(timer); timer = null; play.textContent = "▶ Play"; };
-    const at = () => Number(slider.value);
-    function show(index) {
-      slider.value = Math.max(0, Math.min(rounds.length - 1, index));
-      const round = rounds[at()], answer = new Set(after[at()]);
-      tree.replaceChildren(picture(round, answer, start));
-      const prompt = make("span.prompt", { dir: "auto" }, panel.prompt);
-      const body = make("div.wb-text", { dir: "auto" });
-      const fresh = new Set(round.nodes);
-      for (const node of after[at()]) {
-        const trial = texts.get(node);
-        if (!trial) continue;
-        const span = Workbench.tokenSpan(trial);
+  const button = (label, title) => make("button", { type: "button", title, "aria-label": title }, label);
+  const milliseconds = (round) => `draft ${(1e3 * round.draft_seconds).toFixed(1)} ms, verify ${(1e3 * round.verify_seconds).toFixed(1)} ms`;
+
+  const HELP = "Arrow keys step through the rounds, and through the tree once a token has the focus; Space plays, + and − zoom, 0 fits, Escape closes.";
+
+  class Replay {
+    constructor(root, panel, opener) {
+      Object.assign(this, { root, panel, opener, rounds: panel.rounds, timer: null, view: Workbench.viewer() }, history(panel.rounds));
+      this.drafts = this.rounds.some((round) => round.trials.some((t) => t.fate === "accepted" || !kept(t)));
+      this.beams = this.rounds.some((round) => round.provisional);
+      this.score = (node) => (this.beams ? this.scores.get(node) : null);
+      this.layOut();
+      this.wire();
+    }
+
+    layOut() {
+      const { panel } = this;
+      this.title = make("h3", { tabindex: -1 }, `Rounds of ${panel.title}`);
+      this.sentence = make("p.sentence", { "aria-live": "polite" });
+      this.caption = make("p.caption");
+      this.text = make("div.wb-paper");
+      this.alive = make("div.beams-now");
+      this.list = make("ul");
+      this.slider = make("input", { type: "range", min: 0, max: this.rounds.length - 1, value: 0, "aria-label": "round" });
+      this.buttons = {
+        back: button("◀", "previous round"), play: button("▶ Play", "play"), next: button("▶", "next round"), close: button("✕", "close the replay"),
+        closer: button("+", "zoom in"), wider: button("−", "zoom out"), whole: button("fit", "show the whole tree"),
+      };
+      const { back, play, next, close, closer, wider, whole } = this.buttons;
+      this.section = make("section.wb-replay", { "aria-label": `Rounds of ${panel.title}` },
+        make("header", {}, this.title, make("div.controls", {}, back, play, next, this.slider), make("div.zoom", {}, wider, closer, whole), close),
+        this.sentence, this.caption, make("div.split", {}, this.view.frame, make("div.beside", {}, this.text, this.alive)),
+        make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption", {}, HELP));
+    }
+
+    wire() {
+      const { back, play, next, close, closer, wider, whole } = this.buttons;
+      const press = (element, act) => element.addEventListener("click", act);
+      this.slider.addEventListener("input", () => this.go(this.at));
+      press(back, () => this.go(this.at - 1));
+      press(next, () => this.go(this.at + 1));
+      press(play, () => this.toggle());
+      press(close, () => this.end());
+      press(closer, () => this.view.zoom(1.5));
+      press(wider, () => this.view.zoom(1 / 1.5));
+      press(whole, () => this.view.whole());
+      this.section.addEventListener("keydown", (event) => this.key(event));
+    }
+
+    get at() { return Number(this.slider.value); }
+
+    show(index) {
+      this.slider.value = Math.max(0, Math.min(this.rounds.length - 1, index));
+      const { at, rounds, panel, score, texts } = this, round = rounds[at], answer = this.after[at], stands = new Set(answer);
+      this.view.show(round, {
+        standing: (node) => node.trunk || stands.has(node.trial.node), score, place: { panel, round },
+        start: (node) => (texts.has(node) ? texts.get(node).text : "prompt"),
+      });
+      this.sentence.textContent = Workbench.sentence(round, at ? this.after[at - 1].length : 0, this.drafts);
+      this.caption.textContent = `Round ${round.index + 1} of ${rounds.length} · ${milliseconds(round)}`;
+      this.slider.setAttribute("aria-valuetext", `round ${round.index + 1} of ${rounds.length}`);
+      this.write(round, answer);
+      const alive = Workbench.beams(round, this.line);
+      this.alive.replaceChildren(...(alive.length ? [beamsTable(alive, answer)] : []));
+      this.list.replaceChildren(...Workbench.treeText(this.view.tree.nodes, score).map(({ depth, text }) => {
+        const item = make("li", {}, make("bdi", {}, text));
+        item.style.marginLeft = `${Math.min(depth, 12) * 1.2}em`;
+        return item;
+      }));
+      this.buttons.back.disabled = at === 0;
+      this.buttons.next.disabled = at === rounds.length - 1;
+    }
+
+    /** The output after a round, its newest tokens outlined. */
+    write(round, answer) {
+      const body = make("div.wb-text", { dir: "auto" }), fresh = new Set(round.nodes);
+      for (const node of answer) {
+        if (!this.texts.has(node)) continue;
+        const span = Workbench.tokenSpan(this.texts.get(node));
+        span.place = { panel: this.panel, round: this.made.get(node) };
         span.classList.toggle("fresh", fresh.has(node));
         body.append(span);
       }
-      text.replaceChildren(prompt, body);
-      line.textContent = caption(round, rounds.length);
-      back.disabled = at() === 0;
-      next.disabled = at() === rounds.length - 1;
+      this.text.replaceChildren(make("span.prompt", { dir: "auto" }, this.panel.prompt), body);
+      this.text.scrollTop = this.text.scrollHeight;
     }
-    slider.addEventListener("input", () => { stop(); show(at()); });
-    back.addEventListener("click", () => { stop(); show(at() - 1); });
-    next.addEventListener("click", () => { stop(); show(at() + 1); });
-    play.addEventListener("click", () => {
-      if (timer) return stop();
-      if (at() === rounds.length - 1) show(0);
-      play.textContent = "❚❚ Pause";
-      timer = setInterval(() => {
-        if (!tree.isConnected || at() === rounds.length - 1) return stop();
-        show(at() + 1);
+
+    go(index) {
+      this.stop();
+      this.show(index);
+    }
+
+    stop() {
+      clearInterval(this.timer);
+      this.timer = null;
+      this.buttons.play.textContent = "▶ Play";
+      this.buttons.play.setAttribute("aria-label", "play");
+    }
+
+    toggle() {
+      if (this.timer) return this.stop();
+      const last = this.rounds.length - 1;
+      if (this.at === last) this.show(0);
+      this.buttons.play.textContent = "❚❚ Pause";
+      this.buttons.play.setAttribute("aria-label", "pause");
+      this.timer = setInterval(() => {
+        if (!this.section.isConnected || this.at === last) return this.stop();
+        this.show(this.at + 1);
       }, PAUSE_MS);
-    });
-    close.addEventListener("click", () => { stop(); root.stage.replaceChildren(); });
-    root.stage.replaceChildren(make("section.wb-replay", { "aria-label": `Replay of ${panel.title}` },
-      make("header", {}, make("h3", {}, `Replay: ${panel.title}`), make("div.controls", {}, back, play, next, slider), close),
-      line, make("div.split", {}, tree, text)));
-    show(0);
-    root.stage.scrollIntoView({ behavior: "smooth", block: "nearest" });
-  };
+    }
+
+    end() {
+      this.stop();
+      this.root.stage.replaceChildren();
+      if (this.opener && this.opener.isConnected) this.opener.focus();
+    }
+
+    key(event) {
+      if (event.ctrlKey || event.altKey || event.metaKey) return;
+      const group = event.target.closest(".node");
+      if (group && event.key.startsWith("Arrow")) {
+        event.preventDefault();
+        return this.walk(group, event.key);
+      }
+      const keys = { Escape: () => this.end(), "+": () => this.view.zoom(1.5), "=": () => this.view.zoom(1.5), "-": () => this.view.zoom(1 / 1.5), 0: () => this.view.whole() };
+      if (event.target === this.title) keys[" "] = () => this.toggle();
+      if (event.target !== this.slider && !event.target.closest(".wb-text")) {
+        const last = this.rounds.length - 1;
+        Object.assign(keys, { ArrowRight: () => this.go(this.at + 1), ArrowLeft: () => this.go(this.at - 1), Home: () => this.go(0), End: () => this.go(last) });
+      }
+      if (!keys[event.key]) return;
+      event.preventDefault();
+      keys[event.key]();
+    }
+
+    walk(group, key) {
+      const { nodes } = this.view.tree;
+      const found = neighbour(nodes, nodes.find((node) => node.group === group), key);
+      if (!found) return;
+      group.setAttribute("tabindex", -1);
+      found.group.setAttribute("tabindex", 0);
+      found.group.focus({ preventScroll: true });
+    }
+
+    open() {
+      this.root.stage.replaceChildren(this.section);
+      this.show(0);
+      let width = this.view.frame.clientWidth;
+      new ResizeObserver(() => {
+        if (!this.section.isConnected || Math.abs(this.view.frame.clientWidth - width) < 2) return;
+        width = this.view.frame.clientWidth;
+        this.show(this.at);
+      }).observe(this.view.frame);
+      this.title.focus({ preventScroll: true });
+      this.section.scrollIntoView({ behavior: calm() ? "auto" : "smooth", block: "start" });
+    }
+  }
+
+  /** Show the rounds of a panel under the panels; `opener` has the focus again when it is closed. */
+  Workbench.replay = (root, panel, opener) => new Replay(root, panel, opener).open();
 })();

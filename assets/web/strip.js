@@ -1,4 +1,4 @@
-// The coloured text: panels side by side, a legend, and a card for the token under the pointer.
+// The coloured text: panels side by side under a legend.
 // Everything a visitor or a model wrote enters the page through textContent, so nothing in it can be executed.
 "use strict";
 
@@ -18,8 +18,11 @@ const Workbench = (() => {
   const fates = () => Workbench.fates;
   const number = (value, digits = 3) =>
     value === null || value === undefined ? "–" : value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(1) : value.toFixed(digits);
-  /** Whitespace as glyphs, for places where a token stands alone. */
-  const visible = (text) => (text === "" ? "▫" : text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣"));
+  /** Whitespace and control characters as glyphs, for places where a token stands alone: there they would vanish or turn the line. */
+  const visible = (text) => {
+    const glyphs = text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(/[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/g, "¤");
+    return glyphs.replace(/[\0-\x1f\x7f]/g, (c) => String.fromCharCode(c === "\x7f" ? 0x2421 : 0x2400 + c.charCodeAt(0))) || "▫";
+  };
 
   // ---- tokens
 
@@ -35,17 +38,31 @@ const Workbench = (() => {
     return span;
   }
 
-  /** The refused and unreached drafts of a round that were tried in place of `token`, in the order tried. */
+  /** The refused and unreached drafts of a round that were tried in place of `token`: those of a chain in the order tried; of a tree,
+   *  whose branches would be a jumble in one line, the refused ones, and how many others there were. */
   function refusedBefore(token, parent, rounds) {
     const round = rounds[token.round];
-    if (!round || token.fate === "accepted") return [];
-    const refused = round.trials.filter((t) => t.fate === "rejected" || t.fate === "discarded");
-    const branch = new Set();
-    return refused.filter((t) => {
-      if (t.parent !== parent && !branch.has(t.parent)) return false;
+    if (!round || token.fate === "accepted") return { shown: [], others: 0 };
+    const branch = new Set(), parents = new Set();
+    let forks = false;
+    const found = round.trials.filter((t) => {
+      if ((t.fate !== "rejected" && t.fate !== "discarded") || (t.parent !== parent && !branch.has(t.parent))) return false;
+      forks = forks || parents.has(t.parent);
+      parents.add(t.parent);
       branch.add(t.node);
       return true;
     });
+    const shown = forks ? found.filter((t) => t.fate === "rejected") : found;
+    return { shown, others: found.length - shown.length };
+  }
+
+  /** The spans of what was refused before a token, hidden until the reader asks for them. */
+  function refusedSpans(token, parent, rounds) {
+    const { shown, others } = refusedBefore(token, parent, rounds);
+    const spans = shown.map(tokenSpan);
+    if (others) spans.push(make("span.others", { title: "drafts of other branches, not reached: step through the rounds to see them" }, `+${others}`));
+    spans.forEach((span) => span.classList.add("refused"));
+    return spans;
   }
 
   /** Bring the spans of `box` in line with `tokens`, touching only what changed, so that hover and selection survive. */
@@ -60,8 +77,7 @@ const Workbench = (() => {
     for (const group of spans.splice(same)) group.forEach((span) => span.remove());
     for (let i = same; i < tokens.length; i += 1) {
       const parent = i ? tokens[i - 1].node : trunk;
-      const group = [...refusedBefore(tokens[i], parent, rounds).map(tokenSpan), tokenSpan(tokens[i])];
-      group.slice(0, -1).forEach((span) => span.classList.add("refused"));
+      const group = [...refusedSpans(tokens[i], parent, rounds), tokenSpan(tokens[i])];
       box.append(...group);
       spans.push(group);
     }
@@ -70,83 +86,6 @@ const Workbench = (() => {
     box.classList.toggle("provisional", Boolean(provisional));
     const first = box.querySelector(".tok:not(.refused)");
     if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
-  }
-
-  // ---- the card
-
-  function cardRows(token) {
-    const rows = [["round", token.round === null || token.round === undefined ? "–" : String(token.round + 1)]];
-    if (token.p !== null && token.p !== undefined) rows.push(["p after temperature and cut-offs", number(token.p)]);
-    if (token.q !== null && token.q !== undefined) {
-      rows.push(["q (draft)", number(token.q)]);
-      if (token.q > 0 && token.p !== null) rows.push(["p / q", number(token.p / token.q)]);
-    }
-    if (token.accept_probability !== null && token.accept_probability !== undefined) {
-      rows.push(["accept probability", number(token.accept_probability)]);
-    }
-    if (token.u !== null && token.u !== undefined) rows.push(["random number (accepted if below)", number(token.u)]);
-    if (token.log_p !== null && token.log_p !== undefined) rows.push(["ln p before them", number(token.log_p)]);
-    return rows;
-  }
-
-  function fillCard(card, token) {
-    const fate = fates()[token.fate] || { label: token.fate, help: "" };
-    const rows = make("dl");
-    for (const [name, value] of cardRows(token)) rows.append(make("dt", {}, name), make("dd", {}, value));
-    card.replaceChildren(
-      make("div.card-head", {}, make(`span.tok.${token.fate}`, {}, visible(token.text)), make("strong", {}, fate.label), make("span.id", {}, `#${token.id ?? token.token}`)),
-      make("p", {}, fate.help),
-      rows,
-    );
-    if (token.alternatives && token.alternatives.length) {
-      const list = make("ol");
-      for (const { id, text, p } of token.alternatives) {
-        const bar = make("span.bar");
-        bar.style.width = `${Math.max(1, 100 * p)}%`;
-        list.append(make("li", { class: id === (token.id ?? token.token) ? "chosen" : null }, make("span.alt", {}, visible(text)), make("span.track", {}, bar), make("span.prob", {}, number(p))));
-      }
-      card.append(make("h4", {}, "Likeliest here, before temperature and cut-offs"), list);
-    }
-  }
-
-  function placeCard(card, anchor) {
-    card.hidden = false;
-    const box = anchor.getBoundingClientRect();
-    const { offsetWidth: width, offsetHeight: height } = card;
-    const left = Math.max(8, Math.min(box.left, window.innerWidth - width - 8));
-    const below = box.bottom + 8 + height < window.innerHeight;
-    card.style.left = `${left}px`;
-    card.style.top = `${below ? box.bottom + 8 : Math.max(8, box.top - height - 8)}px`;
-  }
-
-  /** Events are delegated on the root: tokens come and go while a decoder runs. */
-  function wireCard(root) {
-    const card = make("div.wb-card", { role: "tooltip", hidden: true });
-    root.append(card);
-    const show = (event) => {
-      const anchor = event.target.closest && event.target.closest("[data-card], .tok");
-      if (!anchor || !anchor.token || card.contains(anchor)) return;
-      fillCard(card, anchor.token);
-      placeCard(card, anchor);
-    };
-    const hide = () => { card.hidden = true; };
-    root.addEventListener("pointerover", show);
-    root.addEventListener("focusin", show);
-    root.addEventListener("pointerout", hide);
-    root.addEventListener("focusout", hide);
-    window.addEventListener("scroll", hide, { passive: true });
-    root.addEventListener("keydown", (event) => {
-      if (event.key === "Escape") hide();
-      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-      if (!step || !event.target.classList.contains("tok")) return;
-      const tokens = [...event.target.closest(".wb-text").querySelectorAll(".tok")].filter((t) => t.offsetParent);
-      const next = tokens[tokens.indexOf(event.target) + step];
-      if (!next) return;
-      event.preventDefault();
-      event.target.tabIndex = -1;
-      next.tabIndex = 0;
-      next.focus();
-    });
   }
 
   // ---- panels
@@ -191,14 +130,31 @@ const Workbench = (() => {
     return fold;
   }
 
+  /** The colours of a text in words. */
+  function countFates(panel) {
+    const counts = new Map();
+    for (const token of panel.tokens) counts.set(token.fate, (counts.get(token.fate) || 0) + 1);
+    return `Tokens: ${[...counts].map(([name, count]) => `${count} ${(fates()[name] || { label: name }).label}`).join(", ") || "none"}.`;
+  }
+
+  /** What the repeats after the first one wrote. */
+  function otherTexts(panel) {
+    const fold = make("details.beams", {}, make("summary", {}, `${panel.others.length} more text${panel.others.length > 1 ? "s" : ""}, one for each repeat`));
+    for (const { seed, text } of panel.others) {
+      fold.append(make("div.beam", {}, make("span.detail", {}, `seed ${seed}`), make("div.wb-text", { dir: "auto" }, text)));
+    }
+    return fold;
+  }
+
   function newPanel(root, index) {
     const parts = {
-      title: make("h3"), claim: make("span.claim"), state: make("span.state"), summary: make("p.summary"),
+      title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
-      foot: make("div.foot"),
+      end: make("span.end"), foot: make("div.foot"),
     };
-    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.claim, parts.state), parts.summary,
-      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text), parts.foot);
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.marks, parts.pace),
+      make("div.chips-line", {}, parts.claim, parts.unsteady, parts.state), parts.summary,
+      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);
     return root.panels[index];
@@ -211,34 +167,88 @@ const Workbench = (() => {
     parts.title.textContent = panel.title;
     parts.claim.textContent = panel.claim;
     parts.claim.title = panel.claim_help;
-    parts.state.textContent = panel.state;
+    const written = panel.status === "done" && panel.tokens.length > 0;
+    parts.state.textContent = written ? "" : panel.state;
+    parts.end.textContent = written ? ` (${panel.state})` : "";
+    parts.pace.textContent = panel.pace || "";
+    parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
+    parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
     parts.summary.textContent = panel.summary;
     parts.prompt.textContent = panel.prompt;
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
     parts.foot.replaceChildren();
     if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
+    parts.unsteady.hidden = !panel.unsteady;
+    parts.unsteady.replaceChildren(make("summary", {}, "≈ unsteady"), make("p", {}, `${panel.unsteady}.`));
     for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
     if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
     const over = panel.status === "done" && panel.rounds.length;
     const beams = over && beamsFold(panel);
     if (beams) parts.foot.append(beams);
-    if (panel.numbers.length) parts.foot.append(numbersList(panel.numbers));
+    if (panel.numbers.length) {
+      parts.foot.append(numbersList(panel.numbers.filter((n) => n.main)));
+      const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(panel.numbers.filter((n) => !n.main)));
+      others.open = root.more.has(panel.decoder);
+      others.addEventListener("toggle", () => root.more[others.open ? "add" : "delete"](panel.decoder));
+      others.append(make("p.fates", {}, countFates(panel)));
+      parts.foot.append(others);
+    }
+    if (panel.others && panel.others.length) parts.foot.append(otherTexts(panel));
     if (over) {
       const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
-      button.addEventListener("click", () => Workbench.replay(root, panel));
+      button.addEventListener("click", () => Workbench.replay(root, panel, button));
       parts.foot.append(button);
     }
   }
 
   function legend(root) {
     const toggle = make("input", { type: "checkbox" });
-    toggle.addEventListener("change", () => root.classList.toggle("show-refused", toggle.checked));
-    const bar = make("div.wb-legend", { "aria-label": "What the colours mean" });
+    toggle.addEventListener("change", () => {
+      root.classList.toggle("show-refused", toggle.checked);
+      trimLegend(root, root.shown);
+    });
+    const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
+    const says = make("p.says", { "aria-live": "polite" }, POINT);
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(says, make("label.toggle", {}, toggle, "show rejected drafts"));
+    explain(root, bar, says);
     return bar;
+  }
+
+  const POINT = "Point at a word, or tap it: here it says where it came from.";
+
+  /** Under the legend stands what the colour of the token under the pointer means. */
+  function explain(root, bar, says) {
+    const at = (event) => event.target.closest && event.target.closest(".tok, .entry");
+    const show = (event) => {
+      const found = at(event);
+      if (!found) return;
+      const name = found.dataset.fate || (found.token && found.token.fate) || (found.closest(".entry") || {dataset: {}}).dataset.fate;
+      const fate = fates()[name];
+      if (!fate) return;
+      says.textContent = `${fate.label}: ${fate.help}`;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.toggle("pointed", entry.dataset.fate === name);
+    };
+    const hide = (event) => {
+      if (!at(event)) return;
+      says.textContent = POINT;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.remove("pointed");
+    };
+    root.addEventListener("pointerover", show);
+    root.addEventListener("focusin", show);
+    root.addEventListener("pointerout", hide);
+    root.addEventListener("focusout", hide);
+  }
+
+  /** Only fates that occur are in the legend; refused drafts once they are shown. */
+  function trimLegend(root, panels) {
+    const occurring = new Set(panels.flatMap((panel) => panel.tokens.map((token) => token.fate)));
+    for (const entry of root.querySelectorAll(".wb-legend .entry")) {
+      const refused = entry.dataset.fate === "rejected" || entry.dataset.fate === "discarded";
+      entry.hidden = refused ? !root.classList.contains("show-refused") : occurring.size > 0 && !occurring.has(entry.dataset.fate);
+    }
   }
 
   /** Show `value` = {panels: [one JSON string each]} in `root`; called again with every update. */
@@ -246,19 +256,27 @@ const Workbench = (() => {
     if (!root.grid) {
       root.classList.add("wb");
       root.panels = [];
+      root.shown = [];
       root.sources = [];
+      root.more = new Set(); // decoders whose figures are unfolded
       root.grid = make("div.wb-grid");
       root.stage = make("div.wb-stage");
       root.replaceChildren(legend(root), root.grid, root.stage);
-      wireCard(root);
+      Workbench.card(root);
     }
     const sources = (value && value.panels) || [];
     root.hidden = sources.length === 0;
     if (sources.length === 0 || !root.sources.length || root.run !== value.run) root.stage.replaceChildren();
     root.run = value && value.run;
     root.panels.splice(sources.length).forEach(({ box }) => box.remove());
-    sources.forEach((source, i) => { if (source !== root.sources[i]) showPanel(root, i, JSON.parse(source)); });
+    root.shown.length = sources.length;
+    sources.forEach((source, i) => {
+      if (source === root.sources[i]) return;
+      root.shown[i] = JSON.parse(source);
+      showPanel(root, i, root.shown[i]);
+    });
     root.sources = sources;
+    trimLegend(root, root.shown);
   }
 
   return { show, make, visible, number, tokenSpan, fates: {} };

@@ -1,11 +1,25 @@
 """Drafts copied from text that exists already: prompt lookup and LLMA."""
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 
 from decoders.drafts.draft import Draft, Draw
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.shapes import TokenId
+
+
+def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
+    """A chain of these tokens below the tip, as far as the answer may become longer and up to an end token. They are certain: drawn
+    from no distribution, so a rule tests each against a point mass, which is exact whatever proposed them."""
+    draft = Draft(request.tip)
+    node = draft.root
+    for token in tokens[: max(0, request.left - 1)]:
+        child = request.tree.add(node, token)
+        draft.draws.append(Draw(child, node, token))
+        if token in request.end_tokens:
+            break
+        node = child
+    return draft
 
 
 class Lookup:
@@ -29,16 +43,9 @@ class Lookup:
     def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
         """A chain of certain tokens; empty if nothing matches."""
         yield from ()  # asks no model
-        tree, draft = request.tree, Draft(request.tip)
-        self._read(self._text, [tree.tokens[n] for n in tree.lineage(draft.root, len(self._text))])
-        node = draft.root
-        for token in self._continuation()[: request.left - 1]:
-            child = tree.add(node, token)
-            draft.draws.append(Draw(child, node, token))
-            if token in request.end_tokens:
-                break
-            node = child
-        return draft
+        tree = request.tree
+        self._read(self._text, [tree.tokens[n] for n in tree.lineage(request.tip, len(self._text))])
+        return certain(request, self._continuation())
 
     def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
         """Append tokens to a text, and note for each of them the runs that it follows."""

@@ -1,4 +1,4 @@
-"""The check that admits a model: its packed passes must give the distributions of plain ones."""
+"""The check that admits a model: its passes over cached rows must give the distributions of passes over whole texts."""
 
 import random
 from collections import defaultdict
@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
-from decoders.engine.model import Engine, PackedModel, undisturbed
+from decoders.engine.engines import Model, engine_of
+from decoders.engine.model import undisturbed
 from decoders.engine.twin import twin
-from decoders.errors import InputError, first_line
+from decoders.errors import NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -21,35 +22,34 @@ RULED_OUT = -1e4  # nats; some models give tokens that are none of text the leas
 TOLERANCE = {torch.float64: 3e-5, torch.float32: 3e-5, torch.float16: 0.05, torch.bfloat16: 0.1}
 
 
-def agrees_with_plain_pass(packed: PackedModel) -> None:
-    """Raise InputError unless packed passes over cached rows give what plain passes give: some models fail silently.
+def agrees_with_plain_pass(model: Model) -> None:
+    """Raise NotPackedError unless passes over cached rows give what passes over whole texts give: some models fail silently.
 
-    The plain passes take the "eager" attention: it does all that the architecture asks for ("sdpa" has no soft-capping), though its
+    The latter take the "eager" attention: it does all that the architecture asks for ("sdpa" has no soft-capping), though its
     softmax is never finer than float32. More than half of the rows of each request in each pass must agree: a few tokens that rounding
     sends to another expert do no harm, and a wrong mask, position or cached row shows.
     """
-    reason = f"The {packed.name} ({packed.model.config.model_type})"
     try:
-        kind = "packed"
-        answers = list(packed_rows(packed))
+        kind = "packed" if model.packed else "cached"
+        answers = list(cached_rows(model))
         kind = "plain"
-        plain = plain_rows(packed, answers)
+        plain = plain_rows(model, answers)
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     except Exception as error:  # foreign code can fail in any way
-        raise InputError(f"{reason} fails in a {kind} forward pass: {first_line(error)}.") from None
-    dtype = precision(packed)
+        raise NotPackedError(f"it fails in a {kind} forward pass ({first_line(error)})") from None
+    dtype = precision(model)
     for tree, rows in answers:
         agreeing = [agree(row, plain[tree, node], dtype) for node, row in rows.items()]
         if 2 * sum(agreeing) <= len(agreeing):
-            raise InputError(
-                f"{reason} answers a packed pass with other logits than a plain one; its attention or positions are not modelled."
-            )
+            raise NotPackedError("it does not give the logits of a pass over the whole text")
 
 
-def precision(packed: PackedModel) -> torch.dtype:
+def precision(model: Model) -> torch.dtype:
     """The dtype that products of a pass are rounded like: TF32 has float16's digits, and may be switched on for float32."""
-    backend = torch.backends.cuda if packed.device.type == "cuda" else torch.backends.mkldnn
+    backend = torch.backends.cuda if model.device.type == "cuda" else torch.backends.mkldnn
     rounded = {"tf32": torch.float16, "bf16": torch.bfloat16}.get(backend.matmul.fp32_precision, torch.float32)
-    return rounded if packed.dtype == torch.float32 else packed.dtype
+    return rounded if model.dtype == torch.float32 else model.dtype
 
 
 def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
@@ -67,13 +67,13 @@ def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
     return bool((log_p - log_q).norm() <= allowed)
 
 
-def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
-    """What four packed passes answer three requests: prompts; single tokens; two children each; a tree, a fork and a single token.
+def cached_rows(model: Model) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
+    """What four passes answer three requests: prompts; single tokens; two children each; a tree, a fork and a single token.
 
     These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
-    most = packed.positions or max(PROMPTS) + DEEPEST
-    draw, engine, tokens = random.Random(0), Engine(packed), range(min(packed.own, packed.vocabulary))
+    most = model.positions or max(PROMPTS) + DEEPEST
+    draw, engine, tokens = random.Random(0), engine_of(model), range(min(model.own, model.vocabulary))
     trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
     for tree in trees:
         engine.admit(tree, len(tree.trunk) + DEEPEST)
@@ -96,7 +96,7 @@ def packed_rows(packed: PackedModel) -> Iterator[tuple[TokenTree, dict[NodeId, T
 
 
 def plain_rows(
-    packed: PackedModel, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
+    model: Model, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
 ) -> dict[tuple[TokenTree, NodeId], Tensor]:
     """The logits (V,) of the same nodes by plain passes over the whole text of each, those of one length together."""
     asked = defaultdict(set)
@@ -107,12 +107,13 @@ def plain_rows(
         inner = {tree.parents[node] for node in nodes}
         for path in (tree.lineage(node) for node in nodes - inner):
             texts[len(path)].append((tree, path))
-    model, found = twin(packed.model, "eager"), {}
-    last = {"logits_to_keep": ASKED + DEEPEST} if packed.keeps else {}
-    with undisturbed(packed.device):
+    whole = twin(model.model, "eager") if getattr(model.model, "_supports_attention_backend", False) else model.model
+    found = {}
+    last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
+    with undisturbed(model.device):
         for alike in texts.values():
-            ids = torch.tensor([[tree.tokens[n] for n in path] for tree, path in alike], device=packed.device)
-            logits = packed.over_vocabulary(model(input_ids=ids, use_cache=False, **last).logits)
+            ids = torch.tensor([[tree.tokens[n] for n in path] for tree, path in alike], device=model.device)
+            logits = model.over_vocabulary(whole(input_ids=ids, use_cache=False, **last).logits)
             for (tree, path), rows in zip(alike, logits, strict=True):
                 found |= {(tree, n): row for n, row in zip(path[-len(rows) :], rows, strict=True) if n in asked[tree]}
     return found

@@ -18,7 +18,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from decoders.errors import InputError, first_line
+from decoders.errors import NotPackedError, first_line
 
 log = logging.getLogger("decoders")
 NAME = "decoders_packed"
@@ -191,10 +191,10 @@ _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cach
 
 
 def only_known(others: dict[str, object]) -> None:
-    """Raise InputError if a model gives its attention something that packed attention does not model."""
+    """Raise NotPackedError if a model gives its attention something that packed attention does not model."""
     strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
     if strange:
-        raise InputError(f"its attention takes {', '.join(strange)}, which the packed attention does not model.")
+        raise NotPackedError(f"its attention takes {', '.join(strange)}, which the packed attention does not model")
 
 
 def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):

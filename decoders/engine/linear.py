@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
+from decoders.engine.quantization import is_plain
+
 COPIED_BYTES = 2**30  # the weights of larger models are not copied: there memory matters more than time
 
 
@@ -73,7 +75,7 @@ def _(x, layer, size):
 def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     """Turn the plain linear layers of a model into PassLinear. Their weights stay where they are, and are copied if they take at most
     `most_copied` bytes."""
-    plain = [module for module in model.modules() if type(module) is torch.nn.Linear]
+    plain = [m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)]
     tracked = not any(module.weight.is_inference() for module in plain)  # otherwise a change could not be noticed
     for module in plain:
         module.__class__ = PassLinear

@@ -7,7 +7,9 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
-from decoders.engine.pair import ModelPair, same_vocabulary
+from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
+from decoders.engine.quantization import options
+from decoders.engine.sources import base_of, fetch, model_names
 from decoders.errors import InputError, first_line
 
 EMBEDDED = assets() / "stories"
@@ -34,54 +36,54 @@ def load_pair(
     dtype: str | torch.dtype = "auto",
     compile: bool = False,
     safetensors: bool | None = None,
+    quantization: str | None = None,
 ) -> ModelPair:
     """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
-    A hub id may name a revision: "org/model@revision". A model's own code is never run.
+    A hub id may name a revision: "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with `peft`
+    installed): its base model is then loaded with it.
 
     device   default: `default_device()`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
     compile  compile both models' passes now, which takes about a minute and is announced
     safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
                   safetensors
+    quantization  "int8" or, on CUDA, "int4": weights of linear layers are stored so (torchao), and computed with in `dtype`. Checkpoints
+                  that come quantised are loaded by transformers without it
     Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
     """
     device = _device(device)
     dtype = _dtype(dtype, device)
-    names = _names(target, draft)
-    configs = [_fetch(AutoConfig, name) for name in names]
+    names = model_names(_embedded() if target is None else target, draft)
+    bases = [base_of(name) for name in names]
+    configs = [fetch(AutoConfig, base) for base in bases]
     for name, config in zip(names, configs, strict=True):
         if config.is_encoder_decoder:
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
-    tokenizers = [_fetch(AutoTokenizer, name) for name in names]
+    tokenizers = [fetch(AutoTokenizer, base) for base in bases]
     if len(names) == 2:
-        same_vocabulary(*(config.get_text_config().vocab_size for config in configs), tokenizers[0])
-        _same_tokens(*tokenizers)
-    models = [_weights(name, dtype=dtype, use_safetensors=safetensors).to(device) for name in names]
-    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, tokenizers[0])
+        sizes = [config.get_text_config().vocab_size for config in configs]
+        if translation_between(*tokenizers, *sizes) is None:
+            same_vocabulary(*sizes, tokenizers[0])
+    schemes = [options(quantization, name, config, device) for name, config in zip(names, configs, strict=True)]
+    models = [
+        _weights(name, dtype=dtype, use_safetensors=safetensors, **scheme).to(device)
+        for name, scheme in zip(names, schemes, strict=True)
+    ]
+    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers)
     if compile:
         from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
 
-        compile_passes(pair.packed.values())
+        compile_passes(getattr(model, "inner", model) for model in pair.packed.values() if model.packed)
     return pair
 
 
-def _names(target: str | Path | None, draft: str | Path | None) -> list[str]:
-    """The hub ids or model folders of the target and, if there is one, the draft."""
-    if target is None:
-        target = EMBEDDED
-        if not (EMBEDDED / "target" / "config.json").is_file():
-            raise InputError(
-                f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load."
-            )
-    folder = Path(target)
-    if draft is None and (folder / "target").is_dir():
-        target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
-    names = [str(name) for name in (target, draft) if name is not None]
-    for name in names:
-        if name.startswith(("/", ".", "~")) and not Path(name).is_dir():
-            raise InputError(f"There is no folder {name}; name one that holds a model, or a model of the hub.")
-    return names
+def _embedded() -> Path:
+    if not (EMBEDDED / "target" / "config.json").is_file():
+        raise InputError(
+            f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load."
+        )
+    return EMBEDDED
 
 
 def _device(device: str | torch.device | None) -> torch.device:
@@ -100,34 +102,12 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     return found
 
 
-def _fetch(kind: Any, name: str, **options: Any) -> Any:
-    if "@" in name and not Path(name).is_dir():
-        name, options["revision"] = name.split("@", 1)
-    try:
-        return kind.from_pretrained(name, trust_remote_code=False, **options)
-    except Exception as error:  # files, network, JSON and safetensors each have their own errors
-        raise InputError(f"{name} could not be loaded: {first_line(error)}") from error
-
-
 def _weights(name: str, **options: Any) -> PreTrainedModel:
     """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
-    model, notes = _fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
+    model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
     if missing := sorted(notes["missing_keys"]):
         more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
         raise InputError(
             f"{name} has no weights for {', '.join(missing[:2])}{more}; load a folder or revision that holds the whole model."
         )
     return model
-
-
-def _same_tokens(target: Any, draft: Any) -> None:
-    words = [t.get_vocab() for t in (target, draft)]
-    if words[0] != words[1]:
-        by_id = [{i: w for w, i in vocabulary.items()} for vocabulary in words]
-        differing = [i for i in sorted(by_id[0].keys() | by_id[1].keys()) if by_id[0].get(i) != by_id[1].get(i)][:3]
-        shown = "; ".join(
-            f"{i} is {by_id[0].get(i)!r} in the target and {by_id[1].get(i)!r} in the draft" for i in differing
-        )
-        raise InputError(
-            f"Draft and target have different vocabularies, first at token {shown}; take a draft of the target's family."
-        )

@@ -4,8 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
-from itertools import zip_longest
+from dataclasses import dataclass, replace
 
 import torch
 from torch.nn.functional import pad
@@ -16,8 +15,9 @@ from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import hasten
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
-from decoders.engine.twin import twin
-from decoders.errors import InputError
+from decoders.engine.quantization import stored_bytes
+from decoders.engine.twin import refuse_changes, twin
+from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
@@ -36,36 +36,30 @@ class PackedModel:
     layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
-    Raises InputError, with the model's name, if packed attention does not model its attention.
+    Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
+    not model its attention.
     """
+
+    packed = True
+    engine_name = "packed passes"
 
     def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
         self.model, self.role = model, role
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         config = model.config.get_text_config()
-        if model.config.is_encoder_decoder:
-            raise InputError(f"The {self.name} is an encoder-decoder model; load a causal language model.")
-        if model.device.type == "meta":
-            raise InputError(f"The {self.name} has no weights (it is on the meta device); load it with its weights.")
-        if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
-            raise InputError(f"The {self.name} is spread over several devices; load it on one (device_map=None).")
+        refuse_unloaded(model, self.name)
         if not getattr(model, "_supports_attention_backend", False):
-            raise InputError(
-                f"The {self.name} ({model.config.model_type}) has its own attention; take a model that uses the attention interface of transformers."
-            )
+            raise NotPackedError("it has its own attention")
         self.own: int = config.vocab_size
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.groups = layout_of(model, self.name, self.positions)
+        self.layout, self.groups = layout_of(model, self.positions)
         self._twin = twin(model, NAME)
         hasten(self._twin)
         self.forward: Callable = self._twin.forward
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
-        tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
-        head = model.get_output_embeddings()
-        looked_up = {id(t) for t in tables if head is None or t is not head.weight}
-        self.weight_bytes = sum(p.nbytes for p in model.parameters() if id(p) not in looked_up)
+        self.weight_bytes = weight_bytes(model)
 
     @property
     def device(self) -> torch.device:
@@ -93,16 +87,25 @@ class PackedModel:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
-        pairs = zip_longest(self._twin.modules(), self.model.modules())
-        if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
-            raise InputError(
-                f"The {self.name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
-            )
+        refuse_changes(self.model, self._twin, self.name)
 
 
-def adapters(module: torch.nn.Module) -> list[object]:
-    """How a layer of the package `peft` is switched."""
-    return [vars(module).get(name) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]
+def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
+    """Raise InputError unless this is a causal language model with its weights on one device."""
+    if model.config.is_encoder_decoder:
+        raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
+    if model.device.type == "meta":
+        raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
+    if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
+        raise InputError(f"The {name} is spread over several devices; load it on one (device_map=None).")
+
+
+def weight_bytes(model: PreTrainedModel) -> int:
+    """Bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows."""
+    tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
+    head = model.get_output_embeddings()
+    looked_up = {id(t) for t in tables if head is None or t is not head.weight}
+    return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 
 
 @contextmanager
@@ -134,7 +137,7 @@ class Answer:
     rows     the raw logits of the whole pass, (n, V), in memory that no later pass writes to: readings look at them when asked
     part     those at its nodes; None if only a part of the prompt was fed: ask again
     cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
-    waste    None in batches without padding
+    waste    None in batches without padding;   passes  forward passes that it took
     """
 
     rows: Logits
@@ -142,11 +145,22 @@ class Answer:
     cache_bytes: int
     weight_bytes: int
     waste: Waste | None = None
+    passes: int = 1
 
     @property
     def logits(self) -> Logits | None:
         """The raw logits (nodes, V) at its nodes."""
         return None if self.part is None else self.rows[self.part]
+
+
+def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
+    """Answers that have rows of their own, over the rows of all together."""
+    parts = [answer.logits for answer in answers if answer.logits is not None]
+    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
+    for answer in answers:
+        part = None if answer.part is None else slice(start, start := start + len(answer.rows[answer.part]))
+        together.append(replace(answer, rows=rows, part=part))
+    return together
 
 
 class Engine:

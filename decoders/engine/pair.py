@@ -5,8 +5,10 @@ from typing import Any
 
 from transformers import GenerationConfig, PreTrainedModel
 
-from decoders.engine.admission import agrees_with_plain_pass
-from decoders.engine.model import PackedModel
+from decoders.engine.choice import named, prepared
+from decoders.engine.plain import PlainModel
+from decoders.engine.translated import Translated
+from decoders.engine.translation import Translation, Vocabulary
 from decoders.errors import InputError
 from decoders.inputs import as_list
 
@@ -18,6 +20,8 @@ class ModelPair:
 
     target, draft   `transformers` causal language models on one device; they are put in eval mode and otherwise left as they are
     tokenizer       may be None if prompts are lists of token ids
+    packed   by role ("target", "draft") the models as they are run: packed, or with their own cache where that is not right
+    draft_tokenizer  the draft's, if it is another one: the draft then proposes only tokens that both know (`decoders.engine.translation`)
     The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
     Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict` are followed. Values written into a weight's
     `.data` may not be seen: make a new pair then. Modules replaced or adapters switched are refused at the next call.
@@ -25,7 +29,13 @@ class ModelPair:
     Raises InputError, which says why, if the pair cannot be run.
     """
 
-    def __init__(self, target: PreTrainedModel, draft: PreTrainedModel | None, tokenizer: Any = None):
+    def __init__(
+        self,
+        target: PreTrainedModel,
+        draft: PreTrainedModel | None,
+        tokenizer: Any = None,
+        draft_tokenizer: Any = None,
+    ):
         for model in (target,) if draft is None else (target, draft):
             if not isinstance(model, PreTrainedModel):
                 given = repr(model) if isinstance(model, str) else f"an object of type {type(model).__name__}"
@@ -39,14 +49,17 @@ class ModelPair:
                 f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
             )
         target.eval()
-        self.packed = {"target": PackedModel(target, "target")}
+        self.packed = {"target": prepared(target, "target")}
         if draft is not None:
-            sizes = (model.config.get_text_config().vocab_size for model in (target, draft))
-            same_vocabulary(*sizes, tokenizer)
+            sizes = [model.config.get_text_config().vocab_size for model in (target, draft)]
+            translation = translation_between(tokenizer, draft_tokenizer, *sizes)
+            if translation is None:
+                same_vocabulary(*sizes, tokenizer)
             draft.eval()
-            self.packed["draft"] = PackedModel(draft, "draft", self.vocabulary)
-        for packed in self.packed.values():
-            agrees_with_plain_pass(packed)
+            own = prepared(draft, "draft", self.vocabulary if translation is None else None)
+            self.packed["draft"] = own if translation is None else Translated(own, translation)
+        for role, plain in self.plain.items():
+            log.warning("The %s runs %s.", named(plain.model, role), plain.engine_name)
         if left_out := not_modelled(target.generation_config):
             log.warning(
                 "The generation config of the %s asks for %s, which decoders leave out.",
@@ -63,6 +76,20 @@ class ModelPair:
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else map(int, ids))
 
     @property
+    def one_tokenizer(self) -> bool:
+        return not isinstance(self.packed.get("draft"), Translated)
+
+    @property
+    def known(self) -> float:
+        """The share of the target's tokens that the draft may propose; 1 if they have one tokenizer."""
+        return 1.0 if self.one_tokenizer else self.packed["draft"].translation.known
+
+    @property
+    def plain(self) -> dict[str, PlainModel]:
+        """The models, by role, that run with their own cache, one request at a time."""
+        return {role: model for role, model in self.packed.items() if not model.packed}
+
+    @property
     def vocabulary(self) -> int:
         return self.packed["target"].vocabulary
 
@@ -72,12 +99,20 @@ class ModelPair:
         return min((m.positions for m in self.packed.values() if m.positions is not None), default=None)
 
 
+def translation_between(tokenizer: Any, draft_tokenizer: Any, size: int, draft_size: int) -> Translation | None:
+    """How a draft with a tokenizer of its own is read and asked; None if it is the target's. Raises InputError if they share nothing."""
+    if draft_tokenizer is None or tokenizer is None or draft_tokenizer.get_vocab() == tokenizer.get_vocab():
+        return None
+    return Translation.between(Vocabulary.of(tokenizer), Vocabulary.of(draft_tokenizer), size, draft_size)
+
+
 def same_vocabulary(target: int, draft: int, tokenizer: Any) -> None:
     """Raise InputError unless two vocabularies of these sizes are one, or both have all tokens of the tokenizer: embeddings are often
     padded, and those of one family not always to one size."""
     if draft != target and (tokenizer is None or max(tokenizer.get_vocab().values()) >= min(target, draft)):
         raise InputError(
-            f"Draft and target have different vocabularies: {draft} and {target} tokens; take a draft of the target's family."
+            f"Draft and target have different vocabularies: {draft} and {target} tokens; take a draft of the target's family, or "
+            "give the draft's own tokenizer."
         )
 
 

@@ -10,7 +10,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedC
 
 from decoders.engine.attention import only_known
 from decoders.engine.twin import twin
-from decoders.errors import InputError, first_line
+from decoders.errors import NotPackedError, first_line
 
 NAME = "decoders_probe"
 # Kinds of layers whose masks are tested.
@@ -34,28 +34,28 @@ class Probe:
     def note(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> None:
         if layer in self.layers:
             # Each of its attentions would write over the rows that the other wrote.
-            raise InputError(
-                "a layer attends more than once in a pass, and the packed cache has one place for each layer."
+            raise NotPackedError(
+                "a layer attends more than once in a pass, and the packed cache has one place for each layer"
             )
         self.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
         self.groups = max(self.groups, query.shape[1] // key.shape[1])
 
     def refuse_window(self, seen: int) -> None:
-        """Raise InputError if a token that sees the last `seen` tokens does not see all there can be."""
+        """Raise NotPackedError if a token that sees the last `seen` tokens does not see all there can be."""
         if self.positions is None or seen < self.positions:
             limit = "without a limit" if self.positions is None else f"up to {self.positions}"
-            raise InputError(
-                f"its attention has a sliding window, which the packed cache does not model: {seen} tokens of texts {limit}."
+            raise NotPackedError(
+                f"its attention has a sliding window, which the packed cache does not model: {seen} tokens of texts {limit}"
             )
 
     def refuse_rule(self, rule: Callable, device: torch.device) -> None:
-        """Raise InputError unless a mask's rule lets a token see itself and all before it."""
+        """Raise NotPackedError unless a mask's rule lets a token see itself and all before it."""
         size = self.positions or NO_LIMIT
         keys = torch.arange(size, device=device)
         for query in {0, size // 2, size - 1}:
             seen = torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
             if seen[query + 1 :].any():
-                raise InputError("its attention looks ahead; take a causal language model.")
+                raise NotPackedError("its attention looks ahead")
             if not seen[: query + 1].all():
                 self.refuse_window(int(seen.sum()))
 
@@ -64,11 +64,11 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     """The function in the registry of attentions; `packing` is a Probe."""
     only_known(others)
     if packing is None:
-        raise InputError("it does not pass its keyword arguments to its attention.")
+        raise NotPackedError("it does not pass its keyword arguments to its attention")
     if getattr(module, "attn_temperature_tuning", False) and not getattr(module, "use_rope", True):
         # From the 8,192nd token on (floor_scale), by its place in the pass, whatever positions are given: no test of a few tokens sees it.
-        raise InputError(
-            "its attention is scaled by a token's place in the pass, which is not its position in a packed one."
+        raise NotPackedError(
+            "its attention is scaled by a token's place in the pass, which is not its position in a packed one"
         )
     packing.note(module.layer_idx, query, key, value)
     if others.get("sliding_window"):
@@ -76,7 +76,9 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     if attention_mask is not None:
         rule = getattr(attention_mask, "rule", None)
         if rule is None:
-            raise InputError("its attention takes a mask of its own making, which the packed attention does not model.")
+            raise NotPackedError(
+                "its attention takes a mask of its own making, which the packed attention does not model"
+            )
         if rule not in packing.rules:
             packing.rules.add(rule)
             packing.refuse_rule(rule, query.device)
@@ -104,25 +106,23 @@ def positions_of(config: PreTrainedConfig) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def layout_of(model: PreTrainedModel, name: str, positions: int | None) -> tuple[list[tuple[int, int, int]], int]:
-    """For each layer (K, D of keys, D of values), and the most query heads that share a key head. Raises InputError."""
+def layout_of(model: PreTrainedModel, positions: int | None) -> tuple[list[tuple[int, int, int]], int]:
+    """For each layer (K, D of keys, D of values), and the most query heads that share a key head. Raises NotPackedError."""
     config = model.config.get_text_config()
     if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
-        raise InputError(f"The {name} has {' and '.join(kinds)} layers; only full attention can be packed.")
+        raise NotPackedError(f"it has {' and '.join(kinds)} layers")
     probe = Probe(positions)
     ids = torch.tensor([[0, 1 % config.vocab_size]], device=model.device)
     places = torch.arange(2, device=model.device)[None]
     try:
         with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
             twin(model, NAME).forward(input_ids=ids, position_ids=places, use_cache=False, packing=probe)
-    except InputError as error:
-        raise InputError(f"The {name} ({model.config.model_type}) cannot be run: {error}") from None
+    except NotPackedError:
+        raise
     except Exception as error:  # foreign code can fail in any way on arguments that it does not expect
-        raise InputError(
-            f"The {name} ({model.config.model_type}) cannot run a packed pass: {first_line(error)}."
-        ) from None
+        raise NotPackedError(f"it cannot run a packed pass: {first_line(error)}") from None
     if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
-        raise InputError(f"The {name} does not send all its layers through the attention interface of transformers.")
+        raise NotPackedError("it does not send all its layers through the attention interface of transformers")
     return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
 
 

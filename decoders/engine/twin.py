@@ -1,9 +1,12 @@
 """Copies of a model with another attention and the same weights."""
 
 import copy
+from itertools import zip_longest
 
 import torch
 from transformers import PreTrainedModel
+
+from decoders.errors import InputError
 
 
 def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
@@ -24,3 +27,17 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
     kinds = getattr(module, "rope_type", ())
     kinds = kinds.values() if isinstance(kinds, dict) else [kinds]
     return any(kind == "longrope" or "dynamic" in kind for kind in kinds)
+
+
+def refuse_changes(model: PreTrainedModel, other: PreTrainedModel, name: str) -> None:
+    """Raise InputError if modules of the model are no longer those that its twin shares its weights with."""
+    pairs = zip_longest(other.modules(), model.modules())
+    if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
+        raise InputError(
+            f"The {name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
+        )
+
+
+def adapters(module: torch.nn.Module) -> list[object]:
+    """How a layer of the package `peft` is switched."""
+    return [vars(module).get(name) for name in ("_disable_adapters", "_active_adapter", "merged_adapters")]

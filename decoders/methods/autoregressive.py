@@ -11,9 +11,10 @@ from decoders.warp import Warping
 @dataclass(frozen=True)
 class Multinomial(Method):
     name = "multinomial"
+    title = "Plain sampling"
     law = "target"
     paper, section = "Leviathan et al. 2023", "2.2"
-    summary = "Draws each token from the warped target: the baseline of every sampler."
+    summary = "Draws each token at random, each as often as the large model finds it likely."
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
@@ -25,7 +26,8 @@ class Multinomial(Method):
 @dataclass(frozen=True)
 class Greedy(Multinomial):
     name = "greedy"
-    summary = "Takes the likeliest token each time: multinomial sampling at temperature 0."
+    title = "Greedy"
+    summary = "Takes the likeliest token each time: plain sampling at temperature 0."
 
     def warping(self, warping: Warping) -> Warping:
         return replace(warping, temperature=0.0)

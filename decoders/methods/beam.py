@@ -11,11 +11,10 @@ from decoders.trace import Fate, Trial
 @dataclass(frozen=True)
 class BeamSampling(Method):
     name = "beam_sampling"
+    title = "Beam sampling"
     law = "beam sampling"
     paper, section = "Qin et al. 2024 (MTAD, DSBD)", "2.1"
-    summary = (
-        "Each step draws W continuations from the joint likelihood of all beams; the likeliest sequence is the answer."
-    )
+    summary = "Draws several continuations per step by their joint likelihood; the likeliest sequence is the answer."
 
     beams: int = setting(4, "beams drawn per step, with replacement", low=1, high=64)
 
@@ -39,9 +38,10 @@ class BeamSearch(Method):
     are ordered by beam and token id."""
 
     name = "beam_search"
+    title = "Beam search"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "2.1"
-    summary = "Keeps the W likeliest continuations each step and returns the best finished one."
+    summary = "Keeps the likeliest continuations of each step and returns the best of them."
 
     beams: int = setting(4, "beams kept per step", low=1, high=64)
     length_penalty: float = setting(

@@ -34,6 +34,7 @@ class RollbackRule:
 @dataclass(frozen=True)
 class BiLD(Method):
     name = "bild"
+    title = "BiLD"
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
     summary = (

@@ -60,8 +60,9 @@ def accept_layer(
 @dataclass(frozen=True)
 class DSBD(Method):
     name = "dsbd"
+    title = "DSBD"
     paper, section = "Qin et al. 2024 (DSBD)", "3"
-    summary = "A draft model drafts a forest of beams and the target verifies it layer by layer: beam sampling at speculative speed."
+    summary = "The small model drafts a forest of beams, the large one verifies it layer by layer: beam sampling in fewer passes."
     uses_draft = True
 
     draft_length: int = setting(2, "layers drafted per round (gamma)", low=1, high=16)

@@ -14,6 +14,7 @@ REFERENCES = setting((), "reference documents, as texts, that drafts may copy fr
 @dataclass(frozen=True)
 class PromptLookup(Lenient):
     name = "lookup"
+    title = "Prompt lookup"
     paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
     summary = "Copies its drafts from the prompt, the output or reference documents: no draft model at all."
 

@@ -14,6 +14,7 @@ from decoders.settings import Decoding
 @dataclass(frozen=True)
 class MCSS(SpecInfer):
     name = "mcss"
+    title = "MCSS"
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 

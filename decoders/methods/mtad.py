@@ -12,9 +12,12 @@ from decoders.settings import Decoding, Method, claim, setting
 @dataclass(frozen=True)
 class MTAD(Method):
     name = "mtad"
+    title = "MTAD"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
-    summary = "The draft model's best beam is kept as far as the target finds it jointly likely: lower perplexity than sampling."
+    summary = (
+        "Keeps the small model's best beam as far as the large one finds it likely as a whole: fast, and likelier text."
+    )
 
     draft_length: int = setting(4, "draft tokens per round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)

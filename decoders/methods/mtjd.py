@@ -14,11 +14,10 @@ MOST_SEQUENCES = 100_000
 @dataclass(frozen=True)
 class MTJD(Method):
     name = "mtjd"
+    title = "MTJD"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.1"
-    summary = (
-        "Chooses the next K tokens together, by their joint likelihood under the target: likelier text, not faster."
-    )
+    summary = "Chooses the next few tokens together, by their joint likelihood: likelier text, not faster."
 
     block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
     beams: int = setting(8, "beams that search for them (W)", low=1, high=64)

@@ -14,6 +14,7 @@ from decoders.settings import Decoding, setting
 @dataclass(frozen=True)
 class NGramDrafts(Lenient):
     name = "ngram"
+    title = "N-gram drafts"
     paper, section = "Leviathan et al. 2023", "3.6"
     summary = "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
 

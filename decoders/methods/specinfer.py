@@ -28,6 +28,7 @@ def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
 @dataclass(frozen=True)
 class SpecInfer(Method):
     name = "specinfer"
+    title = "SpecInfer"
     law = "target"
     paper, section = "Miao et al. 2023 (SpecInfer)", "multi-step speculative sampling"
     summary = "A tree of drafts, verified in one pass; the children of a token are tried one after another."

@@ -13,9 +13,10 @@ from decoders.settings import Decoding, Method, setting
 @dataclass(frozen=True)
 class SpecTr(Method):
     name = "spectr"
+    title = "SpecTr"
     law = "target"
     paper, section = "Sun et al. 2023 (SpecTr)", "K-SEQ"
-    summary = "Several drafts at once: the target keeps the one that agrees longest, by optimal transport."
+    summary = "Several drafts at once: the large model keeps the one that agrees longest, by optimal transport."
     uses_draft = True
 
     drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)

@@ -47,8 +47,9 @@ class Lenient(Method):
 @dataclass(frozen=True)
 class Speculative(Lenient):
     name = "speculative"
+    title = "Speculative"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
-    summary = "A small model drafts a few tokens, the target tests them all in one pass and corrects the first miss."
+    summary = "A small model drafts a few tokens, the large one tests them all in one pass and corrects the first miss."
     uses_draft = True
 
     draft_length: int | str = setting(

@@ -13,9 +13,10 @@ from decoders.settings import Decoding, Method, setting
 @dataclass(frozen=True)
 class Typical(Method):
     name = "typical"
+    title = "Typical acceptance"
     law = None
     paper, section = "Cai et al. 2024 (Medusa)", "typical acceptance"
-    summary = "Keeps a draft token that the target finds likely enough for how sure it is: fast, not exact."
+    summary = "Keeps a draft token that the large model finds likely enough for how sure it is: fast, not exact."
     uses_draft = True
 
     draft_length: int = DRAFT_LENGTH

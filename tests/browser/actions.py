@@ -47,6 +47,13 @@ def text_of(page: Page, decoder: str) -> str:
     )
 
 
+def unfold_form(page: Page) -> None:
+    """Show decoders, settings and models."""
+    fold = page.locator("#form > button")
+    if "open" not in (fold.get_attribute("class") or ""):
+        fold.click()
+
+
 def toggle(page: Page, group: str, label: str) -> None:
     """Tick a box of a group, or untick it."""
-    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{label}\s*$")).click()
+    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{re.escape(label)}\s*$")).click()

@@ -24,7 +24,8 @@ def few(visit, address: str) -> Page:
     """The tab, filled by a link; its settings are open."""
     page = visit(f"{address}?{FEW}")
     expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
-    page.locator("#batch-settings button").first.click()
+    page.locator("#batch-form > button").click()
+    page.locator("#batch-settings > button").click()
     page.wait_for_timeout(1000)  # a fold that opens for the first time fills its fields in once more
     expect(page.locator("#batch-count input")).to_have_value("3")
     return page
@@ -59,7 +60,7 @@ def test_every_scheme_is_measured_shown_taken_home_and_reopened(tab, visit, addr
     expect(report.locator(".main-svg").first).to_be_visible()
     report.close()
     tab.locator("#batch-decoding input").check()
-    expect(tab.locator("#batch-paper")).not_to_contain_text("both, dynamic")
+    expect(tab.locator("#batch-paper")).not_to_contain_text("no padding, dynamic")
 
     assert f"run={id}" in tab.url  # a reload brings it back
     again = visit(tab.url)
@@ -152,12 +153,12 @@ def test_bad_numbers_are_told_in_a_sentence(tab):
     expect(tab.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
     budget.fill("0.01")
     tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-schemes")).to_contain_text("leave out vanilla, unpadded cache, unpadded inputs")
+    expect(tab.locator("#batch-schemes")).to_contain_text("leave out padded (usual), unpadded cache, unpadded inputs")
     expect(budget).to_have_value("0.01")
 
 
 def test_a_memory_budget_bounds_what_runs_at_once(tab):
-    for scheme in ("vanilla", "unpadded cache", "unpadded inputs"):
+    for scheme in ("padded (usual)", "unpadded cache", "unpadded inputs"):
         toggle(tab, "batch-schemes", scheme)
     budget = tab.get_by_label("cache mb")
     budget.fill("0.01")

@@ -42,9 +42,10 @@ def test_one_button_five_panels(shown):
     assert shown.page.locator("#panels .wb-panel").count() == 5
     for result in shown.run.results:
         assert text_of(shown.page, result.decoder) == result.alone.text
-        counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} target passes"
+        counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} passes"
         expect(panel(shown.page, result.decoder).locator(".block_efficiency .detail")).to_have_text(counts)
-    expect(shown.page.locator(".chart .main-svg").first).to_be_visible()
+    expect(shown.page.locator("#charts .wb-bars")).to_have_count(5)
+    expect(shown.page.locator("#charts .wb-bars").first.locator("tr")).to_have_count(5)
     expect(shown.page.locator("#figures tbody tr")).to_have_count(5)
 
 
@@ -88,15 +89,117 @@ def test_replay_walks_the_rounds(shown):
     panel(shown.page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     replay = shown.page.locator(".wb-replay")
     for i, entry in enumerate(result.rounds):
-        expect(replay.locator(".caption")).to_contain_text(f"Round {i + 1} of {len(result.rounds)}")
+        expect(replay.locator(".caption").first).to_contain_text(f"Round {i + 1} of {len(result.rounds)}")
         assert replay.locator("g.node:not(.trunk)").count() == len({t.node for t in entry.trials})
         if i + 1 < len(result.rounds):
             replay.get_by_label("next round").click()
     assert replay.locator(".wb-text .tok").count() == len(result.tokens)
     replay.get_by_label("play", exact=True).click()
-    expect(replay.locator(".caption")).to_contain_text("Round 2 of")
+    expect(replay.locator(".caption").first).to_contain_text("Round 2 of")
     replay.get_by_label("close the replay").click()
     expect(replay).to_have_count(0)
+
+
+def test_the_card_names_what_decided(shown):
+    """Nobody saw the random number against its bound, nor which token a correction replaced (P10)."""
+    page, card = shown.page, shown.page.locator("#panels .wb-card")
+    result = shown.result("speculative").alone
+    index = next(i for i, t in enumerate(result.tokens) if t.fate == "corrected")
+    refused = [t for t in result.rounds[result.tokens[index].round].trials if t.fate == "rejected"][-1]
+    panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
+    expect(card.locator(".why")).to_contain_text("It stands in place of")
+    kept = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted" and 0 < t.accept_probability < 1)
+    panel(page, "speculative").locator(".tok:not(.refused)").nth(kept).hover()
+    token = result.tokens[kept]
+    expect(card.locator(".why")).to_have_text(
+        f"The random number {token.u:.3f} is below {token.accept_probability:.3f}: kept."
+    )
+    pin = card.locator(".needle").evaluate("(pin) => parseFloat(pin.style.left)")
+    assert pin == pytest.approx(100 * token.u)
+    mtad = shown.result("mtad").alone
+    drafted = next((i for i, t in enumerate(mtad.tokens) if t.fate == "accepted"), None)
+    if drafted is not None:
+        panel(page, "mtad").locator(".tok:not(.refused)").nth(drafted).hover()
+        expect(card).to_contain_text("kept above 0.100")
+    assert refused.fate == "rejected"
+
+
+def test_refused_drafts_have_their_round(shown):
+    """Their card said "round –" (P10)."""
+    page = shown.page
+    page.get_by_label("show rejected drafts").check()
+    panel(page, "speculative").locator(".wb-paper .tok.rejected").first.hover()
+    expect(page.locator("#panels .wb-card dl")).to_contain_text("round")
+    expect(page.locator("#panels .wb-card")).to_contain_text("in its place")
+    page.get_by_label("show rejected drafts").uncheck()
+
+
+def test_the_same_position_is_lit_in_all_panels(shown):
+    page = shown.page
+    panel(page, "speculative").locator(".tok:not(.refused)").nth(3).hover()
+    expect(page.locator("#panels .tok.lit")).to_have_count(5)
+    page.mouse.move(0, 0)
+    expect(page.locator("#panels .tok.lit")).to_have_count(0)
+
+
+def test_the_whole_tree_is_in_view_and_can_be_zoomed(shown):
+    """Wide trees were cut off at their right edge."""
+    page = shown.page
+    opener = panel(page, "dsbd").get_by_role("button", name="Step through its rounds")
+    opener.click()
+    replay = page.locator(".wb-replay")
+    cut = """(frame) => { const box = frame.getBoundingClientRect();
+        return [...frame.querySelectorAll(".node rect")].filter((node) => { const at = node.getBoundingClientRect();
+            return at.left < box.left - 1 || at.right > box.right + 1 || at.top < box.top - 1 || at.bottom > box.bottom + 1; }).length; }"""
+    for width in (1400, 768, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.wait_for_timeout(150)
+        assert replay.locator(".tree").evaluate(cut) == 0
+    replay.get_by_label("zoom in").click()
+    replay.get_by_label("zoom in").click()
+    expect(replay.locator(".tree.zoomed")).to_have_count(1)
+    replay.get_by_label("show the whole tree").click()
+    assert replay.locator(".tree").evaluate(cut) == 0
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    page.keyboard.press("Escape")
+    expect(replay).to_have_count(0)
+    expect(opener).to_be_focused()
+
+
+def test_the_replay_is_led_by_the_keyboard(shown):
+    """Opening it left the focus above the screen, and Escape did not close it (P20)."""
+    page, result = shown.page, shown.result("speculative").alone
+    opener = panel(page, "speculative").get_by_role("button", name="Step through its rounds")
+    opener.focus()
+    page.keyboard.press("Enter")
+    replay = page.locator(".wb-replay")
+    expect(replay.get_by_role("heading")).to_be_focused()
+    page.keyboard.press("ArrowRight")
+    expect(replay.locator(".caption").first).to_contain_text("Round 2 of")
+    page.keyboard.press("Home")
+    first = result.rounds[0]
+    counts = {fate: sum(t.fate == fate for t in first.trials) for fate in ("accepted", "rejected", "discarded")}
+    total = sum(counts.values())
+    share = f"all {total}" if counts["accepted"] == total else f"{counts['accepted']} of {total}"
+    expect(replay.locator(".sentence")).to_contain_text(f"The large model kept {share} drafted tokens")
+    expect(replay.locator(".as-text li")).to_have_count(len({t.node for t in first.trials}) + 1)
+    replay.locator(".node[tabindex='0']").focus()
+    page.keyboard.press("ArrowLeft")
+    expect(replay.locator(".node:focus")).to_have_count(1)
+    expect(replay.locator(".caption").first).to_contain_text("Round 1 of")  # arrows walk the tree now
+    page.keyboard.press("Escape")
+    expect(opener).to_be_focused()
+
+
+def test_beams_show_their_joint_scores(shown):
+    """Beam search showed no joint scores (P22)."""
+    page, result = shown.page, shown.result("beam_search").alone
+    panel(page, "beam_search").get_by_role("button", name="Step through its rounds").click()
+    replay = page.locator(".wb-replay")
+    page.keyboard.press("End")
+    score = sum(t.log_p for t in result.tokens)
+    expect(replay.locator(".beam-table .best")).to_contain_text(f"{score:.2f}")
+    page.keyboard.press("Escape")
 
 
 def test_losing_beams_unfold(shown):

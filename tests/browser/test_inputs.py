@@ -2,7 +2,7 @@
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.actions import fill_prompt, link, press_run, run
+from tests.browser.actions import fill_prompt, link, press_run, run, unfold_form
 from workbench.models.presets import PairChoice
 
 
@@ -20,26 +20,27 @@ def test_faults_are_told_at_their_fields(visit, address):
     expect(page.locator("#prompt textarea")).to_have_value("long " * 200)
 
     fill_prompt(page, "Once")
+    unfold_form(page)
     page.locator("#settings > button").click()
     page.get_by_label("temperature").fill("101")
     press_run(page)
     expect(page.locator("#settings")).to_contain_text("temperature must be")
     page.get_by_label("temperature").fill("1")
 
-    page.get_by_role("button", name="mtad ·").click()
-    threshold = page.locator(".fold").filter(has_text="mtad ·").get_by_label("threshold")
+    page.get_by_role("button", name="MTAD ·").click()
+    threshold = page.locator(".fold").filter(has_text="MTAD ·").get_by_label("threshold")
     threshold.fill("2")
     press_run(page)
     expect(page.locator("#decoders")).to_contain_text("threshold must be")
     threshold.fill("0.5")
 
     for name in ("greedy", "mtad"):
-        page.locator("#decoders").get_by_label(name, exact=True).uncheck()
-    expect(page.get_by_role("button", name="mtad ·")).to_be_hidden()
+        page.locator(f"#decoders input[name={name}]").uncheck()
+    expect(page.get_by_role("button", name="MTAD ·")).to_be_hidden()
     press_run(page)
     expect(page.locator("#decoders")).to_contain_text("No decoder is chosen")
 
-    page.locator("#decoders").get_by_label("greedy", exact=True).check()
+    page.locator("#decoders input[name=greedy]").check()
     run(page)
 
 
@@ -48,11 +49,12 @@ def test_a_message_stays_until_its_field_changes(visit, address):
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
     expect(page.locator("#decoders input:checked")).to_have_count(2)
     run(page)
+    unfold_form(page)
     decoders, prompt = page.locator("#decoders"), page.locator("#prompt")
     held: list[Route] = []
     page.route("**/gradio_api/run/**", lambda route: held.append(route))
     for name in ("greedy", "mtad"):
-        decoders.get_by_label(name, exact=True).uncheck()
+        decoders.locator(f"input[name={name}]").uncheck()
     fill_prompt(page, " ")
     page.unroute("**/gradio_api/run/**")
     press_run(page)
@@ -66,13 +68,14 @@ def test_a_message_stays_until_its_field_changes(visit, address):
     fill_prompt(page, "Twice")
     expect(prompt).not_to_contain_text("The prompt is empty")
     expect(decoders).to_contain_text("No decoder is chosen")
-    decoders.get_by_label("greedy", exact=True).check()
+    decoders.locator("input[name=greedy]").check()
     expect(decoders).not_to_contain_text("No decoder is chosen")
 
 
 def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     address, host = server
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    unfold_form(page)
     page.locator("#models > button").click()
     page.get_by_label("Pair").click()
     page.get_by_role("option", name="own models").click()

@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -70,7 +71,8 @@ def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
     mapped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
         "sources"
     ]
-    assert {f"assets/{p.name}" for p in (ROOT / "assets").iterdir() if p.is_dir()} == {*mapped}
+    folders = {f"assets/{p.name}" for p in (ROOT / "assets").iterdir() if p.is_dir()}
+    assert folders <= {*mapped, "assets/custom_generate"}
     assert {"py.typed"} <= {name.name for name in names if name.parts[0] == "decoders"}
     assert not [name for name in names if name.suffix == ".pyi" or name.suffix == ".png" or name.stem == "train"]
     assert sum(1 for name in names if "licenses" in name.parts) == 3
@@ -83,6 +85,31 @@ def test_its_command_and_the_readmes_example_run_outside_of_the_repository(home)
     assert all(word in help for word in ("compare", "batch", "runs", "--port", "--version"))
     run = home.call(home.bin / "decoding-workbench", "compare", "Once", "--max-new-tokens", 4, "--timings", 1)
     assert "mtad" in run
+
+
+FROM_A_FOLDER = """
+import torch, decoders
+pair = decoders.load_pair()
+given = pair.tokenizer("Once upon a time", return_tensors="pt")
+wanted = pair.target.generate(**given, max_new_tokens=12, do_sample=False)
+found = pair.target.generate(**given, max_new_tokens=12, do_sample=False, custom_generate="hub", trust_remote_code=True,
+    decoder="speculative", assistant_model=pair.draft, settings={"draft_length": 3}, tokenizer=pair.tokenizer)
+assert torch.equal(wanted, found)
+"""
+
+
+def test_the_folder_for_the_hub_decodes(home):
+    shutil.copytree(ROOT / "assets" / "custom_generate", home.folder / "hub")
+    home.call(home.bin / "python", "-c", FROM_A_FOLDER)
+
+
+def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
+    """The package called decoders on PyPI is another one."""
+    (tmp_path / "decoders.py").write_text("")
+    file = ROOT / "assets" / "custom_generate" / "custom_generate" / "generate.py"
+    program = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path[1:]]; exec(open({str(file)!r}).read())"
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert "ImportError: This generation method needs the package decoding-workbench: pip install" in done.stderr
 
 
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):

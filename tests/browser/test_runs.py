@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import link, panel, run, text_of
+from tests.browser.actions import link, panel, run, text_of, unfold_form
 from tests.browser.conftest import serving
 from workbench.measuring import session
 from workbench.runs.record import Run
@@ -31,6 +31,7 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         expect(panel(page, "speculative").locator(".badge")).to_contain_text(re.compile("identical|differs at token"))
         assert panel(page, "mtad").locator(".badge").count() == 0  # it does not claim to be greedy
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
+        unfold_form(page)
         page.locator("#settings > button").click()
         expect(page.get_by_label("temperature")).to_have_value("0")
         page.context.close()
@@ -80,8 +81,9 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         page.keyboard.press("Space")
         expect(page.locator("#past-runs input:checked")).to_have_count(2)
         page.get_by_role("button", name="Compare two").click()
-        for side in ("#run-A", "#run-B"):
-            expect(page.locator(side).locator(".wb-panel")).to_have_count(2)
+        expect(page.locator("#compared .sides")).to_have_count(2)
+        expect(page.locator("#compared .asked")).to_contain_text("the same")
+        expect(page.locator("#compared")).to_be_focused()
         expect(page.locator("#past-runs input:checked")).to_have_count(2)
 
         page.once("dialog", lambda dialog: dialog.dismiss())
@@ -106,7 +108,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         )
         report.goto(files["HTML"].as_uri())
         expect(report.locator(".wb-panel")).to_have_count(2)
-        expect(report.locator(".main-svg").first).to_be_visible()
+        expect(report.locator(".wb-bars").first).to_be_visible()
         assert sins == []
         page.context.close()
 
@@ -130,7 +132,7 @@ def test_a_hundred_and_twenty_runs_are_one_column(visit, many, width):
     spilt = """() => { const edge = document.querySelector(".wb-runs").getBoundingClientRect().right;
         return [...document.querySelectorAll("#past-runs bdi")].some((text) => text.getBoundingClientRect().right > edge); }"""
     assert not page.evaluate(spilt)
-    page.locator("#past-runs tbody tr").nth(2).locator(".title").click()
+    page.locator("#past-runs tbody tr").nth(2).locator(".decoders").click()
     page.get_by_role("textbox", name="Search").fill("tale 117")
     expect(boxes).to_have_count(1)
     ticked = page.locator("#past-runs input:checked")
@@ -141,6 +143,52 @@ def test_a_hundred_and_twenty_runs_are_one_column(visit, many, width):
     expect(page.locator("#past-runs input:checked")).to_have_count(1)
     page.locator("#open-run").click()
     expect(page.locator("#run-link a").first).to_be_visible()
+
+
+def test_heads_sort_and_a_title_opens_its_run(visit, many):
+    page = visit(many)
+    page.get_by_role("tab", name="Runs").click()
+    titles = page.locator("#past-runs tbody .title")
+    expect(titles).to_have_count(120)
+    expect(page.locator("#past-runs .count")).to_have_text("120 runs")
+    head = page.get_by_role("columnheader", name="prompt")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "ascending")
+    expect(titles.first).to_have_text("Tale 1")
+    head.get_by_role("button").click()
+    expect(head).to_have_attribute("aria-sort", "descending")
+    expect(titles.nth(1)).to_have_text("Tale 99")
+    page.locator("#past-runs tbody tr", has_text="Tale 117").get_by_role("link").click()
+    expect(page.locator("#run-link a").first).to_have_text("run a75")
+
+
+def test_a_run_of_hostile_texts_is_listed_and_compared_as_text(visit, pair, past, tmp_path):
+    """Token texts may hold markup, controls, unclosed overrides and halves of emoji."""
+    texts = ["<img src=x onerror=window.hacked=1>", "\0", "\u202eabc", "👩‍👩‍👧", "${window.hacked=1}", "{{{x}}}"]
+    result = past.results[0]
+    tokens = [dataclasses.replace(result.alone.tokens[0], text=text, id=i, node=90 + i) for i, text in enumerate(texts)]
+    trials = [dataclasses.replace(result.alone.rounds[0].trials[0], text=t, node=90 + i) for i, t in enumerate(texts)]
+    rounds = [dataclasses.replace(result.alone.rounds[0], trials=trials, nodes=[t.node for t in trials], keep=0)]
+    sample = dataclasses.replace(result.alone, tokens=tokens, rounds=rounds, text="".join(texts))
+    forged = dataclasses.replace(past, id="f0", title=texts[0], results=[dataclasses.replace(result, samples=[sample])])
+    with serving(pair, tmp_path) as (address, host):
+        host.store.save(past)
+        host.store.save(forged)
+        page = visit(f"{address}?run=f0")
+        panel(page, "greedy").locator(".tok").nth(2).hover()
+        expect(page.locator("#panels .wb-card")).to_contain_text("¤abc")
+        panel(page, "greedy").get_by_role("button", name="Step through its rounds").click()
+        expect(page.locator(".wb-replay g.node").first).to_be_visible()
+        page.get_by_role("tab", name="Runs").click()
+        boxes = page.locator("#past-runs input")
+        expect(boxes).to_have_count(2)
+        boxes.nth(0).click()
+        boxes.nth(1).click()
+        page.get_by_role("button", name="Compare two").click()
+        expect(page.locator("#compared")).to_contain_text(texts[0])
+        assert page.evaluate("window.hacked") is None
+        assert page.locator("#compared img, #past-runs img").count() == 0
+        page.context.close()
 
 
 @pytest.fixture(scope="module")

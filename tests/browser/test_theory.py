@@ -8,6 +8,10 @@ from workbench.theory.pages import PAGES
 TOKENS = "tokens per round · "  # of the words under the sliders
 
 
+FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot) => plot.offsetParent).every((plot) =>
+    Math.abs(plot.querySelector(".main-svg").getBoundingClientRect().width - plot.clientWidth) < 2)"""
+
+
 @pytest.fixture(params=[(1400, "light"), (390, "dark")], ids=["wide", "narrow"])
 def tab(visit, address, request) -> Page:
     width, theme = request.param
@@ -51,6 +55,8 @@ def test_every_page_is_one_click_away(tab):
         tab.get_by_role("tab", name=page.title).click()
         expect(tab.get_by_role("heading", name=page.cards[-1].title)).to_be_visible()
         expect(tab.locator(".js-plotly-plot:visible")).to_have_count(len(page.cards))
+        expect(tab.locator(".js-plotly-plot:visible .main-svg").first).to_be_visible()
+        tab.wait_for_function(FILLS)  # drawn while hidden, charts kept 700 px in boxes of 296
         assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
     tops = {tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")}
     assert len(tops) == 1

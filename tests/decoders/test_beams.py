@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decoders.beams import Beam, Joint, best
 from decoders.reading import Readings
+from decoders.testing import oracle
+from decoders.testing.oracle import Source, Watched
 from decoders.warp import Warping, warp
-from tests import oracle
-from tests.oracle import Source, Watched
 
 
 def request():

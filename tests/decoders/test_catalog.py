@@ -10,8 +10,7 @@ from decoders.methods import speculative
 from decoders.rules.speculative import SpeculativeRule
 from decoders.sampling import SeededSource
 from decoders.settings import Method
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Drawn,
     Rows,
     Situation,
@@ -24,6 +23,7 @@ from tests.oracle import (
     mutant,
     output_law,
 )
+from decoders.warp import Warping
 
 END = frozenset({2})
 GREEDY = Warping(temperature=0)

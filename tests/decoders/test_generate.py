@@ -152,7 +152,9 @@ def test_bad_input(pair, no_pass, call, case):
 def test_bad_pairs(pair, no_pass):
     alone = copy.copy(pair)
     alone.draft = alone.tokenizer = None
-    with pytest.raises(InputError, match="speculative needs a draft model; load one with load_pair"):
+    with pytest.raises(
+        InputError, match="speculative needs a draft model, and there is none: load a target with a draft"
+    ):
         generate(alone, [1], "speculative")
     with pytest.raises(InputError, match="This pair has no tokenizer; give the prompt as a list of token ids"):
         generate(alone, "abc", "greedy")

@@ -8,9 +8,9 @@ from decoders.methods.autoregressive import Multinomial
 from decoders.methods.speculative import Speculative
 from decoders.metrics import measure, perplexity, ratio
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, decode, drawn, log_likelihood
 from decoders.warp import Warping
 from tests.decoders.test_trace import DRAFT, TARGET, Script
-from tests.oracle import Rows, Situation, decode, drawn, log_likelihood
 
 
 def test_perplexity_is_e_to_the_mean_surprise():

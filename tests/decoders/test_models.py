@@ -10,7 +10,7 @@ from decoders import ModelPair, catalog, generate
 from decoders.engine.model import Engine
 from decoders.trace import DRAFTED
 from tests.elsewhere import Elsewhere, Here
-from tests.models import VOCABULARY, build, build_pair, plain_logits
+from tests.models import VOCABULARY, build, build_pair, by_transformers, plain_logits
 
 PROMPT = [5, 6, 7, 8]
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3], [11], [40, 41, 42, 43, 44]]
@@ -19,20 +19,6 @@ PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3],
 @pytest.fixture(scope="module")
 def pair():
     return build_pair()
-
-
-def by_transformers(model, prompt, budget, eos, **options):
-    ids = torch.tensor([prompt])
-    out = model.generate(
-        ids,
-        attention_mask=torch.ones_like(ids),
-        max_new_tokens=budget,
-        do_sample=False,
-        eos_token_id=eos,
-        pad_token_id=0,
-        **options,
-    )
-    return out[0, len(prompt) :].tolist()
 
 
 def beam_score(model, prompt, tokens, penalty):

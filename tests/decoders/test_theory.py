@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders import theory
 from decoders.distribution import Whole
-from tests.oracle import mutant
+from decoders.testing.oracle import mutant
 from tests.pieces import FORMS
 
 # ---- Speculative decoding

@@ -7,9 +7,9 @@ import pytest
 from decoders.catalog import catalog
 from decoders.methods.speculative import Speculative
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, decode, drawn, logits
 from decoders.trace import DRAFTED, KEPT, Fate, Round, Trial
 from decoders.warp import Warping
-from tests.oracle import Rows, Situation, decode, drawn, logits
 
 TARGET = (0.5, 0.3, 0.2)
 DRAFT = (0.25, 0.5, 0.25)

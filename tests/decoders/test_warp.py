@@ -7,8 +7,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.errors import InputError
+from decoders.testing import oracle
 from decoders.warp import Warping, top, warp
-from tests import oracle
 
 NEVER = float("-inf")
 ROWS = st.lists(st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=9).filter(

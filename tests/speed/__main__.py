@@ -1,8 +1,14 @@
-"""`python -m tests.speed`: every measurement of NOTES.md, one after the other; each also runs alone, as `python -m tests.speed.engine`."""
+"""`python -m tests.speed`: every measurement of NOTES.md, one after the other; each also runs alone, as `python -m tests.speed.engine`, the
+plan as `python -m workbench experiment family`."""
 
 import subprocess
 import sys
 
-for name in ("engine", "lookup", "family", "batch"):
-    print(f"\n## python -m tests.speed.{name}\n", flush=True)
-    subprocess.run([sys.executable, "-m", f"tests.speed.{name}"], check=True)
+for command in (
+    ["tests.speed.engine"],
+    ["tests.speed.lookup"],
+    ["workbench", "experiment", "family"],
+    ["tests.speed.batch"],
+):
+    print(f"\n## python -m {' '.join(command)}\n", flush=True)
+    subprocess.run([sys.executable, "-m", *command], check=True)

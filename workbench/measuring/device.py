@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -34,6 +35,7 @@ class Device:
 
     def __init__(self, keeper: PairKeeper):
         self.keeper = keeper
+        self.turn = threading.Lock()  # whoever holds it has the device: one study, or one item of an experiment
         self._thread = ThreadPoolExecutor(1, "device")
         self._study = on_device(self._here)
         self._threads: tuple[ModelPair, Threads] | None = None
@@ -42,7 +44,8 @@ class Device:
         """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be loaded or
         cannot run the study. To be called by one caller at a time."""
         away = zero_gpu()  # a threading.Event does not reach that process; closing the iterator ends the job there
-        with closing(self.iterate(lambda: self._study(study, choice, None if away else stopped))) as events:
+        make = partial(self._study, study, choice, None if away else stopped)
+        with self.turn, closing(self.iterate(make)) as events:
             for event in events:
                 yield event
                 if away and stopped is not None and stopped.is_set():
@@ -51,6 +54,10 @@ class Device:
     def pair(self, choice: PairChoice) -> ModelPair:
         """The pair, loaded if another one is in memory, and its threads chosen. Raises InputError with the reason if it cannot be used."""
         return self.call(self._ready, choice)[0]
+
+    def ready(self, choice: PairChoice) -> ModelPair:
+        """The same for a caller in the thread that decodes."""
+        return self._ready(choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
         """Run the function in the thread that decodes, and return its result."""

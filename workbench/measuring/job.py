@@ -38,12 +38,13 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a job has written so far: `done` tokens; for a trace its tokens and rounds."""
+    """What a job has written so far: `done` tokens in `seconds` of computing; for a trace its tokens and rounds."""
 
     done: int
     tokens: list[TokenRecord]
     rounds: list[RoundRecord]
     provisional: bool
+    seconds: float
 
 
 @dataclass(frozen=True)
@@ -152,8 +153,10 @@ class _Running:
         self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
         self.drawn = False
+        self.began = 0.0
 
     def run(self) -> Iterator[Update]:
+        self.began = self.clock()
         groups = batches(range(len(self.work.ids)), self.job.batch_size)
         if not SCHEMES[self.job.scheme].static:
             groups = [list(chain.from_iterable(groups))]
@@ -181,12 +184,12 @@ class _Running:
                             self.passes.append(event.round)
                             if self.transcript is not None:
                                 self.transcript.add(event.round)
-                            yield from self._update(event.provisional)
+                            yield from self._update(event.provisional, now - self.began)
         finally:
             spans = [r.span for r in batch if r.span is not None]
             self.times.append(Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans)))
 
-    def _update(self, provisional: bool) -> Iterator[Update]:
+    def _update(self, provisional: bool, seconds: float) -> Iterator[Update]:
         """At most ten times a second, and less often for a slow caller."""
         if time.monotonic() < self.due:
             return
@@ -194,7 +197,7 @@ class _Running:
         kept = self.transcript
         tokens, rounds = (list(kept.tokens), list(kept.rounds)) if kept else ([], [])
         self.drawn = True
-        yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional)
+        yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional, seconds)
         drawn = time.monotonic() - drawing
         self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
 

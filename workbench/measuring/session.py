@@ -165,7 +165,9 @@ class _Session:
             except StopIteration as done:
                 return done.value
             eta = self._eta(self.done + min(1.0, update.done / budget), at.steps)
-            yield Progress(at, update.done, budget, update.tokens, update.rounds, update.provisional, eta)
+            yield Progress(
+                at, update.done, budget, update.tokens, update.rounds, update.provisional, eta, update.seconds
+            )
 
     def _requests(self, job: Job) -> int:
         """How many requests the job decodes: its last batch is filled up."""

@@ -12,8 +12,8 @@ from workbench.measuring.transcript import finite
 from workbench.runs.record import Energy
 
 SUMMED = (
-    "new_tokens", "target_calls", "draft_calls", "prefill_calls", "drafted", "tested", "accepted", "bytes_read",
-    "padded_tokens", "padded_rows",
+    "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes", "drafted", "tested",
+    "accepted", "bytes_read", "padded_tokens", "padded_rows",
 )  # fmt: skip
 OF_BATCHES = ("decode_seconds", "decode_tokens", "passes", "fed_tokens", "at_once")
 

@@ -15,8 +15,8 @@ def environment(pair: ModelPair) -> dict[str, Any]:
     """Device, dtype, versions and models as plain data; torch may use `threads` of the machine's `cpus`."""
     device = pair.target.device
     return {
-        "target": _model(pair.target),
-        "draft": _model(pair.draft) if pair.draft is not None else None,
+        "target": _model(pair, "target"),
+        "draft": _model(pair, "draft") if pair.draft is not None else None,
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),
@@ -24,24 +24,27 @@ def environment(pair: ModelPair) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
         "python": platform.python_version(),
+        **({"draft_knows": f"{pair.known:.0%} of the target's tokens"} if not pair.one_tokenizer else {}),
         **{name: _version(name) for name in ("torch", "transformers")},
     }
 
 
-def _model(model: Any) -> dict[str, Any]:
+def _model(pair: ModelPair, role: str) -> dict[str, Any]:
+    model, runs = getattr(pair, role), pair.packed[role]
     return {
         "name": _short(model.config.name_or_path) or type(model).__name__,
         "revision": getattr(model.config, "_commit_hash", None),
         "type": model.config.model_type,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": sum(p.nbytes for p in model.parameters()),
+        "engine": runs.engine_name,
     }
 
 
 def _short(name: str) -> str:
-    """Models that come with this project are named by their path inside it, wherever it is installed."""
-    ours = f"{assets()}{os.sep}"
-    return f"assets/{name.removeprefix(ours)}" if name.startswith(ours) else name
+    """Models that come with this project have a name, not a path."""
+    ours = f"{assets() / 'stories'}{os.sep}"
+    return f"Llama-Stories {name.removeprefix(ours)}" if name.startswith(ours) else name
 
 
 def _processor() -> str:

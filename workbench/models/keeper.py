@@ -8,8 +8,10 @@ import torch
 
 from decoders import ModelPair, default_dtype
 from workbench.models.load import load
-from workbench.models.memory import fits, shown_bytes
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.models.memory import available_bytes, fits, shown_bytes
+from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, PairPreset
+
+DOES_NOT_FIT = "does not fit"  # in the label of such a preset, which is shown grey
 
 
 class PairKeeper:
@@ -43,11 +45,19 @@ def devices() -> list[str]:
     return [*(f"cuda:{i}" for i in range(torch.cuda.device_count())), "cpu"]
 
 
-def fitting() -> Iterator[tuple[str, str]]:
-    """(label, name) of each preset whose weights fit on the best device; the label says how much they take. The embedded
-    pair always fits."""
+def offered() -> Iterator[tuple[str, str]]:
+    """(label, name) of each preset. The label says how much memory its weights need on the best device: in the dtype that "auto" means
+    there if they fit so, else in half precision, or that they do not fit."""
     device = torch.device(devices()[0])
     for name, pair in PAIRS.items():
-        size = pair.weight_bytes(default_dtype(device))
-        if pair is EMBEDDED or fits(size, device):
-            yield (f"{name}, {shown_bytes(size)}" if size else name), name
+        label = name if pair is EMBEDDED else f"{name}: {_need(pair, device)}"
+        yield label, name
+
+
+def _need(pair: PairPreset, device: torch.device) -> str:
+    usual = default_dtype(device)
+    for dtype in dict.fromkeys([usual, torch.bfloat16]):
+        size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
+        if fits(size, device):
+            return f"{shown_bytes(size)} in {name}" + ("" if dtype == usual else f", choose dtype {name}")
+    return f"{DOES_NOT_FIT}, {shown_bytes(size)} in {name} and {shown_bytes(available_bytes(device))} free"

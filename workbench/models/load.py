@@ -1,18 +1,18 @@
 """Loads a pair if that is allowed here and it fits; otherwise says what to do."""
 
 import os
-from pathlib import Path
 
 import torch
 from huggingface_hub.errors import GatedRepoError
-from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders import InputError, ModelPair, default_device, default_dtype, load_pair
+from decoders import InputError, ModelPair, default_device, default_dtype, load_pair, parameters
 from workbench.models.memory import must_fit
 from workbench.models.presets import PAIRS, PairChoice
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result instead of what was named.
 os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+# Per parameter, with embeddings as they are and scales, for models of a billion parameters and more.
+QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
 
 
 def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
@@ -33,8 +33,17 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
         if isinstance(kind, torch.dtype):
-            must_fit(choice.title, preset.weight_bytes(kind) if preset else _weight_bytes(choice, kind), device, kind)
-        return load_pair(choice.target, choice.draft, device=device, dtype=dtype, safetensors=None if preset else True)
+            size = preset.weight_bytes(kind) if preset else parameters(choice.target, choice.draft) * kind.itemsize
+            shrunk = min(1.0, QUANTISED_BYTES.get(choice.quantization, kind.itemsize) / kind.itemsize)
+            must_fit(choice.title, round(size * shrunk), device, kind)
+        return load_pair(
+            choice.target,
+            choice.draft,
+            device=device,
+            dtype=dtype,
+            safetensors=None if preset else True,
+            quantization=choice.quantization,
+        )
     except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
             f"{choice.title} does not fit in the memory of {device}; take a smaller pair or another dtype."
@@ -53,27 +62,6 @@ def _device(name: str) -> torch.device:
         return torch.empty(0, device=name).device
     except (RuntimeError, AssertionError):
         raise InputError(f"There is no device {name!r} here; take 'auto' or 'cpu'.") from None
-
-
-def _weight_bytes(choice: PairChoice, dtype: torch.dtype) -> int:
-    names = [n for n in (choice.target, choice.draft) if n]
-    if choice.draft is None and (Path(choice.target) / "target").is_dir():
-        names = [str(Path(choice.target) / role) for role in ("target", "draft")]
-    return sum(map(_parameters, names)) * dtype.itemsize
-
-
-def _parameters(name: str) -> int:
-    """The number of parameters of a model that is not loaded yet, which is built without memory; 0 if that fails: loading then says why."""
-    name, _, revision = name.partition("@")
-    try:
-        config = AutoConfig.from_pretrained(name, revision=revision or "main", trust_remote_code=False)
-    except Exception as error:
-        raise InputError(f"{name} could not be loaded: {str(error).strip().partition(chr(10))[0]}") from error
-    try:
-        with torch.device("meta"):
-            return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    except Exception:
-        return 0
 
 
 def _is_gated(error: BaseException | None) -> bool:

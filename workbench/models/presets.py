@@ -21,12 +21,14 @@ class Model:
 @dataclass(frozen=True)
 class PairChoice:
     """What to load: target and draft are hub ids (with "@revision" if pinned) or folders. Both None is the embedded pair; only the
-    draft None is a folder that holds both, or a target without a draft. device and dtype are "auto" or a name."""
+    draft None is a folder that holds both, or a target without a draft. device and dtype are "auto" or a name; quantization as in
+    `decoders.load_pair`."""
 
     target: str | None = None
     draft: str | None = None
     device: str = "auto"
     dtype: str = "auto"
+    quantization: str | None = None
 
     @property
     def title(self) -> str:
@@ -54,28 +56,43 @@ class PairPreset:
         """What the weights alone take in memory; caches come on top. 0 for the embedded pair, which is small."""
         return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
 
-    def choice(self, device: str = "auto", dtype: str = "auto") -> PairChoice:
-        return PairChoice(self.target_source, self.draft_source, device, dtype)
+    def choice(self, device: str = "auto", dtype: str = "auto", quantization: str | None = None) -> PairChoice:
+        return PairChoice(self.target_source, self.draft_source, device, dtype, quantization)
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
+SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
+QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
+LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
+GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
+# What people run, from small to large; then the papers' pairs. A draft of another family proposes the tokens that both know.
 PAIRS = {
     pair.name: pair
     for pair in (
         EMBEDDED,
+        PairPreset("SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL),
+        PairPreset("SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL),
+        PairPreset("Qwen3-4B + Qwen3-0.6B", Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
+        PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
+        PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
         PairPreset(
-            "SmolLM2-1.7B + SmolLM2-135M",
-            Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384),
-            Model("HuggingFaceTB/SmolLM2-135M", 134_515_008),
+            "Gemma-3-1B + Gemma-3-270M",
+            Model("google/gemma-3-1b-it", 999_885_952),
+            Model("google/gemma-3-270m-it", 268_098_176),
         ),
         PairPreset(
-            "Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), Model("Qwen/Qwen3-0.6B", 596_049_920)
+            "OLMo-2-7B + OLMo-2-1B",
+            Model("allenai/OLMo-2-1124-7B-Instruct", 7_298_617_344),
+            Model("allenai/OLMo-2-0425-1B-Instruct", 1_484_916_736),
         ),
         PairPreset(
             "Llama-3.1-8B + Llama-3.2-1B",
             Model("meta-llama/Llama-3.1-8B", 8_030_261_248),
             Model("meta-llama/Llama-3.2-1B", 1_235_814_400),
         ),
+        PairPreset("Llama-3.3-70B + Llama-3.2-1B", Model("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496), LLAMA),
+        PairPreset("gpt-oss-20b, look-up only", GPT_OSS),
+        PairPreset("gpt-oss-20b + Qwen3-0.6B", GPT_OSS, QWEN),
         PairPreset(
             "Llama-2-13B + Llama-68M",
             Model("meta-llama/Llama-2-13b-hf", 13_015_864_320),

@@ -13,15 +13,17 @@ from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
+from workbench.page.tabs.experiments import ExperimentsTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
+from workbench.runs.recorded import recordings
 from workbench.show import web
 from workbench.studies import links
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 
 TITLE = "Decoding Workbench"
-HEADER = f"<h1>{TITLE}</h1><p>Watch one model write in several ways, and see which is fastest. Press <b>Run</b>.</p>"
+SAYS = "One text, continued in several ways; colours show where each word came from."
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 
@@ -31,17 +33,33 @@ THEME = gr.themes.Default(
     radius_size=gr.themes.sizes.radius_lg,
     font=["ui-sans-serif", "system-ui", "sans-serif"],
     font_mono=["ui-monospace", "monospace"],
+).set(  # Gradio's greys and blues are too pale to read: AA asks for a contrast of 4.5
+    body_text_color_subdued="*neutral_600",
+    body_text_color_subdued_dark="*neutral_300",
+    block_info_text_color="*neutral_600",
+    block_info_text_color_dark="*neutral_300",
+    link_text_color="*primary_700",
+    link_text_color_dark="*primary_300",
+    input_placeholder_color="*neutral_500",
+    input_placeholder_color_dark="*neutral_400",
+    button_primary_background_fill="*primary_600",
+    button_primary_background_fill_hover="*primary_700",
+    button_primary_background_fill_dark="*primary_600",
+    button_primary_background_fill_hover_dark="*primary_700",
+    button_cancel_background_fill="#b91c1c",
+    button_cancel_background_fill_hover="#991b1b",
 )
 
 
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `launch_options(host)`."""
     with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
-        gr.HTML(HEADER, elem_id="header")
+        gr.HTML(f"<h1>{TITLE}</h1><p>{SAYS} {words.models(recordings())}</p>", elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
             batch = BatchTab(host, compare)
+            ExperimentsTab(host, compare.pairs.choice)
             studies = {Comparison.kind: compare, Batch.kind: batch}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
@@ -59,12 +77,17 @@ def build(host: Host) -> gr.Blocks:
                 elif link := links.from_query(query):
                     updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
                     faults += link.faults
+                elif found := recordings():
+                    updates |= compare.open_with(found[0].run)
             except InputError as error:
                 faults.append(str(error))
             notes = "".join(words.note(fault, "alert") for fault in faults)
             return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
 
-        page.load(opened, None, [notice, tabs, *compare.outputs, *batch.outputs], **compare.noted.filling)
+        shown = [notice, tabs, *compare.outputs, *batch.outputs]
+        page.load(opened, None, shown, **compare.noted.filling)
+        for button, recording in zip(compare.gallery, recordings(), strict=True):
+            button.click(lambda run=recording.run: runs.show(run), None, shown, **compare.noted.filling)
     page.queue(max_size=host.limits.queue_size)
     return page
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from decoders import catalog
 from workbench.runs import laps
 from workbench.runs.laps import Estimate
 from workbench.runs.record import Result, Run
@@ -37,7 +38,7 @@ class Row:
 
 def label(decoder: str) -> str:
     """A decoder's name as readers see it."""
-    return decoder.replace("_", " ")
+    return catalog[decoder].title if decoder in catalog else decoder.replace("_", " ")
 
 
 def rows(results: Sequence[Result]) -> list[Row]:

@@ -37,7 +37,7 @@ class Progress:
     """A job under way, at most ten times a second: `done` tokens of at most `budget`.
 
     tokens, rounds   of its text so far, for jobs that keep a trace;   provisional  a later round may take tokens back (beams)
-    eta_seconds      until the whole study is over, None until that can be estimated
+    eta_seconds      until the whole study is over, None until that can be estimated;   seconds  of computing so far in this timing
     """
 
     at: At
@@ -47,6 +47,7 @@ class Progress:
     rounds: list[RoundRecord]
     provisional: bool
     eta_seconds: float | None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

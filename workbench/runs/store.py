@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import platformdirs
 
 from decoders import InputError
 from workbench.runs.record import Run
+from workbench.runs.recorded import recorded
 
 Order = Literal["newest", "oldest", "title"]
 ORDERS = {
@@ -28,7 +29,28 @@ CREATE = (
 # Version 2 adds the kind; the title is in `prompt`, as in version 1.
 ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 
+# Version 3 adds what the list shows of the figures, so that no run need be read for it.
+ADD_FASTEST = "ALTER TABLE runs ADD COLUMN fastest TEXT"
+FIND_FASTEST = """
+UPDATE runs SET fastest = coalesce((
+    WITH measured AS (
+        SELECT json_extract(value, '$.decoder') AS decoder, coalesce(json_extract(value, '$.batch_size'), 1) AS size, json_extract(value, '$.scheme') AS scheme,
+               avg(json_extract(value, '$.metrics.tokens_per_second')) AS speed
+        FROM json_each(runs.json, '$.results') WHERE json_extract(value, '$.error') IS NULL GROUP BY 1, 2, 3)
+    SELECT json_array(decoder, speed, size, (SELECT max(speed) FROM measured g WHERE g.decoder = 'greedy' AND g.size = m.size))
+    FROM measured m WHERE speed > 0 ORDER BY speed DESC LIMIT 1), '')
+WHERE fastest IS NULL AND json_valid(json)"""
+
 INTO_RUNS = "INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)"
+
+
+class Fastest(NamedTuple):
+    """The decoder of a run that wrote most tokens per second, mean over its repeats; `greedy` is greedy's speed at the same batch size."""
+
+    decoder: str
+    speed: float
+    batch_size: int
+    greedy: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +63,7 @@ class RunSummary:
     title: str
     decoders: list[str]
     models: str
+    fastest: Fastest | None = None
 
 
 def new_id() -> str:
@@ -68,18 +91,25 @@ class RunStore:
             db.execute("BEGIN IMMEDIATE")  # of two processes that find the file of version 1, one adds the column
             if "kind" not in {column[1] for column in db.execute("PRAGMA table_info(runs)")}:
                 db.execute(ADD_KIND)
+            if "fastest" not in {column[1] for column in db.execute("PRAGMA table_info(runs)")}:
+                db.execute(ADD_FASTEST)
+                db.execute(FIND_FASTEST)
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; one with the same id is replaced."""
         with self._open() as db:
             db.execute(f"INSERT OR REPLACE {INTO_RUNS}", _row(run))
+            db.execute(FIND_FASTEST)
 
     def add(self, run: Run) -> Run:
-        """Keep a run that comes from outside: under a new id if there is one with its own, so that it never replaces another."""
+        """Keep a run that comes from outside: under a new id if there is one with its own, or a recorded one, so that it never replaces another."""
+        if recorded(run.id) is not None:
+            run = replace(run, id=new_id())
         with self._open() as db:
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
+            db.execute(FIND_FASTEST)
         return run
 
     def list(
@@ -91,14 +121,19 @@ class RunStore:
             conditions.append("instr(lower(prompt || ' ' || decoders || ' ' || models || ' ' || id), lower(?)) > 0")
             values.append(word)
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
-        columns = "id, created, kind, prompt AS title, decoders, models"
+        columns = "id, created, kind, prompt AS title, decoders, models, fastest"
         query = f"SELECT {columns} FROM runs {where}ORDER BY {ORDERS[order]} LIMIT ?"
         with self._open() as db:
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
-        return [RunSummary(*row[:4], json.loads(row[4]), row[5]) for row in found]
+        return [
+            RunSummary(*row[:4], json.loads(row[4]), row[5], (row[6] and Fastest(*json.loads(row[6]))) or None)
+            for row in found
+        ]
 
     def get(self, id: str) -> Run:
-        """Raises InputError if there is no such run."""
+        """A past run, or one that was recorded beforehand. Raises InputError if there is no such run."""
+        if (run := recorded(id)) is not None:
+            return run
         with self._open() as db:
             row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
         if row is None:

@@ -7,15 +7,13 @@ import plotly.graph_objects as go
 
 from workbench.runs.estimates import BatchFigures, label, number
 from workbench.runs.record import Result
-from workbench.show.figure import COLOURS, DASHES, GREY, SYMBOLS, Look, canvas, level, line, look, or_words
+from workbench.show.figure import GREY, canvas, level, line, or_words
+from workbench.show.looks import Look, look, look_of
 from workbench.show.spread import padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
-LOOKS = {
-    s: Look(*each) for s, each in zip(SCHEMES, zip(COLOURS[1:], DASHES[1:], SYMBOLS[1:], strict=True), strict=False)
-}
-LOOKS[ALONE] = look(0)
+LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
 GREEDY = Look(GREY, "dot", "circle-open")
 
 
@@ -50,10 +48,10 @@ def padding(figures: BatchFigures) -> go.Figure:
 def acceptance(figures: BatchFigures) -> go.Figure:
     """Figure 5 (a, d): how much the samples differ: each one's mean acceptance length is a point."""
     figure = canvas("", "tokens per round, mean of a sample")
-    for i, decoder in enumerate(figures.decoders):
+    for decoder in figures.decoders:
         figure.add_box(
             y=figures.mean_acceptances(decoder), name=label(decoder), boxpoints="all", jitter=0.5, pointpos=0, width=0.5,
-            marker={"color": look(i).colour, "size": 5, "opacity": 0.6}, line={"color": look(i).colour, "width": 1.5},
+            marker={"color": look_of(decoder).colour, "size": 5, "opacity": 0.6}, line={"color": look_of(decoder).colour, "width": 1.5},
             hovertemplate="%{y:.2f} tokens per round<extra></extra>", showlegend=False,
         )  # fmt: skip
     return figure.update_yaxes(rangemode="tozero")
@@ -105,7 +103,7 @@ OF_ONE = (  # of the decoder chosen
 )  # fmt: skip
 OF_ALL = (  # of all decoders
     Card(
-        "Padding", "Pads over the longest acceptance of a round, in the vanilla scheme.",
+        "Padding", "Pads over the longest acceptance of a round, in the padded scheme.",
         lambda figures, *_: or_words(padding(figures)),
     ),
     Card(
@@ -133,8 +131,14 @@ def _round(result: Result) -> tuple[float, float] | None:
 def _of_decoders(figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str) -> go.Figure:
     """`value(figures, decoder, size)` against batch size, a line for each decoder."""
     figure = canvas("batch size", y)
-    for i, decoder in enumerate(figures.decoders):
-        _line(figure, {size: value(figures, decoder, size) for size in figures.sizes}, label(decoder), look(i), hover)
+    for decoder in figures.decoders:
+        _line(
+            figure,
+            {size: value(figures, decoder, size) for size in figures.sizes},
+            label(decoder),
+            look_of(decoder),
+            hover,
+        )
     return figure
 
 

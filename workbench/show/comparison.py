@@ -1,124 +1,132 @@
-"""The figures of a comparison: rows of results in, Plotly figures out."""
+"""The charts of a comparison: rows of results in, HTML out."""
 
-import statistics
 from collections import Counter
-from collections.abc import Callable, Sequence
-from functools import partial
-
-import plotly.graph_objects as go
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
 
 from decoders import Fate
 from workbench.runs import laps
-from workbench.runs.estimates import Row
+from workbench.runs.estimates import Row, unsteady
 from workbench.runs.trace import RoundRecord
-from workbench.show.figure import COLOURS, canvas, line, look, or_words, whiskers
-from workbench.show.quantities import BY_NAME, Quantity
-from workbench.show.spread import MISSING, Spread, spread
+from workbench.show import plots
+from workbench.show.bars import Bar, BarChart
+from workbench.show.laws import by_chance
+from workbench.show.looks import look_of
+from workbench.show.plots import Line, Point
+from workbench.show.quantities import BY_NAME, Quantity, significant
+from workbench.show.spread import Spread, figure, range_text, spread
 
-BARS, WIDE = 260, 320  # heights: four figures in a row, or three
-SMALL = "<span style='font-size:11px'>"
-
-
-def figures(rows: Sequence[Row]) -> list[go.Figure]:
-    """All figures of a comparison, in the order of `FIGURES`; memory traffic stands in for energy if no joule was measured."""
-    return [draw(rows) for draw in FIGURES]
+CHANCE = "Hatched bars: {} write text of one distribution, so their differences here are chance."
 
 
-def bars(rows: Sequence[Row], quantity: Quantity) -> go.Figure:
+def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
+    """All charts of a comparison, as HTML; memory traffic stands in for energy if no joule was measured."""
+    found = [
+        speed(rows).html(), perplexity(rows, settings).html(), energy(rows).html(), passes(rows).html(), round_times(rows).html(),
+        speed_against_perplexity(rows), acceptance_by_position(rows),
+    ]  # fmt: skip
+    return f'<div class="wb-charts">{"".join(found)}</div>'
+
+
+def bars(rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), says: str = "") -> BarChart:
     """One quantity of every decoder, with its spread over repeats or its range over timings."""
-    found = [spread(quantity, row) for row in rows]
-    better = f" {SMALL}({quantity.better} is better)</span>" if quantity.better else ""
-    figure = _canvas(BARS, quantity.label + better)
-    figure.add_bar(
-        x=[row.label for row in rows], y=[s and s.mean for s in found], error_y=whiskers(found),
-        text=[quantity.show(s.mean) if s else MISSING for s in found], textposition="none",
-        marker_color=COLOURS[0], marker_line_width=0, hovertemplate="%{x}: %{text}<extra></extra>",
-    )  # fmt: skip
-    figure.add_scatter(  # the numbers, above the whiskers
-        x=[row.label for row in rows], y=[s.mean + s.above if s else 0 for s in found], text=figure.data[0].text, mode="text",
-        textposition="top center", textfont_size=11, cliponaxis=False, hoverinfo="skip", showlegend=False,
-    )  # fmt: skip
-    top = max((s.mean + s.above for s in found if s), default=0) or 1
-    figure.update_yaxes(range=[0, 1.2 * top], showticklabels=False, showgrid=False)
-    figure.update_xaxes(tickangle=-30).update_layout(showlegend=False)
-    return figure
+    each = []
+    for row in rows:
+        found = spread(quantity, row)
+        style = look_of(row.decoder)
+        if found is None:
+            each.append(Bar(row.label, style))
+            continue
+        text, ends = figure(quantity, row, not unsteady(row)), _ends(found)
+        detail = f"{text}, {range_text(quantity, found.range)}" if found.range else text
+        each.append(Bar(row.label, style, (found.mean,), text, detail, *ends, faint=row in faint))
+    return BarChart(quantity.label, each, quantity.better, says)
 
 
-speed, perplexity, block_efficiency = (
-    partial(bars, quantity=BY_NAME[name]) for name in ("speed", "perplexity", "block_efficiency")
-)
+def speed(rows: Sequence[Row]) -> BarChart:
+    return bars(rows, BY_NAME["speed"], says="New tokens per second of computing.")
 
 
-def energy(rows: Sequence[Row]) -> go.Figure:
+def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
+    """Decoders of one law differ in their texts by chance alone, which a ranking hides: they are hatched."""
+    found = by_chance(settings, [row.decoder for row in rows])
+    groups = [[row for row in rows if row.decoder in decoders] for decoders in found]
+    says = [CHANCE.format(_listed([row.label for row in group])) for group in groups]
+    return bars(
+        rows,
+        BY_NAME["perplexity"],
+        [row for group in groups for row in group],
+        " ".join(["Lower is likelier text.", *says]),
+    )
+
+
+def energy(rows: Sequence[Row]) -> BarChart:
     """Joules if any were measured; else the memory traffic, under its own name."""
     measured = any(r.energy.joules is not None for row in rows for r in row.results)
-    return bars(rows, BY_NAME["joules_per_token" if measured else "memory_per_token"])
+    if measured:
+        return bars(rows, BY_NAME["joules_per_token"])
+    return bars(rows, BY_NAME["memory_per_token"], says="Weights and cache read; energy was not measured.")
 
 
-def round_times(rows: Sequence[Row]) -> go.Figure:
-    """Mean milliseconds per round, drafting and verifying; the first round, which also reads the prompt, is left out."""
-    figure = _canvas(WIDE, "Time per round", "ms, mean of all rounds but the first")
-    parts = (
-        ("draft", COLOURS[5], "/", laps.drafting, lambda r: r.draft_seconds),
-        ("verify", COLOURS[0], "", laps.verifying, lambda r: r.verify_seconds),
+def passes(rows: Sequence[Row]) -> BarChart:
+    return bars(rows, BY_NAME["block_efficiency"])
+
+
+def round_times(rows: Sequence[Row]) -> BarChart:
+    """Mean milliseconds per round, drafting (hatched) and verifying; the first round, which also reads the prompt, is left out."""
+    each = []
+    for row in rows:
+        draft = _milliseconds(row, laps.drafting, lambda r: r.draft_seconds)
+        verify = _milliseconds(row, laps.verifying, lambda r: r.verify_seconds)
+        if draft is None and verify is None:
+            each.append(Bar(row.label, look_of(row.decoder)))
+            continue
+        first, second = (part.mean if part else 0.0 for part in (draft, verify))
+        text = f"{significant(first)} + {significant(second)}" if first else significant(second)
+        detail = f"drafting {significant(first)} ms, verifying {significant(second)} ms"
+        whole = _milliseconds(row, _both, lambda r: r.draft_seconds + r.verify_seconds)
+        parts = (first, second) if first else (second,)
+        each.append(Bar(row.label, look_of(row.decoder), parts, text, detail, *(_ends(whole) if whole else ())))
+    return BarChart(
+        "ms per round",
+        each,
+        None,
+        "Draft (hatched) + large model; the first round, which reads the prompt, is left out.",
     )
-    for name, colour, pattern, timed, seconds in parts:
-        each = [_milliseconds(row, timed, seconds) for row in rows]
-        figure.add_bar(
-            name=name, y=[row.label for row in rows], x=[s and s.mean for s in each], orientation="h", error_x=whiskers(each),
-            marker={"color": colour, "line_width": 0, "pattern": {"shape": pattern, "fgcolor": "white", "size": 5}},
-            hovertemplate="%{y}: %{x:.2f} ms " + name + "<extra></extra>",
-        )  # fmt: skip
-    figure.update_layout(barmode="stack")
-    figure.update_yaxes(autorange="reversed")
-    return figure
 
 
-def acceptance_by_position(rows: Sequence[Row]) -> go.Figure:
-    """Of the draft tokens that the rule tested, the share kept, by their place in the draft (1 is the first)."""
-    figure = _canvas(WIDE, "Acceptance by position in the draft", "position in the draft", "kept / tested")
-    for i, row in enumerate(rows):
-        tested, kept = Counter[int](), Counter[int]()
-        for position, fate in (p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)):
-            tested[position] += fate != Fate.DISCARDED
-            kept[position] += fate == Fate.ACCEPTED
-        positions = sorted(p for p in tested if tested[p])
-        if positions:
-            line(
-                figure,
-                {p: kept[p] / tested[p] for p in positions},
-                row.label,
-                look(i),
-                "%{customdata} kept at position %{x}",
-            )
-            figure.data[-1].customdata = [f"{kept[p]} of {tested[p]}" for p in positions]
-    figure.update_xaxes(dtick=1)
-    figure.update_yaxes(range=[0, 1.05], tickformat=".0%")
-    return or_words(figure, "no decoder of this run drafts")
-
-
-def speed_against_perplexity(rows: Sequence[Row]) -> go.Figure:
+def speed_against_perplexity(rows: Sequence[Row]) -> str:
     """Each decoder a point; up and left is faster and likelier."""
-    title = f"Speed against perplexity {SMALL}(↖ up and left is better)</span>"
-    figure = _canvas(WIDE, title, "perplexity (lower is likelier text)", "tokens/s")
-    widest = fastest = 0.0
-    for i, row in enumerate(rows):
+    points = []
+    for row in rows:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
-            widest, fastest = max(widest, likely.mean), max(fastest, fast.mean)
-            figure.add_scatter(
-                name=row.label, x=[likely.mean], y=[fast.mean], mode="markers+text", text=[row.label],
-                textposition="middle right", cliponaxis=False, showlegend=False,
-                marker={"color": look(i).colour, "symbol": look(i).symbol, "size": 13},
-                error_x=whiskers([likely]), error_y=whiskers([fast]),
-                hovertemplate="perplexity %{x:.2f}, %{y:.0f} tokens/s<extra>" + row.label + "</extra>",
-            )  # fmt: skip
-    figure.update_xaxes(range=[0, 1.4 * widest or 1])
-    figure.update_yaxes(range=[0, 1.15 * fastest or 1])
-    return figure
+            text = f"{significant(fast.mean)} tokens/s, perplexity {likely.mean:.2f}"
+            ranges = [ends if (ends := _ends(s)) != (None, None) else None for s in (likely, fast)]
+            points.append(Point(row.label, look_of(row.decoder), likely.mean, fast.mean, text, *ranges))
+    says = "Up and left is better: faster, and likelier text."
+    return plots.scatter("Speed against perplexity", says, points, "perplexity", "tokens/s")
 
 
-FIGURES = (speed, perplexity, energy, block_efficiency, speed_against_perplexity, round_times, acceptance_by_position)
+def acceptance_by_position(rows: Sequence[Row]) -> str:
+    """Of the draft tokens that the rule tested, the share kept, by their place in the draft (1 is the first)."""
+    found = [line for row in rows if (line := acceptance(row)) is not None]
+    says = "Of the drafted tokens tested at each place of the draft, the share that was kept."
+    return plots.lines("Acceptance by position in the draft", says, found, "place in the draft")
+
+
+def acceptance(row: Row) -> Line | None:
+    """A decoder's shares; None if it tested no draft."""
+    tested, kept = Counter[int](), Counter[int]()
+    for position, fate in (p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)):
+        tested[position] += fate != Fate.DISCARDED
+        kept[position] += fate == Fate.ACCEPTED
+    positions = sorted(p for p in tested if tested[p])
+    if not positions:
+        return None
+    texts = {p: f"{kept[p]} of {tested[p]} kept at place {p}" for p in positions}
+    return Line(row.label, look_of(row.decoder), {p: kept[p] / tested[p] for p in positions}, texts)
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
@@ -130,12 +138,17 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
 
 
-def _canvas(height: int, title: str, x: str = "", y: str = "") -> go.Figure:
-    """With its title above it and its legend below."""
-    figure = canvas(x, y, title=title, height=height)
-    return figure.update_layout(
-        margin={"l": 12, "r": 12, "t": 44, "b": 12}, legend={"y": -0.25, "yanchor": "top", "font_size": 12}, bargap=0.35
-    )
+def _ends(found: Spread) -> tuple[float | None, float | None]:
+    """Between which the figure lies, if that is known."""
+    if not (found.below or found.above):
+        return None, None
+    return found.mean - found.below, found.mean + found.above
+
+
+def _both(timed: laps.Laps) -> float | None:
+    """Mean seconds of a round, both models together."""
+    found = [part for part in (laps.drafting(timed), laps.verifying(timed)) if part is not None]
+    return sum(found) if found else None
 
 
 def _milliseconds(row: Row, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> Spread | None:
@@ -147,4 +160,9 @@ def _milliseconds(row: Row, timed: laps.Seconds, seconds: Callable[[RoundRecord]
     values = [e.value for e in found if e] or [
         1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
     ]
-    return Spread(statistics.fmean(values)) if values else None
+    return Spread(fmean(values)) if values else None
+
+
+def _listed(names: Sequence[str]) -> str:
+    """ "a, b and c"."""
+    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

@@ -27,7 +27,7 @@ class FateStyle:
 
 FATES: dict[Fate, FateStyle] = {
     Fate.ACCEPTED: FateStyle(
-        "accepted draft", "The small model guessed this token and the large one kept it.",
+        "accepted draft", "This token was guessed beforehand; the large model tested it and kept it.",
         "#009E73", "#2CC79B", "underline solid", False, "underline #009E73",
     ),
     Fate.CORRECTED: FateStyle(
@@ -47,11 +47,11 @@ FATES: dict[Fate, FateStyle] = {
         "#B5598F", "#CC79A7", "underline dotted", False, "italic #CC79A7",
     ),
     Fate.REJECTED: FateStyle(
-        "rejected draft", "A guess of the small model that the large one tested and refused.",
+        "rejected draft", "A guess that the large model tested and refused.",
         "#A87400", "#E69F00", "line-through solid", False, "strike #E69F00",
     ),
     Fate.DISCARDED: FateStyle(
-        "discarded draft", "A guess that was never tested, because one before it was refused.",
+        "not reached", "A guess that was never tested, because one before it was refused.",
         "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
     ),
 }  # fmt: skip

@@ -1,30 +1,14 @@
-"""Parts that all figures share: the palette, the canvas, lines and bars that are readable on a light and on a dark ground."""
+"""Parts that Plotly's figures share: the canvas, and lines that are readable on a light and on a dark ground."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import Any
 
 import plotly.graph_objects as go
 
-# Okabe and Ito (2008), with a dash and a symbol each as the second cue.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C")
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
-SYMBOLS = ("circle", "square", "diamond", "triangle-up", "cross", "x", "star")
+from workbench.show.looks import Look
+
 GREY = "#808691"  # readable on either ground
 FONT = {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"}
-
-
-class Look(NamedTuple):
-    """What tells one line from the others, with and without colours."""
-
-    colour: str
-    dash: str
-    symbol: str
-
-
-def look(i: int) -> Look:
-    """That of the i-th line; after seven the colours come again with other dashes and symbols."""
-    again = i // len(COLOURS)
-    return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], SYMBOLS[(i + again) % len(SYMBOLS)])
 
 
 def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
@@ -53,14 +37,6 @@ def line(figure: go.Figure, points: Mapping[Any, float | None], name: str, style
 def level(figure: go.Figure, y: float, text: str = "") -> None:
     """A dotted line across."""
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
-
-
-def whiskers(found: Sequence[Any]) -> dict[str, Any]:
-    """Error bars from `Spread`s: one standard deviation, or the range; None for what has no figure."""
-    above, below = ([getattr(s, side) if s else 0 for s in found] for side in ("above", "below"))
-    return {
-        "array": above, "arrayminus": below, "symmetric": False, "visible": any(above) or any(below), "color": GREY, "thickness": 1.2,
-    }  # fmt: skip
 
 
 def or_words(figure: go.Figure, words: str = "nothing measured gives this figure") -> go.Figure:

@@ -68,6 +68,15 @@ def _of(part: str, whole: str, parts: str, wholes: str) -> Callable[[Result], st
     return lambda r: f"{_count(r, part)} {parts} {_count(r, whole)} {wholes}"
 
 
+def _target_passes(result: Result) -> str:
+    """A model that is not packed may take several passes for what counts as one."""
+    text, passes = _of("new_tokens", "target_calls", "tokens /", "passes")(result), number(result, "target_passes")
+    more = passes is not None and passes > (number(result, "target_calls") or 0) + (
+        number(result, "prefill_calls") or 0
+    )
+    return f"{text}, {passes} taken one branch at a time" if more else text
+
+
 def _timing(result: Result) -> str:
     seconds = number(result, "seconds")
     return "" if seconds is None else f"{_count(result, 'new_tokens')} tokens in {seconds:.2f} s"
@@ -102,20 +111,24 @@ QUANTITIES = (
         timed=lambda r, _: estimates.timed_joules(r),
     ),
     Quantity(
-        "memory_per_token", "memory traffic/token", "bytes of weights and cache read by all passes / new tokens, counted exactly",
+        "memory_per_token", "memory read per token", "bytes of weights and cache read by all passes / new tokens, counted exactly",
         lambda r, _: _per_token(r, number(r, "bytes_read")), megabytes, _read, "lower",
     ),
     Quantity(
-        "block_efficiency", "block efficiency", "new tokens / target passes: what one pass of the large model yields",
-        _metric("block_efficiency"), "{:.2f}".format, _of("new_tokens", "target_calls", "tokens /", "target passes"), "higher",
+        "block_efficiency", "tokens per large-model pass", "new tokens / passes of the large model (block efficiency)",
+        _metric("block_efficiency"), "{:.2f}".format, _target_passes, "higher",
     ),
     Quantity(
-        "acceptance", "acceptance", "draft tokens kept / draft tokens sent to the target",
+        "acceptance", "drafts used", "draft tokens kept / draft tokens sent to the large model",
         _metric("acceptance_rate"), percent, _of("accepted", "drafted", "of", "drafted"), "higher",
     ),
     Quantity(
+        "alpha", "alpha", "draft tokens kept / draft tokens that the rule tested: those after a refused one are not tested",
+        _metric("alpha"), percent, _of("accepted", "tested", "of", "tested"), "higher",
+    ),
+    Quantity(
         "peak_memory", "peak cache", "most bytes of one model's key-value cache in use at once",
-        _metric("peak_cache_bytes"), megabytes, lambda r: f"{_count(r, 'peak_cache_rows')} rows", "lower",
+        _metric("peak_cache_bytes"), megabytes, lambda r: f"{_count(r, 'peak_cache_rows')} cached tokens", "lower",
     ),
 )  # fmt: skip
 BY_NAME = {q.name: q for q in QUANTITIES}

@@ -19,44 +19,57 @@ STYLE = """html { scrollbar-gutter: stable; } body { margin: 0; }
 .wb-report { min-height: 100vh; padding: 24px; background: var(--ground); font-family: system-ui, sans-serif; }
 .wb-report dl { display: grid; grid-template-columns: max-content 1fr; gap: 2px 16px; }
 .wb-report dd { margin: 0; overflow-wrap: anywhere; white-space: pre-wrap; }
-.wb-charts { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 360px), 1fr)); gap: 8px 24px; }
-.wb-charts > * { min-width: 0; }"""
+@media print { .wb-report { padding: 0; background: none; } }"""
 DARK = 'document.documentElement.classList.toggle("dark", matchMedia("(prefers-color-scheme: dark)").matches);'
+
+# On paper a chart has the width of its column, not of the window.
+REDRAW = """for (const event of ["resize", "beforeprint", "afterprint"]) addEventListener(event, () =>
+  document.querySelectorAll(".js-plotly-plot").forEach((plot) => Plotly.Plots.resize(plot)));"""
 
 
 @dataclass(frozen=True)
 class Body:
-    """What differs between kinds: a heading, what stands between it and the facts, and a script that runs last."""
+    """What differs between kinds: a heading, what stands between it and the facts, a script that runs last, and whether Plotly draws."""
 
     heading: str
     content: str
     script: str = ""
+    plotly: bool = False
 
 
 def to_html(run: Run) -> str:
     """One file that shows the run as the page does."""
     body = _BODIES.get(run.kind, _other)(run)
-    facts = "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in tables.facts(run))
+    notes = "".join(f"<p>{_text(note)}</p>" for note in tables.notes(run))
+    measured = f"<h2>What it was measured on</h2>\n{facts(tables.facts(run))}"
+    content = f"{body.content}\n{notes}\n{measured}"
+    return frame(f"Decoding run {run.id}", body.heading, content, script=body.script, plotly=body.plotly)
+
+
+def facts(found: Iterable[tuple[str, str]]) -> str:
+    """Names and what they are, as a list."""
+    return "<dl>" + "".join(f"<dt>{_text(name)}</dt><dd>{_text(value)}</dd>" for name, value in found) + "</dl>"
+
+
+def frame(title: str, heading: str, content: str, *, script: str = "", plotly: bool = False) -> str:
+    """A whole file around what is already HTML; `title` and `heading` are texts, `plotly` says whether it holds figures of Plotly."""
     return f"""<!doctype html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY}">
-<title>Decoding run {_text(run.id)}</title>
+<title>{_text(title)}</title>
 {web.head()}
 <style>{STYLE}</style>
 <script>{DARK}</script>
-<script>{get_plotlyjs()}</script>
+{f"<script>{get_plotlyjs()}</script>" if plotly else ""}
 </head>
 <body><main class="wb-report">
-<h1>{_text(body.heading)}</h1>
-{body.content}
-{"".join(f"<p>{_text(note)}</p>" for note in tables.notes(run))}
-<h2>What it was measured on</h2>
-<dl>{facts}</dl>
+<h1>{_text(heading)}</h1>
+{content}
 </main>
-<script>{body.script}</script>
+<script>{script}</script>
 </body>
 </html>
 """
@@ -71,7 +84,7 @@ def _comparison(run: Run) -> Body:
     content = f"""<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{"".join(map(_drawn, comparison.figures(rows(run.results))))}"""
+{comparison.charts(rows(run.results), run.settings)}"""
     return Body(
         "Decoders side by side", content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});'
     )
@@ -89,7 +102,7 @@ def _batch(run: Run) -> Body:
         parts.append(_cards(batch.OF_ONE, figures, decoder))
     parts += ["<h2>All decoders</h2>", _cards(batch.OF_ALL, figures, "")]
     parts += ["<h2>Figures</h2>", tables.markup(tables.figures(run))]
-    return Body(f"Batches: {run.title}", "\n".join(parts))
+    return Body(f"Batches: {run.title}", "\n".join(parts), REDRAW, plotly=True)
 
 
 def _other(run: Run) -> Body:
@@ -102,13 +115,14 @@ _BODIES: dict[str, Callable[[Run], Body]] = {Comparison.kind: _comparison, Batch
 
 def _cards(cards: Iterable[batch.Card], figures: BatchFigures, decoder: str) -> str:
     each = (
-        f"<section><h3>{_text(card.title)}</h3><p>{_text(card.says)}</p>{_drawn(card.draw(figures, decoder, False))}</section>"
+        f"<section><h3>{_text(card.title)}</h3><p>{_text(card.says)}</p>{drawn(card.draw(figures, decoder, False))}</section>"
         for card in cards
     )
     return f'<div class="wb-charts">{"".join(each)}</div>'
 
 
-def _drawn(figure: go.Figure) -> str:
+def drawn(figure: go.Figure) -> str:
+    """A figure as part of such a file."""
     return figure.to_html(full_html=False, include_plotlyjs=False, config={"displayModeBar": False})
 
 

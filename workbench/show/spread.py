@@ -43,7 +43,10 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     if len(values) > 1:
         return Spread(statistics.fmean(values), statistics.stdev(values))
     timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
-    return Spread(values[0], None, timed if timed and timed.low < timed.high else None)
+    if timed is None or timed.low == timed.high:
+        return Spread(values[0])
+    # What an earlier version made of the same timings may lie outside of their range.
+    return Spread(timed.value, None, timed)
 
 
 def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
@@ -54,7 +57,7 @@ def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
     text = quantity.show(found.mean)
     if quantity.timed is not None and not sure:
         text = f"{UNSURE}{text}"
-    return text if found.deviation is None else f"{text} ± {quantity.show(found.deviation)}"
+    return f"{text} ± {quantity.show(found.deviation)}" if found.deviation else text
 
 
 def shown(quantity: Quantity, row: Row) -> str:

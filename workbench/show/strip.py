@@ -2,31 +2,24 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
-from workbench.runs.events import Finished, Progress, Started
+from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Agreement, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
-from workbench.show.quantities import QUANTITIES, Quantity
+from workbench.show.headline import marks
+from workbench.show.laws import Claim, by_chance, claim, claim_in
+from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
+from workbench.show.rules import Rule, rule
 from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
 
-LAWS = {
-    "target": "the target sampled alone",
-    "beam sampling": "beam sampling with the target",
-    "beam sampling per layer": "beam sampling with the target, given each layer's width",
-}
-CLAIMS = {
-    "target": "same as plain sampling",
-    "beam sampling": "same as beam sampling",
-    "beam sampling per layer": "same as beam sampling",
-}
-NO_LAW = "Its output is not distributed as plain sampling: it aims at speed or at likelier text."
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
+MAIN = ("x_greedy", "block_efficiency", "perplexity")  # the figures that stand in every panel; the others unfold
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
@@ -37,13 +30,15 @@ NEAR_TIE = (
 class Panel:
     """What is shown of one decoder; made by `waiting`, `running` or `finished`.
 
-    law       of its output with the settings of the run, None if it claims none
+    claim     what it says of its output with the settings of the run
     status    "waiting", "running", "done" or "failed";   state  the same in words
     row       its results so far: the figures come from all of them, the badge and the error from the first
+    pace      its speed, beside the title;   marks  what it won;   fellows  the decoders whose texts differ from its own by chance alone
+    rule      what the card of a token needs to know of how drafts are kept
     """
 
     decoder: str
-    law: str | None
+    claim: Claim
     prompt: str
     status: str
     state: str
@@ -52,29 +47,38 @@ class Panel:
     rounds: Sequence[RoundRecord] = ()
     provisional: bool = False
     row: Row | None = None
+    pace: str = ""
+    marks: Sequence[str] = ()
+    fellows: Sequence[str] = ()
+    rule: Rule = dataclasses.field(default_factory=dict)
 
     @staticmethod
-    def waiting(method: Method, prompt: str) -> "Panel":
-        return Panel(method.name, method.law, prompt, "waiting", "waiting")
+    def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
+        return Panel(method.name, claim(method, temperature), prompt, "waiting", "waiting")
 
     @staticmethod
-    def running(method: Method, prompt: str, progress: Progress | None = None) -> "Panel":
+    def running(method: Method, prompt: str, temperature: float, progress: Progress | None = None) -> "Panel":
         """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done."""
+        says = claim(method, temperature)
         if progress is None:
-            return Panel(method.name, method.law, prompt, "running", "reading the prompt")
+            return Panel(method.name, says, prompt, "running", "reading the prompt")
         return Panel(
-            method.name, method.law, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
+            method.name, says, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
             tokens=progress.tokens, rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+            pace=f"{significant(progress.done / progress.seconds)} tokens/s so far" if progress.seconds else "",
         )  # fmt: skip
 
     @staticmethod
-    def finished(row: Row, prompt: str, law: str | None) -> "Panel":
+    def finished(
+        row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()
+    ) -> "Panel":
         """A decoder that is done: the text of its first repeat, the figures of all."""
         first = row.first
         end = first.alone.finished
         return Panel(
-            row.decoder, law, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end, end or ""),
+            row.decoder, claim, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end, end or ""),
             title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
+            pace=_pace(row), marks=marks, fellows=fellows,
         )  # fmt: skip
 
     def to_json(self) -> str:
@@ -83,8 +87,10 @@ class Panel:
         data = {
             "decoder": self.decoder,
             "title": self.title or label(self.decoder),
-            "claim": CLAIMS.get(self.law) or ("changes the text" if method.uses_draft else "search"),
-            "claim_help": f"Its output is distributed exactly as that of {LAWS[self.law]}." if self.law else NO_LAW,
+            "claim": self.claim.chip,
+            "claim_help": self.claim.help,
+            "pace": self.pace,
+            "marks": self.marks,
             "summary": method.summary,
             "status": self.status,
             "state": self.state,
@@ -92,9 +98,12 @@ class Panel:
             "tokens": self.tokens,
             "rounds": self.rounds,
             "provisional": self.provisional,
+            "rule": self.rule,
             "numbers": self._figures(),
+            "others": _others(self.row) if self.row else [],
             "badge": badge(first.agreement) if first and first.agreement else None,
-            "notes": _notes(self.row) if self.row else [],
+            "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
+            "notes": [remark for result in self.row.results for remark in result.remarks] if self.row else [],
             "error": first.error if first else None,
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
@@ -109,24 +118,38 @@ class Panel:
                 "name": q.name,
                 "label": q.label,
                 "value": figure(q, row, sure),
-                "detail": _detail(q, row),
+                "detail": self._detail(q, row),
                 "help": q.help,
+                "main": q.name in MAIN,
             }
             for q in QUANTITIES
         ]
 
+    def _detail(self, quantity: Quantity, row: Row) -> str:
+        others = ", ".join(map(label, self.fellows)) if len(self.fellows) < 3 else f"{len(self.fellows)} others"
+        by_chance = f"differs from {others} by chance alone"
+        own = _detail(quantity, row)
+        return " · ".join(filter(None, (own, by_chance))) if self.fellows and quantity.name == "perplexity" else own
 
-def _notes(row: Row) -> list[str]:
-    """What a reader of these speeds must know: why they cannot be trusted, and what went wrong in the timings."""
-    reasons = unsteady(row)
-    remarks = [remark for result in row.results for remark in result.remarks]
-    return ([f"Unsteady: {'; '.join(reasons)}."] if reasons else []) + remarks
+
+def _others(row: Row) -> list[dict[str, Any]]:
+    """The texts of the repeats after the first."""
+    return [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error]
+
+
+def _pace(row: Row) -> str:
+    """The speed in a few words; "" if there is none."""
+    speed = BY_NAME["speed"]
+    if row.first.error is not None or spread(speed, row) is None:
+        return ""
+    return f"{figure(speed, row, not unsteady(row))} tokens/s"
 
 
 def _detail(quantity: Quantity, row: Row) -> str:
     """What a figure was made from; if the clock gave it, how often it was timed and how far the timings lie apart."""
     if len(row.results) > 1:
-        return f"mean of {len(row.results)} repeats"
+        first = quantity.counts(row.first)
+        return " · ".join(filter(None, (f"mean of {len(row.results)} repeats", first and f"the first: {first}")))
     found, counts = spread(quantity, row), quantity.counts(row.first)
     if quantity.timed is None or found is None:
         return counts
@@ -143,6 +166,12 @@ def _fields(record: Any) -> dict[str, Any]:
 
 def _refused(round_: RoundRecord) -> RoundRecord:
     return dataclasses.replace(round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)])
+
+
+def _again(at: At) -> str:
+    """Which repeat or timing of a text that is shown already runs now."""
+    repeat = [f"repeat {at.repeat + 1}"] if at.repeat else []
+    return ", ".join([*repeat, *([f"timing {at.lap + 1} of {at.laps}"] if at.lap else [])])
 
 
 def badge(agreement: Agreement) -> dict[str, str]:
@@ -170,12 +199,16 @@ def run_panels(run: Run) -> list[str]:
 
 def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     """The panels of some rows of a comparison."""
-    return [Panel.finished(row, run.title, _law(run.settings, row.decoder)).to_json() for row in rows]
-
-
-def _law(settings: Mapping[str, Any], decoder: str) -> str | None:
-    """What a decoder claims with the settings of a run."""
-    return catalog[decoder](**settings.get(decoder, {})).law
+    rows = list(rows)
+    won = marks(rows, run.settings)
+    fellows = {d: [f for f in group if f != d] for group in by_chance(run.settings, run.decoders) for d in group}
+    panels = []
+    for row in rows:
+        says = claim_in(run.settings, row.decoder)
+        panel = Panel.finished(row, run.title, says, won[row.decoder], fellows.get(row.decoder, []))
+        method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
+        panels.append(dataclasses.replace(panel, rule=rule(method)).to_json())
+    return panels
 
 
 def view(panels: Iterable[str], key: str) -> dict[str, Any]:
@@ -189,18 +222,24 @@ class LivePanels:
     def __init__(self, study: Comparison):
         methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
         self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
-        self._packed = {m.name: Panel.waiting(m, study.prompt).to_json() for m in methods}
+        self._done: dict[str, Panel] = {}  # by decoder: what it showed last
+        self._temperature = study.settings.temperature
+        self._packed = {m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods}
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
         if isinstance(event, Finished):
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
-            panel = Panel.finished(row, self._prompt, method.law)
+            panel = Panel.finished(row, self._prompt, claim(method, self._temperature))
+            self._done[method.name] = panel
         elif event.at.repeat or event.at.lap:
-            return
+            if (done := self._done.get(method.name)) is None:
+                return
+            panel = dataclasses.replace(done, state=_again(event.at))
         else:
-            panel = Panel.running(method, self._prompt, event if isinstance(event, Progress) else None)
-        self._packed[method.name] = panel.to_json()
+            progress = event if isinstance(event, Progress) else None
+            panel = Panel.running(method, self._prompt, self._temperature, progress)
+        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
 
     def value(self) -> dict[str, Any]:
         return view(self._packed.values(), "live")

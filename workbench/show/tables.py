@@ -36,7 +36,7 @@ def markup(table: Table) -> str:
     """The table as HTML, its texts escaped."""
     head = "".join(f"<th>{html.escape(h)}</th>" for h in table.heads)
     body = "".join("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>" for row in table.rows)
-    return f'<div class="wb-table"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    return f'<div class="wb-table" tabindex="0" role="region" aria-label="Figures"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
 
 
 # ---- Figures of a run
@@ -129,14 +129,15 @@ def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value) in words, as text."""
     name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
     found = {name: run.title, "created": run.created, **run.settings, **run.environment}
-    return [(name, _words(value)) for name, value in found.items() if value not in ({}, None)]
+    return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]
 
 
-def _words(value: Any) -> str:
+def words(value: Any) -> str:
+    """A setting or a fact of the environment as text."""
     if isinstance(value, dict):
-        return ", ".join(f"{name} {_words(item)}" for name, item in value.items() if item is not None)
+        return ", ".join(f"{name} {words(item)}" for name, item in value.items() if item is not None)
     if isinstance(value, list):
-        return ", ".join(map(_words, value))
+        return ", ".join(map(words, value))
     return str(value)
 
 
@@ -185,7 +186,7 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
     decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
     """
     schemes = figures.schemes(decoder, decoding)
-    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "least acceptance"]
+    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "slowest prompt"]
     found = []
     for size in figures.sizes:
         speeds = [

@@ -8,7 +8,8 @@ from workbench.assets import assets
 from workbench.show.fates import FATES
 
 WEB = assets() / "web"
-SCRIPTS = ("strip.js", "replay.js")
+STYLES = ("workbench.css", "card.css", "replay.css", "charts.css")
+SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "viewer.js", "replay.js")
 
 
 def embed(data: object) -> str:
@@ -31,7 +32,7 @@ def head() -> str:
     """For the <head> of the page, live or exported. Any page with it can call `Workbench.show(element, {panels: [...]})`."""
     scripts = "\n".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
     fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
-    styles = (WEB / "workbench.css").read_text("utf-8") + fate_styles()
+    styles = "\n".join((WEB / name).read_text("utf-8") for name in STYLES) + fate_styles()
     return f"<style>{styles}</style>\n<script>{scripts}\nWorkbench.fates = {embed(fates)};</script>"
 
 

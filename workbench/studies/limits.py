@@ -43,6 +43,12 @@ class Limits:
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
 
+    @property
+    def of_settings(self) -> dict[str, int]:
+        """The largest value of each shared setting that is limited here."""
+        most = {"max_new_tokens": self.max_new_tokens, "repeats": self.max_repeats, "timings": self.max_timings}
+        return {name: value for name, value in most.items() if value is not None}
+
     def check(self, study: Study) -> None:
         """Raises InputError if a study asks for more than this place allows."""
         asked = (

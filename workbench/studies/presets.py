@@ -1,15 +1,21 @@
 """Settings and prompts by name."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from decoders import catalog
-from workbench.studies.settings import Settings
+from workbench.studies.settings import shared
 
 SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
-# A decoder's defaults are its paper's; what the papers add is the warping: MTAD top-k 20 then top-p 0.9, DSBD top-k 10 and top-p 0.8.
-SETTINGS = {
-    "greedy (T=0)": Settings(SHOWN, temperature=0.0),
-    "MTAD paper": Settings(SHOWN, temperature=1.0, top_k=20, top_p=0.9),
-    "DSBD paper": Settings(SHOWN, temperature=1.0, top_k=10, top_p=0.8),
-    "sampling T=1": Settings(SHOWN, temperature=1.0),
+OPENING = "stories"  # what the page opens with: it suits the pair that ships with this project
+# How tokens are drawn, and nothing else: decoders and the number of tokens stay as they are. A decoder's defaults are its paper's; what
+# the papers add is the warping.
+SETTINGS: dict[str, dict[str, Any]] = {
+    OPENING: {"temperature": 0.7, "top_k": 0, "top_p": 0.9},
+    "greedy (T=0)": {"temperature": 0.0, "top_k": 0, "top_p": 1.0},
+    "MTAD paper": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
+    "DSBD paper": {"temperature": 1.0, "top_k": 10, "top_p": 0.8},
+    "sampling T=1": {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
 }
 
 PROMPTS = {
@@ -18,3 +24,26 @@ PROMPTS = {
     "A dialogue": '"Can I play with you?" asked the small bear.',
     "A surprise": "Mia opened the big red box. Inside she found",
 }
+
+
+def described(name: str) -> str:
+    """A preset and what it sets: "MTAD paper: temperature 1, top-k 20, top-p 0.9"."""
+    return f"{name}: {written(SETTINGS[name])}"
+
+
+def written(settings: Mapping[str, Any]) -> str:
+    """How tokens are drawn, in words; what is left out has its default. What was not a number is left out, and a cut-off that cuts
+    nothing."""
+    fields = {f.name: f.default for f in shared()}
+    temperature, top_k, top_p = (settings.get(name, fields[name]) for name in ("temperature", "top_k", "top_p"))
+    drawn = [
+        ("temperature", temperature, True),
+        ("top-k", top_k, temperature and top_k),
+        ("top-p", top_p, temperature and top_p != 1),
+    ]
+    return ", ".join(f"{name} {value:g}" for name, value, named in drawn if named and isinstance(value, (int, float)))
+
+
+def named(settings: Mapping[str, Any]) -> str | None:
+    """The preset that these settings follow, if they follow one."""
+    return next((name for name, own in SETTINGS.items() if all(settings.get(n) == v for n, v in own.items())), None)

@@ -23,7 +23,7 @@ class Settings:
         1.0, "0 takes the likeliest token, 1 the model's own distribution", low=0.0, high=100.0
     )
     top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0, high=1_000_000)
-    top_p: float = setting(1.0, "keep the likeliest tokens of this total probability", low=0.0, high=1.0)
+    top_p: float = setting(1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0)
     seed: int = setting(0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1)
     repeats: int = setting(1, "how often each decoder runs, each time with the next seed", low=1, high=1000)
     timings: int = setting(

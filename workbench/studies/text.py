@@ -39,11 +39,12 @@ def parse(field: dataclasses.Field, raw: Any) -> Any:
     return raw
 
 
-def allowed(field: dataclasses.Field) -> str:
-    """The values a field may take, in words."""
+def allowed(field: dataclasses.Field, most: float | None = None) -> str:
+    """The values a field may take, in words; `most` is the largest one in this place, if that is less."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     words = [written(field, c) or "empty" for c in choices]
     if low is not None:
+        high = high if most is None else min(high, most)
         words.append(f"{low:g} to {high:,.16g}")
     return " or ".join(words)
 

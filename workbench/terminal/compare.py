@@ -6,10 +6,10 @@ from typing import Any
 
 from decoders import InputError, catalog
 from workbench.studies.comparison import Comparison
-from workbench.studies.presets import SETTINGS
+from workbench.studies.presets import SHOWN
 from workbench.terminal import flags, study
 
-START = {"decoders": next(iter(SETTINGS.values())).to_json()["decoders"]}
+START = {"decoders": [method.name for method in SHOWN]}
 DESCRIPTION = "Decode one prompt with several decoders, one after another so that each is timed alone."
 EXAMPLES = """examples:
   python -m workbench compare "Once upon a time"

@@ -50,6 +50,14 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
         dest="own",
         help="a setting of one decoder",
     )
+    add_models(command)
+    for kind in WRITERS:
+        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
+    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
+
+
+def add_models(command: argparse.ArgumentParser) -> None:
+    """Flags that `pair` reads."""
     command.add_argument(
         "--models", nargs="+", metavar="MODEL",
         help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
@@ -58,9 +66,9 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
     command.add_argument(
         "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
     )
-    for kind in WRITERS:
-        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
-    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
+    command.add_argument(
+        "--quantization", choices=("int8", "int4"), help="quantise the weights while loading (int4: on CUDA)"
+    )
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
@@ -68,8 +76,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
     if args.preset is not None and args.preset not in SETTINGS:
         raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
     data = dict(start)
-    if args.preset:  # a preset does not say how often to time
-        data |= {name: value for name, value in SETTINGS[args.preset].to_json().items() if name != "timings"}
+    data |= SETTINGS[args.preset] if args.preset else {}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:
@@ -91,8 +98,8 @@ def pair(args: argparse.Namespace) -> PairChoice:
     if len(names) > 2:
         raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
     if len(names) == 1 and names[0] in PAIRS:
-        return PAIRS[names[0]].choice(args.device, args.dtype)
-    return PairChoice(*[*names, None, None][:2], args.device, args.dtype)
+        return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
+    return PairChoice(*[*names, None, None][:2], args.device, args.dtype, args.quantization)
 
 
 def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:

@@ -151,6 +151,13 @@ def _job(at: events.At) -> str:
     return f"{at.step + 1}/{at.steps} {at.decoder}{batch}{again}{timing}"
 
 
+def duration(seconds: float) -> str:
+    """ "40 s", "12 min", "3.5 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def _short(text: str) -> str:
     line = " ".join(text.split())
     return line if len(line) <= TITLE_SHOWN else line[: TITLE_SHOWN - 1] + "…"

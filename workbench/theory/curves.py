@@ -8,7 +8,8 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from workbench.show.figure import COLOURS, GREY
+from workbench.show.figure import GREY
+from workbench.show.looks import COLOURS
 
 NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; what was measured
 # The quiet curves, told apart by lightness and by dash.

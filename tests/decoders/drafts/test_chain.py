@@ -3,6 +3,7 @@
 from functools import partial
 
 import pytest
+from tests.oracle import Rows, Situation, Watched, assert_exact, decode, drawn
 
 from decoders import catalog, generate
 from decoders.distribution import Small
@@ -16,7 +17,6 @@ from decoders.sampling import SeededSource
 from decoders.trace import Fate, Trial
 from decoders.warp import Warping
 from tests.models import build_pair
-from tests.oracle import Rows, Situation, Watched, assert_exact, decode, drawn
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, [1, 2, 1, 2, 1]]
 WARPING = Warping(0.8, 3)

@@ -1,13 +1,16 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
+import importlib.util
+import json
+
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, T5Config
 
-from decoders import InputError, default_device, default_dtype, generate, load_pair
-from decoders.engine import load
-from tests.models import VOCABULARY, build, build_tokenizer
+from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
+from decoders.engine import load, quantization, sources
+from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
 
 
 def save(folder, seed=0, words=(), **changes):
@@ -58,16 +61,14 @@ def test_load_names_and_dtypes(tmp_path):
 
 
 def test_vocabularies_that_differ_by_tokens(tmp_path):
-    """Of one size, which is all that the configs tell: the tokenizers are compared before weights are loaded."""
-    a, b = save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",))
-    (b / "model.safetensors").unlink()
-    with pytest.raises(
-        InputError, match=r"first at token 1 is 'one' in the target and 'two' in the draft; take a draft"
-    ):
-        load_pair(a, b)
-    c = save(tmp_path / "c", vocab_size=30)
+    """Of one size, which is all that the configs tell: the tokenizers are compared, and the draft proposes what both know. It was
+    refused."""
+    pair = load_pair(save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",)))
+    assert pair.known == (VOCABULARY - 1) / VOCABULARY
+    assert load_pair(tmp_path / "a", tmp_path / "a").known == 1
+    c = save(tmp_path / "c", words=("one",), vocab_size=30)
     with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
-        load_pair(a, c)
+        load_pair(tmp_path / "a", c)
 
 
 def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
@@ -80,14 +81,89 @@ def test_missing_models(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
         load_pair("/no/such/folder")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InputError, match="empty could not be loaded: ") as caught:
+    with pytest.raises(InputError, match=r"empty has no config\.json; name one that holds a model in the format"):
         load_pair(tmp_path / "empty")
-    assert "\n" not in str(caught.value)
-    broken = save(tmp_path / "broken")
-    (broken / "model.safetensors").write_bytes(b"nothing")
-    with pytest.raises(InputError, match="broken could not be loaded: ") as caught:
-        load_pair(broken)
-    assert "\n" not in str(caught.value)
+
+
+def truncate(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def pickle(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def change(**settings):
+    def write(folder):
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+    return write
+
+
+BROKEN = {  # what was done to a good folder, and what is said about it
+    "a broken config": (lambda f: (f / "config.json").write_text("{"), "has a broken config.json; download it again."),
+    "weights cut short": (truncate, "has a broken or incomplete weights file; download it again."),
+    "weights of nothing": (
+        lambda f: (f / "model.safetensors").write_bytes(b"x"),
+        "has a broken or incomplete weights file; download it again.",
+    ),
+    "no weights": (
+        lambda f: (f / "model.safetensors").unlink(),
+        "holds no weights; name a folder or revision that holds the whole model.",
+    ),
+    "no tokenizer": (
+        lambda f: [file.unlink() for file in f.glob("*token*")],
+        "has no tokenizer that can be read here; name a folder that holds tokenizer.json.",
+    ),
+    "no language model": (change(model_type="vit"), "is no causal language model; name one that writes text."),
+    "an unknown type": (
+        change(model_type="newer"),
+        "is of a type that the installed transformers does not know; update transformers.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_folders(tmp_path, case):
+    """The first line of a foreign error is no sentence that names the fix."""
+    broken, said = BROKEN[case]
+    broken(save(tmp_path / "model"))
+    with pytest.raises(InputError) as caught:
+        load_pair(tmp_path / "model")
+    assert str(caught.value) == f"{tmp_path}/model {said}"
+
+
+def test_pickled_weights_are_for_those_who_ask(tmp_path):
+    pickle(save(tmp_path / "model"))
+    with pytest.raises(
+        InputError, match="has no weights as safetensors, and others are read from pinned presets only; name a"
+    ):
+        load_pair(tmp_path / "model", safetensors=True)
+    assert load_pair(tmp_path / "model").target
+
+
+def test_gguf_and_other_files(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    for name in (tmp_path / "model.gguf", tmp_path, "some/model.gguf"):
+        with pytest.raises(
+            InputError, match="is a GGUF file, which is not read here; name the model that it was made of"
+        ):
+            load_pair(name)
+    file = save(tmp_path / "model") / "model.safetensors"
+    with pytest.raises(InputError, match="is a file; name the folder that holds the whole model"):
+        load_pair(file)
+
+
+def test_parameters_are_counted_without_loading(tmp_path):
+    model = save(tmp_path / "model")
+    count = sum(p.numel() for p in load_pair(model).target.parameters())
+    (model / "model.safetensors").unlink()
+    assert parameters(model) == count
+    assert parameters(model, model) == 2 * count
 
 
 def without(folder, *parts):
@@ -128,7 +204,7 @@ def test_the_hub_cannot_be_reached(monkeypatch):
 
     monkeypatch.setattr(AutoConfig, "from_pretrained", offline)
     with pytest.raises(
-        InputError, match=r"^nobody/nothing could not be loaded: We couldn't connect to .* the files\.$"
+        InputError, match=r"^nobody/nothing is not among the downloaded models, and .* connect to the network, or name"
     ):
         load_pair("nobody/nothing")
 
@@ -136,4 +212,70 @@ def test_the_hub_cannot_be_reached(monkeypatch):
 def test_encoder_decoder_is_refused_before_weights(tmp_path):
     T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
     with pytest.raises(InputError, match="is an encoder-decoder model"):
+        load_pair(tmp_path)
+
+
+def test_int8_weights(tmp_path):
+    """A quarter of the bytes per token, and the tokens of the quantised model itself; packed, and not in oneDNN's blocks."""
+    pytest.importorskip("torchao")
+    model = save(tmp_path / "model", hidden_size=64, intermediate_size=128)
+    plain, pair = load_pair(model), load_pair(model, model, quantization="int8")
+    assert not pair.plain
+    layers, ours = (p.packed["target"].weight_bytes - p.target.lm_head.weight.nbytes for p in (plain, pair))
+    assert 0.25 * layers < ours < 0.35 * layers
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+
+
+def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
+    model = save(tmp_path / "model")
+    with pytest.raises(InputError, match="quantization must be one of int8, int4 or None, not 'int3'"):
+        load_pair(model, quantization="int3")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match="needs torchao and accelerate; install them with `pip install torchao accel"):
+        load_pair(model, quantization="int8")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: True)
+    with pytest.raises(InputError, match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'"):
+        load_pair(model, quantization="int4", device="cpu")
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
+    with pytest.raises(InputError, match=r"comes quantised already \(gptq\); leave quantization out"):
+        load_pair(model, quantization="int8")
+
+
+def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
+    if importlib.util.find_spec("optimum"):
+        pytest.skip("it is installed")
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
+    with pytest.raises(InputError, match=r"could not be loaded: .*`pip install optimum`"):
+        load_pair(model)
+
+
+def test_an_adapter_is_loaded_with_its_base(tmp_path):
+    peft = pytest.importorskip("peft")
+    base = save(tmp_path / "base")
+    adapted = peft.get_peft_model(
+        load_pair(base).target, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    )
+    adapted.save_pretrained(tmp_path / "adapter")
+    pair = load_pair(tmp_path / "adapter", base)
+    assert not pair.plain
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        torch.testing.assert_close(pair.target(ids).logits, adapted(ids).logits)
+        assert (pair.target(ids).logits - pair.draft(ids).logits).abs().max() > 0.1
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+    assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+def test_adapters_that_cannot_be(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match="is an adapter, which needs the package peft; install it with `pip install peft`"
+    ):
+        load_pair(tmp_path)
+    monkeypatch.setattr(sources, "find_spec", lambda name: True)
+    with pytest.raises(InputError, match=r"has a broken adapter_config\.json; save the adapter again"):
         load_pair(tmp_path)

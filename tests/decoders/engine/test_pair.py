@@ -1,12 +1,11 @@
 """Refusing by name what cannot be run."""
 
-import re
 from contextlib import nullcontext
 
 import pytest
 import torch
 import transformers
-from transformers import AutoModelForCausalLM, BloomConfig, FalconConfig, Gemma2Config, MistralConfig, T5Config
+from transformers import T5Config
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine, PackedModel, undisturbed
@@ -14,34 +13,11 @@ from decoders.reading import Readings
 from decoders.tree import TokenTree
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
-TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": VOCABULARY}
-WINDOWED = {**TINY, "intermediate_size": 32, "num_key_value_heads": 2, "head_dim": 8, "pad_token_id": 0}
-REFUSED = {
-    "bloom": (BloomConfig(**TINY), "(bloom) has its own attention"),
-    "falcon": (FalconConfig(**TINY, alibi=True), "(falcon) has its own attention"),
-    "gemma 2 as published": (Gemma2Config(**WINDOWED), "sliding window, which the packed cache does not model"),
-    "mistral with a window": (MistralConfig(**WINDOWED, sliding_window=8), "sliding window, which the packed cache does not model"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refused_architectures(case):
-    config, message = REFUSED[case]
-    with pytest.raises(InputError, match=re.escape(message)):
-        ModelPair(AutoModelForCausalLM.from_config(config), None)
-
 
 def test_refused_encoder_decoder():
     config = T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
     with pytest.raises(InputError, match="is an encoder-decoder model; load a causal language model"):
         ModelPair(transformers.T5ForConditionalGeneration(config), None)
-
-
-def test_refused_attention_sinks():
-    """What an attention is given beyond the usual is not silently left aside."""
-    config = transformers.GptOssConfig(**WINDOWED, num_local_experts=2, layer_types=["full_attention"] * 2)
-    with pytest.raises(InputError, match="attention takes s_aux, which the packed attention does not model"):
-        ModelPair(AutoModelForCausalLM.from_config(config), None)
 
 
 def test_refused_places():

@@ -4,9 +4,9 @@ import pytest
 
 from decoders.methods.autoregressive import Greedy, Multinomial
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, assert_exact, decode, drawn, output_law
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.oracle import Rows, Situation, assert_exact, decode, drawn, output_law
 
 
 @pytest.mark.parametrize("warping", [Warping(), Warping(0.5, 2), Warping(2.0, 0, 0.7)])

@@ -11,9 +11,7 @@ from decoders.distribution import Small
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     Source,
@@ -28,6 +26,8 @@ from tests.oracle import (
     output_law,
     ways,
 )
+from decoders.trace import Fate
+from decoders.warp import Warping
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])

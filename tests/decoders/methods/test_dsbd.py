@@ -8,10 +8,10 @@ import pytest
 from decoders import theory
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
+from decoders.testing.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
 from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.decoders.methods.test_beam import WithoutReplacement, rewarped
-from tests.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
 
 END = frozenset({1})
 PER_LAYER = "beam sampling per layer"

@@ -8,9 +8,9 @@ import decoders
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, assert_exact, decode, distance, drawn
 from decoders.warp import Warping
 from tests.models import VOCABULARY, build_pair, build_tokenizer
-from tests.oracle import Rows, Situation, assert_exact, decode, distance, drawn
 
 END = frozenset({2})
 LOOP = (0, 1, 2, 0, 1)

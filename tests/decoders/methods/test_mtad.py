@@ -12,11 +12,7 @@ import decoders
 from decoders.methods.autoregressive import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.sampling import SeededSource
-from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.models import build
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     assert_exact,
@@ -30,6 +26,10 @@ from tests.oracle import (
     warp,
     ways,
 )
+from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
+from decoders.trace import Fate
+from decoders.warp import Warping
+from tests.models import build
 
 END = frozenset({2})
 

@@ -5,9 +5,9 @@ import pytest
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, ancestral, decode, drawn, log_likelihood, output_law, variation
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.oracle import Rows, Situation, ancestral, decode, drawn, log_likelihood, output_law, variation
 
 GREEDY = Warping(temperature=0)
 mtjd = catalog["mtjd"]

@@ -7,9 +7,9 @@ from decoders.drafts.tree import tree
 from decoders.errors import InputError
 from decoders.methods import specinfer
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, assert_exact, decode, distance, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.oracle import Rows, Situation, assert_exact, decode, distance, drawn
 
 END = frozenset({2})
 TREES = [

@@ -10,9 +10,7 @@ from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
-from decoders.trace import Fate
-from decoders.warp import Warping
-from tests.oracle import (
+from decoders.testing.oracle import (
     Rows,
     Situation,
     Source,
@@ -25,6 +23,8 @@ from tests.oracle import (
     output_law,
     ways,
 )
+from decoders.trace import Fate
+from decoders.warp import Warping
 
 END = frozenset({1})
 WARPINGS = [Warping(), Warping(0.6), Warping(1.2, 2), Warping(1.0, 0, 0.8), Warping(0.7, 3, 0.9), Warping(0)]

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from decoders.reading import Readings
 from decoders.rules.joint import joint_ratios, keep_longest
+from decoders.testing.oracle import WHOLE, Source, Watched, mutant
 from decoders.theory import mtad_kept_length
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.oracle import WHOLE, Source, Watched, mutant
 
 NEVER = -math.inf
 

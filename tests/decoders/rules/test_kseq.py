@@ -8,8 +8,8 @@ from decoders.distribution import Whole
 from decoders.rules.kseq import KSeqRule
 from decoders.rules.speculative import SpeculativeRule
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Source, mutant
 from decoders.theory import kseq_division
-from tests.oracle import Source, mutant
 from tests.pieces import at_one_node, distributions, reading, small
 
 CASES = [(seed, k) for seed in range(6) for k in (1, 2, 3)] + [(7, 4), (8, 4)]

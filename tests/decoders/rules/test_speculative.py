@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
 from decoders.rules.speculative import SpeculativeRule
-from tests.oracle import mutant, outcomes, variation
+from decoders.testing.oracle import mutant, outcomes, variation
 from tests.pieces import FORMS, reading, small
 
 

@@ -5,8 +5,8 @@ import torch
 
 from decoders.catalog import catalog
 from decoders.rules.typical import TypicalRule
+from decoders.testing.oracle import Source, ancestral, drawn, output_law, variation
 from decoders.warp import Warping
-from tests.oracle import Source, ancestral, drawn, output_law, variation
 from tests.pieces import FORMS, reading, small
 
 

@@ -5,8 +5,8 @@ import torch
 from decoders.drafts.draft import Draft, Draw
 from decoders.reading import Readings
 from decoders.rules.walk import Pick, walk
+from decoders.testing.oracle import WHOLE, Source, Watched
 from decoders.trace import Fate
-from tests.oracle import WHOLE, Source, Watched
 
 
 class Keep:

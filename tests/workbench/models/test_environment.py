@@ -1,11 +1,27 @@
 """What a comparison ran on."""
 
-from decoders import load_pair
+import torch
+
+from decoders import ModelPair, load_pair
+from tests import zoo
+from tests.models import build, build_tokenizer
 from workbench.models.environment import environment
 
 
 def test_shipped_models_are_named_from_the_root_of_the_project():
     """Once with the whole path, which told in every export how the folders of the server are called."""
     facts = environment(load_pair())
-    assert facts["target"]["name"] == "assets/stories/target"
-    assert facts["draft"]["name"] == "assets/stories/draft"
+    assert facts["target"]["name"] == "Llama-Stories target"
+    assert facts["draft"]["name"] == "Llama-Stories draft"
+
+
+def test_the_engine_of_each_model_and_its_reason_are_facts():
+    facts = environment(ModelPair(zoo.build_pair("bloom")[0], build(dtype=torch.float32)))
+    assert facts["target"]["engine"] == "with its own cache, one request at a time, because it has its own attention"
+    assert facts["draft"]["engine"] == "packed passes"
+    assert "draft_knows" not in facts
+
+
+def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
+    pair = ModelPair(build(), build(seed=1), build_tokenizer(("th", "he")), build_tokenizer(("t", "qu")))
+    assert environment(pair)["draft_knows"] == f"{pair.known:.0%} of the target's tokens"

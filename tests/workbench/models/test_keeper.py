@@ -7,7 +7,7 @@ import torch
 
 from decoders import InputError
 from workbench.models import keeper, memory
-from workbench.models.keeper import PairKeeper, fitting
+from workbench.models.keeper import PairKeeper, offered
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
 A, B = PairChoice("a"), PairChoice("b")
@@ -94,9 +94,17 @@ def test_two_that_ask_at_once_load_once(loads):
     assert len(loads) == 1
 
 
-def test_presets_are_offered_where_they_fit_the_embedded_one_always(monkeypatch):
+def test_presets_say_what_memory_they_need_and_which_do_not_fit(monkeypatch):
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: None)
-    assert [name for _, name in fitting()] == list(PAIRS)
-    monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
-    assert list(fitting()) == [(EMBEDDED.name, EMBEDDED.name)]
+
+    def labels(free):
+        for module in (memory, keeper):
+            monkeypatch.setattr(module, "available_bytes", lambda device: free)
+        return {name: label for label, name in offered()}
+
+    qwen = "Qwen3-8B + Qwen3-0.6B"
+    assert labels(None)[qwen] == f"{qwen}: 35.1 GB in float32"
+    assert labels(30 * 10**9)[qwen] == f"{qwen}: 17.6 GB in bfloat16, choose dtype bfloat16"
+    assert labels(1000)[qwen] == f"{qwen}: does not fit, 17.6 GB in bfloat16 and 0.0 MB free"
+    assert labels(1000)[EMBEDDED.name] == EMBEDDED.name
+    assert list(labels(None)) == list(PAIRS)

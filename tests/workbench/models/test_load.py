@@ -7,6 +7,7 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import LlamaConfig
 
 from decoders import InputError
+from decoders.engine import sources
 from workbench.models import load as pairs
 from workbench.models import memory
 from workbench.models.load import load
@@ -43,14 +44,14 @@ def test_a_folder_of_ones_own_is_loaded(folder, pair):
 
 
 def test_own_models_are_read_from_safetensors_only(folder):
-    with pytest.raises(InputError, match="could not be loaded"):
+    with pytest.raises(InputError, match="has no weights as safetensors"):
         load(PairChoice(str(folder / "pickled")))
 
 
 def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: None)
     tiny = LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1)
-    monkeypatch.setattr(pairs.AutoConfig, "from_pretrained", lambda name, **options: tiny)
+    monkeypatch.setattr(sources.AutoConfig, "from_pretrained", lambda name, **options: tiny)
     choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
     load(choice)
     ((names, options),) = loaded
@@ -75,6 +76,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, 
     with pytest.raises(InputError, match=r"does not fit: its weights take .* in float32 and cpu has"):
         load(PairChoice(str(folder), device="cpu") if own else PAIRS["Qwen3-8B + Qwen3-0.6B"].choice("cpu"))
     assert loaded == []
+
+
+def test_quantised_weights_need_less_and_reach_the_loader(loaded, monkeypatch):
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory, "available_bytes", lambda device: 20 * 10**9)
+    qwen = PAIRS["Qwen3-8B + Qwen3-0.6B"]
+    with pytest.raises(InputError, match="does not fit"):
+        load(qwen.choice("cpu", "float32"))
+    load(qwen.choice("cpu", "float32", "int8"))
+    assert loaded[0][1]["quantization"] == "int8"
 
 
 def test_running_out_of_memory_while_loading_is_no_traceback(folder, monkeypatch):
@@ -106,7 +117,7 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(monkeypatch
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        (PairChoice("/no/such/folder"), "/no/such/folder could not be loaded"),
+        (PairChoice("/no/such/folder"), "There is no folder /no/such/folder; name one"),
         (PairChoice(device="quantum"), "There is no device 'quantum' here"),
     ],
 )

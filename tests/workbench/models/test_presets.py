@@ -2,7 +2,16 @@
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, LlamaConfig, OPTConfig, Qwen3Config
+from transformers import (
+    AutoModelForCausalLM,
+    Gemma3TextConfig,
+    GptOssConfig,
+    LlamaConfig,
+    Olmo2Config,
+    OPTConfig,
+    Qwen3Config,
+    SmolLM3Config,
+)
 
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 
@@ -10,6 +19,7 @@ SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
 LLAMA3 = {"vocab_size": 128256, "num_key_value_heads": 8, "num_attention_heads": 32}
 OPT = {"vocab_size": 50272}
+GEMMA = {"vocab_size": 262144, "num_key_value_heads": 1, "head_dim": 256}
 
 
 def sizes(width, inner, layers, heads, **more):
@@ -34,6 +44,22 @@ CONFIGS = {
     "Qwen/Qwen3-0.6B": Qwen3Config(**QWEN, **sizes(1024, 3072, 28, 16), tie_word_embeddings=True),
     "meta-llama/Llama-3.1-8B": LlamaConfig(**{**LLAMA3, **sizes(4096, 14336, 32, 32)}),
     "meta-llama/Llama-3.2-1B": LlamaConfig(**{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True),
+    "meta-llama/Llama-3.2-1B-Instruct": LlamaConfig(
+        **{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True
+    ),
+    "meta-llama/Llama-3.3-70B-Instruct": LlamaConfig(**{**LLAMA3, **sizes(8192, 28672, 80, 64)}),
+    "HuggingFaceTB/SmolLM3-3B": SmolLM3Config(
+        **sizes(2048, 11008, 36, 16, num_key_value_heads=4), vocab_size=128256, tie_word_embeddings=True
+    ),
+    "Qwen/Qwen3-4B": Qwen3Config(**QWEN, **sizes(2560, 9728, 36, 32), tie_word_embeddings=True),
+    "Qwen/Qwen3-32B": Qwen3Config(**QWEN, **sizes(5120, 25600, 64, 64), tie_word_embeddings=False),
+    "google/gemma-3-1b-it": Gemma3TextConfig(**GEMMA, **sizes(1152, 6912, 26, 4)),
+    "google/gemma-3-270m-it": Gemma3TextConfig(**GEMMA, **sizes(640, 2048, 18, 4)),
+    "allenai/OLMo-2-1124-7B-Instruct": Olmo2Config(vocab_size=100352, **sizes(4096, 11008, 32, 32)),
+    "allenai/OLMo-2-0425-1B-Instruct": Olmo2Config(vocab_size=100352, **sizes(2048, 8192, 16, 16)),
+    "openai/gpt-oss-20b": GptOssConfig(
+        **sizes(2880, 2880, 24, 64, num_key_value_heads=8), vocab_size=201088, head_dim=64, num_local_experts=32
+    ),
     "meta-llama/Llama-2-13b-hf": LlamaConfig(**sizes(5120, 13824, 40, 40)),
     "JackFram/llama-68m": LlamaConfig(**sizes(768, 3072, 2, 12)),
     "facebook/opt-13b": opt(5120, 40, 40),

@@ -105,9 +105,9 @@ def test_what_is_missing_is_said_at_its_field(visitor):
     visitor.put("batch-sizes", [])
     visitor.put("batch-schemes", [])
     visitor.put("batch-count", None)
-    visitor.put("batch-decoders", [])
+    visitor.tick("batch-decoders", [])
     visitor.press("batch-run")
     assert visitor.message("batch-sizes") == "No batch size is chosen; choose at least one."
     assert visitor.message("batch-schemes") == "No scheme is chosen; choose at least one."
     assert visitor.message("batch-count") == "The number of prompts is empty; give at least 1."
-    assert visitor.message("batch-decoders") == "No decoder is chosen; choose at least one."
+    assert visitor.message("batch-decoders-baselines") == "No decoder is chosen; choose at least one."

@@ -7,12 +7,14 @@ import pytest
 
 from decoders import catalog
 from workbench.page.parts.form import SettingsForm
+from workbench.page.widgets.messages import NotedForm
+from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings, shared
 
 
 @pytest.fixture(scope="module")
 def form() -> SettingsForm:
-    form = SettingsForm()
+    form = SettingsForm({}, {})
     with gr.Blocks():
         form.lay_out_decoders()
         form.lay_out_settings()
@@ -45,7 +47,7 @@ def test_defaults_read_back(form, name):
 
 def test_other_values_read_back(form):
     data = {
-        "decoders": ["dsbd", "speculative"],
+        "decoders": ["speculative", "dsbd"],
         "top_p": 0.5,
         "dsbd": {"beams": 7},
         "speculative": {"draft_length": "auto"},
@@ -68,9 +70,9 @@ def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     threshold = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold"))
     values[threshold] = 2
     assert form.faults(values) == {}
-    values[form.decoders] = ["mtad"]
+    values |= form.decoders.filled(["mtad"])
     faults = form.faults(values)
-    assert set(faults) == {threshold, form.decoders}
+    assert set(faults) == {threshold, form.decoders.first}
     assert all("threshold must be" in message for message in faults.values())
 
 
@@ -84,9 +86,41 @@ def test_an_emptied_field_is_called_empty(form):
 
 def test_no_decoder_is_one_sentence(form):
     values = filled(form, {"decoders": ["greedy"]})
-    values[form.decoders] = []
-    assert form.faults(values) == {form.decoders: "No decoder is chosen; choose at least one."}
+    values |= form.decoders.filled([])
+    assert form.faults(values) == {form.decoders.first: "No decoder is chosen; choose at least one."}
 
 
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
-    assert filled(form, {"decoders": ["greedy", "of a later version"]})[form.decoders] == ["greedy"]
+    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == ["greedy"]
+
+
+def test_the_form_promises_no_more_than_this_place_allows():
+    """On a public Space it promised 100,000 tokens and 1,000 repeats where 256 and 5 are allowed (P17)."""
+    form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
+    with gr.Blocks():
+        form.lay_out_decoders()
+        form.lay_out_settings()
+    help = {c.field.name: c.component.info for c in form.controls if c.owner == "settings"}
+    assert help["max_new_tokens"].endswith("(1 to 256)")
+    assert help["repeats"].endswith("(1 to 5)")
+    assert help["timings"].endswith("(1 to 3)")
+
+
+@pytest.mark.parametrize("sent", [None, 5, "x", {}, [], [None] * 3, [{"a": 1}] * 200])
+def test_what_no_form_sends_is_one_sentence(form, sent):
+    with gr.Blocks():
+        noted = NotedForm(form.components)
+    with pytest.raises(gr.Error, match="reload the page"):
+        noted.read(sent)
+
+
+def test_what_the_form_sends_is_read(form):
+    with gr.Blocks():
+        noted = NotedForm(form.components)
+    values = list(filled(form, {"decoders": ["mtad"]}).values())
+    assert form.decoders.chosen(noted.read(values)) == ["mtad"]
+
+
+@pytest.mark.parametrize("name", catalog)
+def test_every_decoder_can_be_ticked_alone(form, name):
+    assert form.decoders.chosen(form.decoders.filled([name])) == [name]

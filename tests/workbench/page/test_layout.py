@@ -9,6 +9,8 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.layout import build
+from workbench.runs.recorded import recordings
+from workbench.studies import presets
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +45,7 @@ def test_parameters_of_others_are_passed_over(visit, own):
     assert notice(visitor) == ""
     if own:
         assert visitor.value(visitor.find("prompt")) == "Twice"
-        assert visitor.value(visitor.find("decoders")) == ["mtad"]
+        assert visitor.ticked("decoders") == ["mtad"]
 
 
 @pytest.mark.parametrize(
@@ -103,3 +105,33 @@ def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
 def test_only_compare_is_for_programs(house):
     named = [function.api_name for function in house[1].fns.values() if function.api_visibility == "public"]
     assert named == ["compare"]
+
+
+def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(visit, house, monkeypatch):
+    """The page opened empty. No model may compute for it."""
+    monkeypatch.setattr(house[0].device, "run", lambda *_: pytest.fail("a model ran"))
+    visitor, first = visit("utm_source=news"), recordings()[0].run
+    assert notice(visitor) == ""
+    assert f"Recorded on {first.created[:10]}" in visitor.value(visitor.find("headline"))
+    assert len(visitor.value(visitor.find("panels"))["panels"]) == len(first.decoders)
+    assert visitor.value(visitor.find("prompt")) == first.title
+    assert visitor.ticked("decoders") == first.settings["decoders"]
+    assert visitor.value(visitor.find("preset")) == presets.OPENING
+    assert "How it works" in visitor.value(visitor.find("steps"))
+
+
+def test_a_link_means_what_it_meant_before_the_page_opened_on_a_preset(visit):
+    visitor = visit("prompt=Twice")
+    assert visitor.value(visitor.find("preset")) == "sampling T=1"
+    assert not visitor.value(visitor.find("headline"))
+    link = visitor.value(visitor.find("settings-link"))
+    assert "temperature" not in link
+    assert "top_p" not in link
+
+
+def test_a_link_to_a_recorded_run_opens_it(visit):
+    run = recordings()[1].run
+    visitor = visit(f"run={run.id}")
+    assert "Recorded on" in visitor.value(visitor.find("headline"))
+    assert run.id in visitor.value(visitor.find("run-link"))
+    assert "Recorded beforehand" in visitor.value(visitor.find("run-link"))

@@ -10,6 +10,8 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.helpers import special_args
 
+from workbench.show.families import FAMILIES
+
 ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores
 
 
@@ -53,6 +55,15 @@ class Visitor:
         for event in ("input", "change"):
             self.fire(component, event)
 
+    def ticked(self, name: str) -> list[str]:
+        """The decoders that are ticked."""
+        return [each for family in FAMILIES for each in self.value(self.find(f"{name}-{family.name}"))]
+
+    def tick(self, name: str, decoders: list[str]) -> None:
+        """Tick these decoders and no others."""
+        for family in FAMILIES:
+            self.put(f"{name}-{family.name}", [each for each in family.decoders if each in decoders])
+
     def give(self, name: str, path: Any) -> None:
         """Upload a file."""
         component = self.find(name)
@@ -91,7 +102,8 @@ class Visitor:
                     changed += self._apply(function.outputs, answer)
                     yield answer
             except Exception as error:
-                self.breakdowns.append(error)
+                if not isinstance(error, gr.Error) or error.print_exception:  # the others are messages to the visitor
+                    self.breakdowns.append(error)
         for component in dict.fromkeys(changed):
             yield from self.firing(component, "change")
         for other in list(self.page.fns.values()):

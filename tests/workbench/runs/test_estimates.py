@@ -11,7 +11,7 @@ from workbench.runs.estimates import BatchFigures, label, rows, speed, times_gre
 def test_repeats_stand_together_each_beside_greedy_of_its_seed(run):
     found = rows(run.results)
     assert [(r.label, len(r.results)) for r in found] == [
-        ("greedy", 2), ("beam search", 2), ("speculative", 2), ("mtad", 2), ("dsbd", 2),
+        ("Greedy", 2), ("Beam search", 2), ("Speculative", 2), ("MTAD", 2), ("DSBD", 2),
     ]  # fmt: skip
     for row in found:
         assert [r.seed for r in row.greedy] == [r.seed for r in row.results]
@@ -29,8 +29,8 @@ def test_a_batch_has_a_row_for_each_size_and_scheme_beside_greedy_of_that_size(b
 
 def test_a_row_may_have_a_longer_name(run):
     row = rows(run.results)[1]
-    assert (row.named("(A)").label, row.named("(A)").results) == ("beam search (A)", row.results)
-    assert label("beam_search") == "beam search"
+    assert (row.named("(A)").label, row.named("(A)").results) == ("Beam search (A)", row.results)
+    assert label("beam_search") == "Beam search"
 
 
 def test_times_greedy_is_the_ratio_of_the_speeds(run):

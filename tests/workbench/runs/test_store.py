@@ -18,7 +18,7 @@ import pytest
 
 from decoders import InputError
 from workbench.runs.record import Run
-from workbench.runs.store import RunStore, data_folder
+from workbench.runs.store import Fastest, RunStore, data_folder
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 FORK = multiprocessing.get_context("fork")
@@ -121,6 +121,33 @@ def test_the_folder_is_the_one_the_environment_names_or_else_the_users(monkeypat
     monkeypatch.delenv("WORKBENCH_DATA")
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     assert data_folder() == tmp_path / "home" / "decoding-workbench"
+
+
+def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batch_run):
+    """Its mean over the repeats; of batches at the size and in the scheme where it was fastest."""
+    store.save(run)
+    store.add(dataclasses.replace(run, id="0c", results=[]))
+    store.save(batch_run)
+    found = {summary.id: summary.fastest for summary in store.list()}
+    speeds = {d: [r.metrics["tokens_per_second"] for r in run.results if r.decoder == d] for d in run.decoders}
+    means = {d: sum(v) / len(v) for d, v in speeds.items()}
+    best = max(means, key=means.get)
+    assert found[run.id] == Fastest(best, pytest.approx(means[best]), 1, pytest.approx(means["greedy"]))
+    assert found["0c"] is None
+    assert found[batch_run.id].batch_size in (1, 2)
+
+
+def test_failed_and_forged_results_are_not_the_fastest(store, run):
+    first, *rest = run.results
+    failed = dataclasses.replace(first, error="it broke", metrics={"tokens_per_second": 1e9})
+    forged = dataclasses.replace(rest[0], metrics={"tokens_per_second": None})
+    store.save(dataclasses.replace(run, results=[failed, forged, *rest[1:2]]))
+    (kept,) = store.list()
+    assert kept.fastest.decoder == rest[1].decoder
+
+
+def test_runs_of_earlier_files_get_their_fastest_decoder(old):
+    assert all(summary.fastest is not None for summary in RunStore(old).list())
 
 
 def rows(path: Path) -> list[tuple]:

@@ -27,24 +27,24 @@ def without(scheme: str, **metrics) -> BatchFigures:
 
 def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(figures):
     found = lines(batch.speed_up(figures, "lookup"))
-    assert found["vanilla"] == {1: 1.8, 4: 1.25}
-    assert found["both unpadded"] == {1: 1.8, 4: 2.5}
-    assert found["both, dynamic"] == {1: 1.8, 4: 2.0}
+    assert found["padded (usual)"] == {1: 1.8, 4: 1.25}
+    assert found["no padding"] == {1: 1.8, 4: 2.5}
+    assert found["no padding, dynamic"] == {1: 1.8, 4: 2.0}
 
 
 def test_leaving_prompts_out_drops_dynamic_batches(figures):
-    assert "vanilla" not in lines(batch.speed(without("vanilla", decode_seconds=None), "lookup", decoding=True))
+    assert "padded (usual)" not in lines(batch.speed(without("vanilla", decode_seconds=None), "lookup", decoding=True))
     assert list(lines(batch.speed(figures, "lookup", decoding=True))) == [
-        "vanilla", "unpadded cache", "unpadded inputs", "both unpadded", "greedy",
+        "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "greedy",
     ]  # fmt: skip
-    assert lines(batch.speed(figures, "lookup", decoding=True))["both unpadded"][4] == pytest.approx(320)
-    assert lines(batch.speed(figures, "lookup"))["both, dynamic"][4] == pytest.approx(240)
+    assert lines(batch.speed(figures, "lookup", decoding=True))["no padding"][4] == pytest.approx(320)
+    assert lines(batch.speed(figures, "lookup"))["no padding, dynamic"][4] == pytest.approx(240)
 
 
 def test_padding_and_acceptance(figures):
-    assert lines(batch.padding(figures)) == {"lookup": {1: None, 4: 0.25}}
+    assert lines(batch.padding(figures)) == {"Prompt lookup": {1: None, 4: 0.25}}
     assert list(batch.acceptance(figures).data[0].y) == [1, 3, 2, 4]
-    assert lines(batch.least_acceptance(figures)) == {"lookup": {1: 2.5, 4: 1}}
+    assert lines(batch.least_acceptance(figures)) == {"Prompt lookup": {1: 2.5, 4: 1}}
 
 
 def test_a_card_without_points_says_so(figures):
@@ -55,7 +55,7 @@ def test_a_card_without_points_says_so(figures):
 
 
 def test_a_round_holds_its_pads(figures):
-    vanilla = next(t for t in batch.round_time(figures, "lookup").data if t.name == "vanilla")
+    vanilla = next(t for t in batch.round_time(figures, "lookup").data if t.name == "padded (usual)")
     assert (list(vanilla.x), list(vanilla.y)) == ([4], [25])  # (60 + 20) / 20 tokens, 0.5 s / 20
 
 

@@ -1,11 +1,6 @@
-"""What all figures share."""
+"""What Plotly's figures share."""
 
-from workbench.show.figure import canvas, look, or_words
-
-
-def test_fifteen_decoders_have_fifteen_looks():
-    """MTAD and SpecInfer once shared colour, dash and symbol."""
-    assert len({look(i) for i in range(15)}) == 15
+from workbench.show.figure import canvas, or_words
 
 
 def test_a_canvas_lets_either_ground_through():

@@ -30,6 +30,16 @@ def test_figures_equal_those_recomputed_from_the_json(run):
         assert BY_NAME["acceptance"].counts(result) == f"{len(accepted)} of {len(drafted)} drafted"
 
 
+def test_real_passes_stand_beside_the_target_passes_where_they_are_more(run):
+    """A model that runs one branch at a time takes several for what counts as one."""
+    result = of(run, "mtad").first
+    calls, tokens = result.metrics["target_calls"], result.metrics["new_tokens"]
+    told = BY_NAME["block_efficiency"].counts
+    assert told(result) == f"{tokens} tokens / {calls} target passes"
+    plain = replace(result, metrics=result.metrics | {"target_passes": 3 * calls})
+    assert told(plain) == f"{tokens} tokens / {calls} target passes, {3 * calls} taken one branch at a time"
+
+
 def test_mean_and_deviation_over_repeats(run):
     row = of(run, "mtad")
     found = spread(BY_NAME["perplexity"], row)

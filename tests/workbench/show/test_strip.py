@@ -32,7 +32,8 @@ def test_a_finished_run_gives_a_panel_for_each_decoder(run):
 
 def test_the_figures_of_a_panel_are_those_of_all_repeats(run):
     speed = panels_of(run)[1]["numbers"][0]
-    assert (speed["label"], speed["detail"]) == ("tokens/s", "mean of 2 repeats")
+    assert speed["label"] == "tokens/s"
+    assert speed["detail"].startswith("mean of 2 repeats · the first: 24 tokens in ")
     once = replace(run, results=[r for r in run.results if r.repeat == 0])
     assert "24 tokens in " in panels_of(once)[1]["numbers"][0]["detail"]
 
@@ -42,13 +43,13 @@ def test_claims_follow_the_settings(run):
     changed = replace(run, study={**run.study, "settings": settings})
     claims = {p["decoder"]: p["claim"] for p in panels_of(changed)}
     assert claims["speculative"] == "changes the text"
-    assert claims["greedy"] == "same as plain sampling"
+    assert claims["greedy"] == "always the likeliest"
     assert claims["beam_search"] == "search"
 
 
 def test_claims_follow_the_settings_before_there_is_a_result():
     lenient = catalog["speculative"](lenience=0.5)
-    for panel in (Panel.waiting(lenient, "Once"), Panel.running(lenient, "Once")):
+    for panel in (Panel.waiting(lenient, "Once", 1.0), Panel.running(lenient, "Once", 1.0)):
         assert json.loads(panel.to_json())["claim"] == "changes the text"
 
 
@@ -64,7 +65,7 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 
 def test_rows_of_two_runs_have_their_own_titles(run):
     found = [row.named("A") for row in rows(run.results)]
-    assert json.loads(strip.row_panels(found, run)[0])["title"] == "greedy A"
+    assert json.loads(strip.row_panels(found, run)[0])["title"] == "Greedy A"
 
 
 def test_a_batch_has_no_panels():
@@ -76,7 +77,7 @@ def test_badges():
     near = Agreement("greedy", 1, 1, 4, 2e-7, 1e-6, True, "float32")
     far = Agreement("greedy", 1, 1, 4, 0.7, 1e-6, False, "float32")
     unknown = Agreement("greedy", 1, 1, 4, None, None, False, "float32")
-    assert strip.badge(same)["text"] == "✓ identical to greedy"
+    assert strip.badge(same)["text"] == "✓ identical to Greedy"
     assert strip.badge(near)["text"] == "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
     assert strip.badge(far)["text"] == "≠ differs at token 5 (target gap 0.700 nats)"
     assert strip.badge(far)["kind"] == strip.badge(unknown)["kind"] == "differs"
@@ -84,7 +85,7 @@ def test_badges():
 
 
 def test_a_long_prompt_is_cut_on_the_left():
-    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end").to_json())
+    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end", 1.0).to_json())
     assert panel["prompt"].endswith("end")
     assert len(panel["prompt"]) == strip.PROMPT_SHOWN + 1
 
@@ -114,7 +115,8 @@ def test_live_panels_follow_a_run_to_its_end(events):
     for event in rest:
         panels.update(event)
     assert isinstance(ended, Ended)
-    assert [json.loads(p) for p in panels.value()["panels"]] == panels_of(ended.run)
+    shown = [json.loads(p) for p in panels.value()["panels"]]
+    assert shown == [{**p, "marks": []} for p in panels_of(ended.run)]  # who won is told at the end
 
 
 def test_a_later_repeat_keeps_the_text_of_the_first(events):
@@ -126,7 +128,23 @@ def test_a_later_repeat_keeps_the_text_of_the_first(events):
     before = live(panels)
     later = next(e for e in reported if not isinstance(e, Ended) and e.at.repeat == 1)
     panels.update(later)
-    assert live(panels) == before
+    assert live(panels) == {**before, "greedy": {**before["greedy"], "state": "repeat 2"}}
+
+
+def test_the_texts_of_later_repeats_can_be_read(run):
+    """They could not be seen (P13)."""
+    for panel in panels_of(run):
+        second = next(r for r in run.results if r.decoder == panel["decoder"] and r.repeat == 1)
+        assert panel["others"] == [{"seed": second.seed, "text": second.alone.text}]
+
+
+def test_a_decoder_at_work_says_how_fast_it_is_so_far(events):
+    _, reported = events
+    at = reported[0].at
+    panel = Panel.running(catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None, 0.25))
+    assert json.loads(panel.to_json())["pace"] == "120 tokens/s so far"
+    unknown = Panel.running(catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None))
+    assert json.loads(unknown.to_json())["pace"] == ""
 
 
 def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events):

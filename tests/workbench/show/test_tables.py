@@ -22,24 +22,24 @@ def row_of(table: Table, scheme: str) -> dict[str, str]:
 
 def test_a_comparison_has_a_row_for_each_decoder(run):
     table = tables.figures(run)
-    assert [row[0] for row in table.rows] == ["greedy", "beam search", "speculative", "mtad", "dsbd"]
+    assert [row[0] for row in table.rows] == ["Greedy", "Beam search", "Speculative", "MTAD", "DSBD"]
     assert all(len(row) == len(table.heads) for row in table.rows)
 
 
 def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
     again = made_result("lookup", 4, "vanilla", 140.0, repeat=1)
     table = tables.figures(with_results(made, [*made.results, again]))
-    vanilla = row_of(table, "vanilla")
+    vanilla = row_of(table, "padded (usual)")
     assert len(table.rows) == 9
     assert vanilla["tokens/s"] == "120 ± 28.3"
-    assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25% ± 0%", "yes")
+    assert (vanilla["× greedy"], vanilla["padding"], vanilla["same"]) == ("1.50×", "25%", "yes")
     assert (vanilla["at once"], vanilla["cache"], vanilla["pad tokens"]) == ("4", "3 MB", "20")
     assert [row[2] for row in table.rows[:4]] == ["alone", "alone", "static", "dynamic"]
 
 
 def test_repeats_show_the_most_at_once_and_all_that_differ(made):
     again = made_result("lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2)
-    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "vanilla")
+    vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
     assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
 
 
@@ -63,14 +63,14 @@ def test_the_papers_table(made):
     figures = BatchFigures(made)
     table = tables.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
-        "batch", "greedy", "vanilla", "unpadded cache", "unpadded inputs", "both unpadded", "both, dynamic",
-        "padding ratio", "least acceptance",
+        "batch", "greedy", "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "no padding, dynamic",
+        "padding ratio", "slowest prompt",
     ]  # fmt: skip
     assert table.rows == [
         ["1", "50", "", "", "", "90 (1.80×)", "", "–", "2.50"],
         ["4", "80", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"],
     ]
-    assert "both, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
+    assert "no padding, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
@@ -89,7 +89,7 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=dict.fromkeys(last.metrics))
     run = with_results(made, [*rest, broken])
     assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
-    cells = row_of(tables.figures(run), "both, dynamic")
+    cells = row_of(tables.figures(run), "no padding, dynamic")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
@@ -99,7 +99,9 @@ def test_nothing_compared_is_not_called_identical(made):
 
 def test_findings_say_how_much_samples_differ(made):
     _, words = tables.findings(made)
-    assert words == ("lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29.")
+    assert words == (
+        "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29."
+    )
     assert tables.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
 
 
@@ -108,17 +110,17 @@ def test_two_comparisons_side_by_side(run):
     table = tables.side_by_side(fewer, run)
     assert table.heads == ["decoder", "figure", "A", "B"]
     speeds = {row[0]: row[2:] for row in table.rows if row[1] == "tokens/s"}
-    assert list(speeds) == ["greedy", "beam search", "speculative", "dsbd", "mtad"]
-    assert speeds["mtad"][0] == "–"
-    assert speeds["greedy"][0] == speeds["greedy"][1]
+    assert list(speeds) == ["Greedy", "Beam search", "Speculative", "DSBD", "MTAD"]
+    assert speeds["MTAD"][0] == "–"
+    assert speeds["Greedy"][0] == speeds["Greedy"][1]
     assert not any(row[2:] == ["–", "–"] for row in table.rows)
 
 
 def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
     table = tables.side_by_side(made, batch_run)
     assert table.heads == ["decoder", "batch", "scheme", "figure", "A", "B"]
-    assert {tuple(row[:3]) for row in table.rows} == {("greedy", "1", "alone"), ("lookup", "1", "alone")}
-    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["greedy", "lookup"]
+    assert {tuple(row[:3]) for row in table.rows} == {("Greedy", "1", "alone"), ("Prompt lookup", "1", "alone")}
+    assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["Greedy", "Prompt lookup"]
     figures = [row[3] for row in table.rows]
     assert figures == sorted(figures, key=figures.index)  # those of one figure stand together
     assert table.rows[0][4] == "50"
@@ -126,7 +128,7 @@ def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
 
 def test_runs_of_two_kinds_side_by_side_have_the_figures_of_both(run, made):
     table = tables.side_by_side(run, made)
-    assert {row[0] for row in table.rows} == {"greedy"}
+    assert {row[0] for row in table.rows} == {"Greedy"}
     assert next(row[5] for row in table.rows if row[3] == "tokens/s") == "50"
     assert not any("–" in row for row in table.rows)
 
@@ -156,7 +158,7 @@ def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    assert second == "Unsteady (beam search, mtad): programs on this machine waited for a free core."
+    assert second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 
@@ -170,4 +172,4 @@ def test_a_remark_keeps_its_letters(run):
     """ "RuntimeError" became "runtimeerror"."""
     remark = "Timing 2 failed (RuntimeError: broken); the 1 before it counts."
     results = [replace(r, remarks=[remark]) if r.decoder == "mtad" else r for r in run.results]
-    assert tables.notes(with_results(run, results))[-1] == f"mtad: {remark}"
+    assert tables.notes(with_results(run, results))[-1] == f"MTAD: {remark}"

@@ -1,22 +1,49 @@
 """Settings and prompts by name."""
 
-from workbench.studies.presets import PROMPTS, SETTINGS
+import pytest
+
+from decoders import catalog
+from workbench.studies import presets
+from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, described, named, written
+from workbench.studies.settings import Settings
 
 
 def test_the_papers_settings_are_the_papers():
-    mtad, dsbd = SETTINGS["MTAD paper"].to_json(), SETTINGS["DSBD paper"].to_json()
-    assert (
-        mtad["top_k"],
-        mtad["top_p"],
-        mtad["mtad"]["draft_length"],
-        mtad["mtad"]["beams"],
-        mtad["mtad"]["threshold"],
-    ) == (20, 0.9, 4, 8, 0.1)
-    assert (dsbd["top_k"], dsbd["top_p"], dsbd["dsbd"]["draft_length"], dsbd["dsbd"]["draft_beams"]) == (10, 0.8, 2, 4)
-    assert SETTINGS["greedy (T=0)"].temperature == 0
-    assert all(
-        s.to_json()["decoders"] == ["greedy", "beam_search", "speculative", "mtad", "dsbd"] for s in SETTINGS.values()
-    )
+    assert SETTINGS["MTAD paper"] == {"temperature": 1.0, "top_k": 20, "top_p": 0.9}
+    assert SETTINGS["DSBD paper"] == {"temperature": 1.0, "top_k": 10, "top_p": 0.8}
+    assert SETTINGS["greedy (T=0)"]["temperature"] == 0
+    mtad, dsbd = catalog["mtad"](), catalog["dsbd"]()
+    assert (mtad.draft_length, mtad.beams, mtad.threshold) == (4, 8, 0.1)
+    assert (dsbd.draft_length, dsbd.draft_beams) == (2, 4)
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
+    """Presets silently reset decoders and tokens (P14)."""
+    assert set(SETTINGS[name]) == {"temperature", "top_k", "top_p"}
+    Settings(SHOWN, **SETTINGS[name])
+    assert named(SETTINGS[name]) == name
+    assert described(name).startswith(f"{name}: temperature ")
+
+
+def test_what_follows_no_preset_has_no_name():
+    assert named({**SETTINGS["MTAD paper"], "top_k": 21}) is None
+    assert named({}) is None
+
+
+def test_what_the_page_opens_with_leaves_the_defaults_alone():
+    """Links, the endpoint and the terminal mean what they meant."""
+    assert SETTINGS[OPENING]["temperature"] < Settings(SHOWN).temperature == 1.0
+    assert (Settings(SHOWN).top_k, Settings(SHOWN).top_p) == (0, 1.0)
+
+
+def test_drawing_in_words():
+    assert written({"temperature": 0.7, "top_k": 0, "top_p": 0.9}) == "temperature 0.7, top-p 0.9"
+    assert written({"temperature": 1.0, "top_k": 20, "top_p": 1.0}) == "temperature 1, top-k 20"
+    assert written({"temperature": 0.0, "top_k": 20, "top_p": 0.5}) == "temperature 0"
+    assert written({}) == "temperature 1"
+    for hostile in (None, "hot", [], {}):
+        assert presets.written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
 
 
 def test_example_prompts_are_texts():

@@ -63,7 +63,13 @@ def test_the_pair_is_the_one_that_the_flags_name(call, loads):
     call(*base)
     call(*base, "--models", "a", "b", "--device", "cpu", "--dtype", "bfloat16")
     call(*base, "--models", "Qwen3-8B + Qwen3-0.6B")
-    assert loads == [PairChoice(), PairChoice("a", "b", "cpu", "bfloat16"), PAIRS["Qwen3-8B + Qwen3-0.6B"].choice()]
+    call(*base, "--models", "a", "--quantization", "int8")
+    assert loads == [
+        PairChoice(),
+        PairChoice("a", "b", "cpu", "bfloat16"),
+        PAIRS["Qwen3-8B + Qwen3-0.6B"].choice(),
+        PairChoice("a", quantization="int8"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_r
     assert shown.splitlines()[1] == "4 <i>few</i>"
     rows = [line.split("  ") for line in shown.splitlines() if line.startswith(("greedy", "lookup", "speculative"))]
     assert len([r for r in rows if len(r) > 3]) == 3 + 2 + 2 * 5
-    assert "both unpadded" in shown
+    assert "no padding" in shown
     assert "Identical tokens in every scheme and at every batch size." in shown
     assert "tokens per round, mean of 4 samples" in shown
     assert "energy not measured: a test" in shown

@@ -79,7 +79,7 @@ def test_requests_that_are_alike_pad_as_the_formula_says(p, seed):
 
 def test_what_the_acceptance_lengths_give_is_what_the_engine_padded(batch_run):
     """The vanilla scheme's own padding ratio, counted by the engine, against that of its acceptance lengths."""
-    speculative = next(m for m in batches(batch_run) if m.decoder == "speculative")
+    speculative = next(m for m in batches(batch_run) if m.decoder == "Speculative")
     assert speculative.padding(2).ratio == pytest.approx(speculative.ratios[2], abs=0.06)
 
 
@@ -87,7 +87,7 @@ def test_a_comparison_has_no_batches_and_a_batch_no_rounds(run, batch_run):
     assert measured(run).batches == ()
     found = measured(batch_run)
     assert (found.speculative, found.dsbd, found.mtad) == (None, None, None)
-    assert [m.decoder for m in found.batches] == ["lookup", "speculative"]
+    assert [m.decoder for m in found.batches] == ["Prompt lookup", "Speculative"]
 
 
 def test_a_run_without_acceptance_lengths_shows_none():

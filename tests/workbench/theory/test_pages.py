@@ -33,7 +33,7 @@ def test_a_decoder_without_rounds_is_not_said_to_have_not_run(batch_run):
 def test_a_batch_stands_next_to_the_formula():
     found = measured(made_batch())
     words, table = EMS_SD.found(found).split("\n\n")
-    assert words.startswith("lookup gained 2.50 tokens per round, mean of 4 samples")
+    assert words.startswith("Prompt lookup gained 2.50 tokens per round, mean of 4 samples")
     heads, _, row = table.splitlines()
     assert [cell.strip() for cell in row.split("|")][1] == "4"
     assert row.endswith("| 25% |")
@@ -48,7 +48,7 @@ def test_batches_are_diamonds_and_bars_at_a_size_that_was_run():
         figure = card.figure(values(EMS_SD, batch=4), found)
         (diamond,) = [t for t in figure.data if t.marker.symbol == "diamond"]
         assert (diamond.x[0], diamond.y[0]) == (run.p, getattr(run.padding(4), part))
-        assert "lookup" in diamond.text[0]
+        assert "Prompt lookup" in diamond.text[0]
     _, bar = distribution.figure(values(EMS_SD, batch=4), found).data
     assert list(bar.y) == run.longest(4, 8)
     assert len(distribution.figure(values(EMS_SD, batch=5), found).data) == 1

@@ -65,7 +65,7 @@ class BatchResults:
         return {
             self.run: run,
             self.box: gr.update(visible=True),
-            self.verdict: "".join(map(words.note, tables.findings(run))) + words.timing(run),
+            self.verdict: "".join(map(words.note, tables.findings(run))) + words.source(run) + words.timing(run),
             self.decoder: gr.update(choices=[(label(d), d) for d in decoders], value=decoder),
             **dict(zip(self.drawn, self._draw(run, decoder, decoding), strict=True)),
             self.table: {"headers": table.heads, "data": table.rows},

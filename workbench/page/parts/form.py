@@ -9,6 +9,7 @@ import gradio as gr
 
 from decoders import InputError, catalog
 from decoders.settings import check
+from workbench.page.parts.decoder_choice import DecoderChoice
 from workbench.page.widgets.messages import Updates, Values
 from workbench.runs.estimates import label
 from workbench.studies.presets import SHOWN
@@ -39,7 +40,8 @@ class Control:
         return value
 
 
-def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
+def control(owner: str, field: dataclasses.Field, value: Any, most: float | None = None) -> Control:
+    """The input for a setting that shows `value`; `most` is the largest value that this place allows, if it allows less than the field."""
     label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, value)
     if is_switch(field):
         component: Any = gr.Checkbox(value, label=label, info=help)
@@ -51,7 +53,7 @@ def control(owner: str, field: dataclasses.Field, value: Any) -> Control:
     elif field.metadata["choices"]:
         component = gr.Textbox(default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180)
     else:
-        component = gr.Number(value, label=label, info=f"{help} ({allowed(field)})", min_width=180)
+        component = gr.Number(value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180)
     return Control(owner, field, component)
 
 
@@ -59,43 +61,44 @@ class SettingsForm:
     """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has its own settings.
 
     start   what it shows at first, as `Settings.to_json` has it; what that leaves out has its default
+    limits  the largest value of each shared setting that is limited in this place
     more    further fields of the study, shown before the shared ones
     """
 
     def __init__(
-        self, start: Mapping[str, Any] | None = None, elem_id: str = "decoders", more: Sequence[dataclasses.Field] = ()
+        self,
+        start: Mapping[str, Any],
+        limits: Mapping[str, int],
+        elem_id: str = "decoders",
+        more: Sequence[dataclasses.Field] = (),
     ) -> None:
-        self.start = start or {}
-        self.elem_id = elem_id
+        self.start, self.limits = start, limits
+        self.decoders = DecoderChoice(self.start.get("decoders", DEFAULT_DECODERS), elem_id)
         self.more = more
 
     def lay_out_decoders(self) -> None:
-        self.decoders = gr.CheckboxGroup(
-            [(label(name), name) for name in catalog],
-            value=self.start.get("decoders", DEFAULT_DECODERS),
-            label="Decoders",
-            info="They run one after another, so that each is timed alone.",
-            elem_id=self.elem_id,
-        )
+        self.decoders.lay_out()
 
     def lay_out_settings(self) -> None:
         with gr.Row():
             self.controls = [
-                control(SHARED, field, self.start.get(field.name, field.default)) for field in (*self.more, *shared())
+                control(SHARED, field, self.start.get(field.name, field.default), self.limits.get(field.name))
+                for field in (*self.more, *shared())
             ]
         self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
         self.folds: dict[str, gr.Accordion] = {}
-        chosen = self.start.get("decoders", DEFAULT_DECODERS)
         for name, method in catalog.items():
             fields = dataclasses.fields(method)
             if not fields:
                 continue
             title = f"{label(name)} · {cited(method)}"
-            with gr.Accordion(title, open=False, visible=name in chosen, elem_classes="fold") as fold, gr.Row():
+            with (
+                gr.Accordion(title, open=False, visible=name in self.decoders.usual, elem_classes="fold") as fold,
+                gr.Row(),
+            ):
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
-        unfold = f"(chosen) => WorkbenchPage.unfold({list(self.folds)})(chosen)"
-        self.decoders.change(None, self.decoders, list(self.folds.values()), js=unfold, api_visibility="private")
+        self.decoders.follow(self.folds)
 
     @property
     def outputs(self) -> list[Any]:
@@ -103,15 +106,16 @@ class SettingsForm:
 
     @property
     def components(self) -> list[gr.components.Component]:
-        return [self.decoders, *(c.component for c in self.controls)]
+        return [*self.decoders.groups, *(c.component for c in self.controls)]
 
     def typed(self, values: Values) -> dict[str, Any]:
         """What the form says, as a study's settings have it in JSON, unchecked."""
-        data: dict[str, Any] = {"decoders": values[self.decoders]}
+        chosen = self.decoders.chosen(values)
+        data: dict[str, Any] = {"decoders": chosen}
         for each in self.controls:
             if each.owner == SHARED:
                 data[each.field.name] = parse(each.field, values[each.component])
-            elif each.owner in values[self.decoders]:
+            elif each.owner in chosen:
                 data.setdefault(each.owner, {})[each.field.name] = parse(each.field, values[each.component])
         return data
 
@@ -119,23 +123,22 @@ class SettingsForm:
         """A message for each input that cannot be used; folds of decoders that are not chosen do not count. A message in a fold is
         repeated at the decoders, as the fold may be shut."""
         faults: dict[Any, str] = {}
+        chosen = self.decoders.chosen(values)
         for each in self.controls:
-            if each.owner == SHARED or each.owner in values[self.decoders]:
+            if each.owner == SHARED or each.owner in chosen:
                 try:
                     each.read(values[each.component])
                 except InputError as error:
                     faults[each.component] = str(error)
-                    faults.setdefault(self.decoders, str(error))
-        if not values[self.decoders]:
-            faults[self.decoders] = "No decoder is chosen; choose at least one."
+                    faults.setdefault(self.decoders.first, str(error))
+        if not chosen:
+            faults[self.decoders.first] = "No decoder is chosen; choose at least one."
         return faults
 
     def filled(self, data: Mapping[str, Any]) -> Updates:
         """The form showing these settings (as a study has them in JSON); what they leave out has its default."""
-        chosen = [
-            name for name in data.get("decoders", self.start.get("decoders", DEFAULT_DECODERS)) if name in catalog
-        ]
-        updates: Updates = {self.decoders: chosen}
+        chosen = list(data.get("decoders", self.decoders.usual))
+        updates: Updates = self.decoders.filled(chosen)
         for each in self.controls:
             own = data if each.owner == SHARED else data.get(each.owner, {})
             value = own.get(each.field.name, each.field.default)

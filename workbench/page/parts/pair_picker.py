@@ -5,13 +5,14 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.models.keeper import devices, fitting
+from workbench.models.keeper import devices, offered
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE
 
 OWN = "own models"
+AS_STORED = "as stored"
 
 
 class PairPicker:
@@ -22,10 +23,10 @@ class PairPicker:
         self.choice = gr.State(PairChoice())
         with gr.Row():
             self.preset = gr.Dropdown(
-                [*fitting(), *([OWN] if host.limits.custom_models else [])],
+                [*offered(), *([OWN] if host.limits.custom_models else [])],
                 value=EMBEDDED.name,
                 label="Pair",
-                info="Only pairs that fit in this machine's memory are offered.",
+                info="What is grey does not fit in this machine's memory.",
                 elem_id="pair",
             )
             self.device = gr.Dropdown(
@@ -34,6 +35,10 @@ class PairPicker:
             self.dtype = gr.Dropdown(
                 ["auto", "float32", "bfloat16", "float16", "float64"], value="auto", label="Dtype", elem_id="dtype", min_width=120,
                 info="auto: bfloat16 on CUDA, float32 on the CPU",
+            )  # fmt: skip
+            self.weights = gr.Dropdown(
+                [AS_STORED, "int8", "int4"], value=AS_STORED, label="Weights", elem_id="weights", min_width=120,
+                info="quantised while loading; int4 on CUDA",
             )  # fmt: skip
         with gr.Row(visible=False) as self.own:
             hint = "a hub id (safetensors) or a folder"
@@ -45,25 +50,31 @@ class PairPicker:
         self.preset.change(
             lambda name: gr.update(visible=name == OWN), self.preset, self.own, queue=False, api_visibility="private"
         )
-        inputs = [self.choice, self.preset, self.target, self.draft, self.device, self.dtype]
+        inputs = [self.choice, self.preset, self.target, self.draft, self.device, self.dtype, self.weights]
         self.load.click(self._load, inputs, [self.choice, self.note], show_progress_on=self.note, **DEVICE)
 
     def _load(
-        self, current: PairChoice, preset: str, target: str, draft: str, device: str, dtype: str
+        self, current: PairChoice, preset: str, target: str, draft: str, device: str, dtype: str, weights: str
     ) -> tuple[Any, str]:
         """The new choice, or the reason why it is refused and the one that stays."""
         try:
-            choice = self._chosen(preset, target.strip(), draft.strip(), device, dtype)
-            self.host.device.pair(choice)
+            how = None if weights == AS_STORED else weights
+            choice = self._chosen(preset, (target or "").strip(), (draft or "").strip(), device, dtype, how)
+            pair = self.host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")
-        return choice, words.note(f"In use: {choice.title}.")
+        plain = [f" The {role} model runs {model.engine_name}." for role, model in pair.plain.items()]
+        knows = f" The draft knows {pair.known:.0%} of the target's tokens." if not pair.one_tokenizer else ""
+        return choice, words.note(f"In use: {choice.title}.{knows}{''.join(plain)}")
 
-    def _chosen(self, preset: str, target: str, draft: str, device: str, dtype: str) -> PairChoice:
+    def _chosen(self, preset: str, target: str, draft: str, *how: str | None) -> PairChoice:
+        """`how`: device, dtype and quantization."""
+        if preset not in (*PAIRS, OWN):
+            raise InputError("Choose a pair from the list.")
         if preset != OWN:
-            return PAIRS[preset].choice(device, dtype)
+            return PAIRS[preset].choice(*how)
         if not self.host.limits.custom_models:
             raise InputError("Only the preset pairs may be loaded here.")
         if not target:
             raise InputError("Name a target: a hub id or a folder.")
-        return PairChoice(target, draft or None, device, dtype)
+        return PairChoice(target, draft or None, *how)

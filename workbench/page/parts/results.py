@@ -1,6 +1,5 @@
 """What a finished study looks like: the parts that several tabs show."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import gradio as gr
@@ -8,40 +7,36 @@ import gradio as gr
 from workbench.page.parts import words
 from workbench.page.widgets.components import TokenStrip
 from workbench.page.widgets.messages import Updates
-from workbench.runs.estimates import Row, rows
+from workbench.runs.estimates import rows
 from workbench.runs.record import Run
 from workbench.show import comparison, strip
-from workbench.show.tables import Table, figures, markup
-
-BARS = 4  # of the figures; they stand in one row
+from workbench.show.strip import LivePanels
+from workbench.show.tables import figures, markup
 
 
 class Charts:
-    """The figures of a comparison and the table with the same numbers."""
+    """The charts of a comparison and the table with the same numbers."""
 
     def __init__(self) -> None:
         with gr.Column(visible=False) as self.box:
-            with gr.Row():
-                self.plots = [_plot(260) for _ in comparison.FIGURES[:BARS]]
-            with gr.Row():
-                self.plots += [_plot(320) for _ in comparison.FIGURES[BARS:]]
+            self.drawn = gr.HTML(elem_id="charts", elem_classes="wb-note")
             self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
             self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.box, *self.plots, self.table, self.timing]
+        return [self.box, self.drawn, self.table, self.timing]
 
-    def show(self, rows: Sequence[Row], table: Table, timing: str = "") -> Updates:
-        drawn = dict(zip(self.plots, comparison.figures(rows), strict=True))
-        return {self.box: gr.update(visible=True), **drawn, self.table: markup(table), self.timing: timing}
+    def show(self, run: Run) -> Updates:
+        return {
+            self.box: gr.update(visible=True),
+            self.drawn: comparison.charts(rows(run.results), run.settings),
+            self.table: markup(figures(run)),
+            self.timing: words.timing(run),
+        }
 
     def clear(self) -> Updates:
         return {self.box: gr.update(visible=False)}
-
-
-def _plot(width: int) -> gr.Plot:
-    return gr.Plot(show_label=False, elem_classes="chart", min_width=width)
 
 
 class Kept:
@@ -73,23 +68,29 @@ class Kept:
 
 
 class ComparisonResults:
-    """The panels of a comparison, its charts, and where it is kept."""
+    """What came out of a comparison in sentences, how it works, its panels, its charts, and where it is kept."""
 
     def __init__(self) -> None:
+        self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
+        self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.strip = TokenStrip(elem_id="panels")
         self.charts = Charts()
         self.kept = Kept()
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.strip, *self.charts.outputs, *self.kept.outputs]
+        return [self.headline, self.steps, self.strip, *self.charts.outputs, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
+            self.headline: words.headline(run),
+            self.steps: words.how_it_works(run),
             self.strip: strip.view(strip.run_panels(run), run.id),
-            **self.charts.show(rows(run.results), figures(run), words.timing(run)),
+            **self.charts.show(run),
             **self.kept.show(run, unkept),
         }
 
-    def clear(self) -> Updates:
-        return {**self.charts.clear(), **self.kept.clear()}
+    def begin(self, panels: LivePanels) -> Updates:
+        """Empty panels, until there is something in them."""
+        nothing = {self.headline: "", self.steps: "", self.strip: panels.value()}
+        return {**nothing, **self.charts.clear(), **self.kept.clear()}

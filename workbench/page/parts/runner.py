@@ -72,6 +72,7 @@ class Runner:
         self.host, self.name = host, name
 
     def lay_out_buttons(self, label: str, prefix: str = "") -> None:
+        self.prefix = prefix
         self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run")
         self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id=f"{prefix}stop")
         self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id=f"{prefix}leave")
@@ -98,6 +99,9 @@ class Runner:
             self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
             show_progress="minimal", show_progress_on=self.progress, **DEVICE,
         )  # fmt: skip
+        self._number.change(
+            None, None, None, js=f"() => WorkbenchPage.began('{self.prefix}')", api_visibility="private"
+        )
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)

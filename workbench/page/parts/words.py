@@ -2,17 +2,28 @@
 
 import base64
 import html
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
+from workbench.runs.recorded import Recording, recorded
+from workbench.runs.trace import TrialRecord
 from workbench.show.files import WRITERS
+from workbench.show.headline import headline as sentences
+from workbench.show.steps import four_steps
 from workbench.show.tables import facts, notes
+from workbench.studies.batch import Batch
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
+from workbench.studies.settings import Settings
 from workbench.studies.text import counted
+
+JUMPS = (
+    '<nav class="wb-jump" aria-label="On this page">'
+    '<a href="#panels">Texts</a> <a href="#charts">Charts</a> <a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
+)
 
 
 def note(text: str, kind: str = "status") -> str:
@@ -33,6 +44,8 @@ def progress(event: Started | Progress | Finished) -> str:
 def where(at: At) -> str:
     """The job in words."""
     words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    if at.repeat:
+        words += f" · repeat {at.repeat + 1}"
     if at.lap:
         words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
@@ -59,8 +72,11 @@ def ended(event: Ended) -> str:
 
 
 def timing(run: Run) -> str:
-    """How the speeds of a run were timed, and which of them cannot be trusted."""
-    return "".join(note(text) for text in notes(run))
+    """How the speeds of a run were timed, and on demand which of them cannot be trusted."""
+    first, *others = notes(run) or [""]
+    if not others:
+        return note(first) if first else ""
+    return f"<details><summary>{html.escape(first)} Why?</summary>{''.join(map(note, others))}</details>"
 
 
 def outcome(run: Run) -> str:
@@ -76,16 +92,28 @@ def outcome(run: Run) -> str:
     return note(" · ".join(words))
 
 
-def tokens(count: tuple[int, int | None] | None, budget: float | None) -> str:
-    """The prompt's length, and what the models can hold of it beside the new tokens."""
+def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
+    """The prompt's length, and what the models can hold of it beside the new tokens; then the chosen decoders."""
+    budget = settings.get("max_new_tokens", Settings.max_new_tokens)
+    return note(f"{_length(count, budget)} · {chosen(settings)}")
+
+
+def chosen(settings: Mapping[str, Any]) -> str:
+    """The decoders and the number of tokens that a form asks for."""
+    names = settings["decoders"]
+    shown = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
+    return f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · {shown or 'no decoder'}"
+
+
+def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
     if count is None:
-        return note("Tokens are counted once the pair is loaded.")
+        return "Tokens are counted once the pair is loaded"
     used, limit = count
     if limit is None:
-        return note(counted(used, "prompt token"))
-    room = limit - int(budget or 0)
+        return counted(used, "prompt token")
+    room = limit - (int(budget) if isinstance(budget, (int, float)) else 0)
     over = ": too long; shorten the prompt or ask for fewer tokens" if used > room else ""
-    return note(f"{used:,} of {max(room, 0):,} prompt tokens{over}")
+    return f"{used:,} of {max(room, 0):,} prompt tokens{over}"
 
 
 def heading(side: str, run: Run) -> str:
@@ -108,7 +136,8 @@ def kept(run: Run, unkept: bool = False) -> str:
         f'<a class="button" href="{address}" download="run-{run.id}.{kind}">{kind.upper()}</a>'
         for kind, address in (_carried(run) if unkept else _exports(run)).items()
     )
-    name = "Not kept" if unkept else f'Kept as <a href="?run={run.id}">run {run.id}</a>'
+    how = "Kept as" if recorded(run.id) is None else "Recorded beforehand:"
+    name = "Not kept" if unkept else f'{how} <a href="?run={run.id}">run {run.id}</a>'
     return f'<div class="kept"><span>{name}</span><span>Download {files}</span></div>'
 
 
@@ -121,6 +150,48 @@ def _carried(run: Run) -> dict[str, str]:
     """Addresses that hold the files themselves."""
     texts = {kind: WRITERS[kind](run) for kind in ("json", "csv")}
     return {kind: f"data:;base64,{base64.b64encode(text.encode()).decode()}" for kind, text in texts.items()}
+
+
+def headline(run: Run) -> str:
+    """What came out, and if the run was recorded beforehand, where and when."""
+    first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
+    says = f"<h2>{first}</h2>" + "".join(f"<p>{sentence}</p>" for sentence in others) if first else ""
+    return f'<div class="wb-headline">{says}{source(run)}{JUMPS}</div>'
+
+
+def models(recordings: Sequence[Recording]) -> str:
+    """What writes here, by the pair that the first recorded run was made with."""
+    where = recordings[0].run.environment if recordings else {}
+    sizes = [f"{where[role]['parameters'] / 1e6:.1f}M" for role in ("target", "draft") if where.get(role)]
+    counts = f" ({' and '.join(sizes)} parameters)" if sizes else ""
+    return f"Two tiny story models{counts} run here; they know no facts."
+
+
+def source(run: Run) -> str:
+    """Of a run that was recorded beforehand: when, on what, and how to have it measured here; "" for any other run."""
+    if recorded(run.id) is None:
+        return ""
+    where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
+    machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
+    return f'<p class="source">Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here.</p>'
+
+
+def how_it_works(run: Run) -> str:
+    """Drafting in four steps, from a round of this run; "" if it has none to show."""
+    where, steps = four_steps(run)
+    if not steps:
+        return ""
+    items = "".join(f"<li><b>{step.title}.</b> {''.join(map(_part, step.parts))}</li>" for step in steps)
+    title = f'How it works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
+    return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
+
+
+def _part(part: str | TrialRecord) -> str:
+    """A text, or a token with its mark."""
+    if isinstance(part, str):
+        return html.escape(part)
+    shown = html.escape(part.text.strip(" ").replace("\n", "⏎") or "␣")
+    return f'<span class="tok {part.fate}"><bdi>{shown}</bdi></span> '
 
 
 def environment(run: Run) -> str:

@@ -4,6 +4,7 @@ import gradio as gr
 
 from decoders import catalog
 from workbench.runs.estimates import label
+from workbench.show.laws import claim
 from workbench.show.quantities import QUANTITIES
 from workbench.studies.text import cited
 
@@ -22,11 +23,6 @@ Speeds depend on the machine, so every run and every export lists what it was me
 aligned tensors pads inputs and caches to the longest of the batch and computes the padding too; the engine here pads neither.
 The tab measures what each half of the padding costs; the tokens are the same.
 """
-LAWS = {
-    "target": "the target's own",
-    "beam sampling": "that of beam sampling",
-    "beam sampling per layer": "that of beam sampling, given each layer's width",
-}
 
 
 class AboutTab:
@@ -35,12 +31,10 @@ class AboutTab:
             gr.Markdown(INTRODUCTION)
             gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in QUANTITIES]))
             rows = [
-                (label(name), method.summary, LAWS.get(method.law, "no known law"), cited(method))
+                (label(name), method.summary, claim(method(), 1.0).chip, cited(method))
                 for name, method in catalog.items()
             ]
-            gr.Markdown(
-                _table("The decoders", ("decoder", "what it does", "its text is distributed as", "paper"), rows)
-            )
+            gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text", "paper"), rows))
 
 
 def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:

@@ -45,7 +45,7 @@ class BatchTab:
     def __init__(self, host: Host, compare: CompareTab):
         self.host = host
         self.pair = compare.pairs.choice
-        self.form = SettingsForm(START, "batch-decoders", bounds())
+        self.form = SettingsForm(START, host.limits.of_settings, "batch-decoders", bounds())
         self.runner = Runner(host, self.id)
         with gr.Tab("Batch", id=self.id, elem_id="batch") as self.tab:
             self._lay_out()
@@ -61,7 +61,9 @@ class BatchTab:
                     file_types=[".txt", ".jsonl"], height=120, elem_id="batch-file",
                 )  # fmt: skip
                 self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
-                self.form.lay_out_decoders()
+                self.asked = gr.HTML(words.note(words.chosen(START)), elem_id="batch-asked", elem_classes="wb-note")
+                with gr.Row():
+                    self.runner.lay_out_buttons("Measure", "batch-")
             with gr.Column(min_width=320):
                 with gr.Row():
                     self.count = gr.Number(
@@ -80,11 +82,11 @@ class BatchTab:
                     info="What a batch leaves unpadded; a dynamic one gives a finished request's place to the next.",
                     elem_id="batch-schemes",
                 )  # fmt: skip
-                with gr.Row():
-                    self.runner.lay_out_buttons("Measure", "batch-")
-        with gr.Accordion("Settings", open=False, elem_id="batch-settings"):
-            self.form.lay_out_settings()
-            self.share = gr.HTML(elem_id="batch-settings-link", elem_classes="wb-note")
+        with gr.Accordion("Decoders, settings", open=False, elem_id="batch-form"):
+            self.form.lay_out_decoders()
+            with gr.Accordion("Settings", open=False, elem_id="batch-settings"):
+                self.form.lay_out_settings()
+                self.share = gr.HTML(elem_id="batch-settings-link", elem_classes="wb-note")
         self.runner.lay_out_progress("batch-")
         self.results = BatchResults()
         if found := shipped():
@@ -105,7 +107,8 @@ class BatchTab:
         self.file.upload(self._read, self.file, [self.own, self.read], **QUIET)
         self.file.clear(lambda: (NO_FILE, ""), None, [self.own, self.read], **QUIET)
         self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
-        self.noted.values.change(self._link, self.noted.values, self.share, trigger_mode="always_last", **QUIET)
+        asked = [self.share, self.asked]
+        self.noted.values.change(self._asked, self.noted.values, asked, trigger_mode="always_last", **QUIET)
         results = self.results
         wiring = Wiring(
             self.noted, self.pair, [self.own], self._study, self.set, [results.decoder, results.decoding], self._follow, results.outputs
@@ -173,8 +176,13 @@ class BatchTab:
         chosen = {"name": values[self.set], "count": values[self.count]}
         return {"prompts": chosen, "settings": {**self.form.typed(values), **own}}
 
-    def _link(self, noted: list[Any]) -> str:
-        return words.settings_link(Batch.kind, self._typed(self.noted.read(noted)))
+    def _asked(self, noted: list[Any]) -> tuple[str, str]:
+        """A link that fills this form, and what it asks for."""
+        data = self._typed(self.noted.read(noted))
+        sizes, count = data["settings"]["sizes"], data["prompts"]["count"]
+        large = [size for size in sizes if count and size > count]
+        again = f" · batches of {max(large)} take prompts twice: only {count:g} are chosen" if large else ""
+        return words.settings_link(Batch.kind, data), words.note(words.chosen(data["settings"]) + again)
 
     def _offer_template(self, choice: Any) -> Updates:
         """The chat template's switch, only if the tokenizer has one."""

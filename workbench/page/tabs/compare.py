@@ -8,7 +8,7 @@ import gradio as gr
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.parts.form import SettingsForm
+from workbench.page.parts.form import DEFAULT_DECODERS, SHARED, SettingsForm
 from workbench.page.parts.pair_picker import PairPicker
 from workbench.page.parts.results import ComparisonResults
 from workbench.page.parts.runner import Runner, Wiring
@@ -16,12 +16,18 @@ from workbench.page.widgets.handlers import QUIET
 from workbench.page.widgets.messages import Faults, NotedForm, Updates, Values
 from workbench.runs.events import Ended, Event, Finished
 from workbench.runs.record import Run
+from workbench.runs.recorded import recordings
 from workbench.show.strip import LivePanels
 from workbench.studies import presets
 from workbench.studies.comparison import Comparison
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, shared
 
 CUSTOM = "custom"
+DRAWN = tuple(presets.SETTINGS[presets.OPENING])  # the settings that a preset sets
+START = {
+    "decoders": DEFAULT_DECODERS,
+    **presets.SETTINGS[presets.OPENING],
+}  # what the page opens with; links keep the defaults
 
 
 class CompareTab:
@@ -31,56 +37,61 @@ class CompareTab:
 
     def __init__(self, host: Host):
         self.host = host
-        self.form = SettingsForm()
+        self.form = SettingsForm(START, host.limits.of_settings)
         self.runner = Runner(host, self.id)
         with gr.Tab("Compare", id=self.id) as self.tab:
             self._lay_out()
         self._wire()
 
     def _lay_out(self) -> None:
-        with gr.Row():
-            with gr.Column(scale=3, min_width=320):
+        with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(recordings())):
+            gr.HTML("Recorded runs:", elem_classes="wb-note gallery-name")
+            self.gallery = [gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()]
+        with gr.Row(elem_id="asking", equal_height=True):
+            with gr.Column(scale=5, min_width=320):
                 self.prompt = gr.Textbox(
                     next(iter(presets.PROMPTS.values())),
                     label="Prompt",
                     placeholder="Text for the models to continue",
-                    lines=4,
-                    max_lines=16,
+                    lines=1,
+                    max_lines=12,
                     elem_id="prompt",
                 )
-                with gr.Row(elem_classes="chips"):
-                    self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
-                    self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
-                with gr.Row(equal_height=True):
-                    self.preset = gr.Dropdown(
-                        [CUSTOM, *presets.SETTINGS], value=CUSTOM, label="Preset", elem_id="preset"
-                    )
-                    self.runner.lay_out_buttons("Run")
-            with gr.Column(scale=2, min_width=320):
-                self.form.lay_out_decoders()
-        with gr.Accordion("Settings", open=False, elem_id="settings"):
-            self.form.lay_out_settings()
-            self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
-        with gr.Accordion("Models", open=False, elem_id="models"):
-            self.pairs = PairPicker(self.host)
+            with gr.Column(scale=4, min_width=320), gr.Row(elem_id="go", equal_height=True):
+                self.preset = gr.Dropdown(
+                    [(presets.described(name), name) for name in presets.SETTINGS] + [("settings of your own", CUSTOM)],
+                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=200,
+                )  # fmt: skip
+                self.runner.lay_out_buttons("Run")
+        with gr.Row(elem_classes="chips"):
+            self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
+            self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
+        with gr.Accordion("Decoders, settings, models", open=False, elem_id="form"):
+            self.form.lay_out_decoders()
+            with gr.Accordion("Settings", open=False, elem_id="settings"):
+                self.form.lay_out_settings()
+                self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
+            with gr.Accordion("Models", open=False, elem_id="models"):
+                self.pairs = PairPicker(self.host)
         self.runner.lay_out_progress()
         self.results = ComparisonResults()
         self.noted = NotedForm([self.prompt, *self.form.components])
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.prompt, self.count, *self.runner.outputs, *self.form.outputs, *self.results.outputs]
+        return [self.prompt, self.count, self.preset, *self.runner.outputs, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
         inputs = [self.noted.values, self.pairs.choice]
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
             button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
-        self.preset.input(self._preset, self.preset, [self.preset, *self.form.outputs], **self.noted.filling)
+        drawn = [self._drawn(name) for name in DRAWN]
+        self.preset.input(self._preset, self.preset, [self.preset, *drawn], **self.noted.filling)
         gr.on(
             [each.change for each in inputs],
             self._count,
             inputs,
-            [self.count, self.share],
+            [self.count, self.share, self.preset],
             trigger_mode="always_last",
             **QUIET,
         )
@@ -102,12 +113,17 @@ class CompareTab:
     def fill(self, study: Mapping[str, Any]) -> Updates:
         """The form showing this study, as `Comparison.to_json` has it; what it leaves out has its default."""
         prompt = {self.prompt: study["prompt"]} if "prompt" in study else {}
-        return {**prompt, **self.form.filled(study.get("settings", {}))}
+        settings = study.get("settings", {})
+        return {**prompt, **self.form.filled(settings), self.preset: _preset_of(settings)}
 
     def greet(self) -> Updates:
         """What a fresh page shows: the length of the prompt it opens with."""
         count = self.host.tokens(self.prompt.value, False, PairChoice())
-        return {self.count: words.tokens(count, Settings.max_new_tokens), **self._offer_template(PairChoice())}
+        return {self.count: words.tokens(count, START), **self._offer_template(PairChoice())}
+
+    def open_with(self, run: Run) -> Updates:
+        """A run that was recorded beforehand, for a visitor who asked for nothing yet: the address stays as it is."""
+        return {**self.show(run), self.runner.progress: "", self.results.kept.run_id: ""}
 
     # ---- handlers
 
@@ -122,20 +138,31 @@ class CompareTab:
     def _follow(self, study: Comparison) -> "_Live":
         return _Live(study, self.results)
 
-    def _count(self, noted: list[Any], choice: PairChoice) -> tuple[str, str]:
-        """The prompt's tokens against the limit, and a link that fills this form."""
+    def _count(self, noted: list[Any], choice: PairChoice) -> tuple[str, str, str]:
+        """What is asked for in a line, a link that fills this form, and the preset that it follows."""
         values = self.noted.read(noted)
-        prompt = values[self.prompt]
+        prompt, typed = values[self.prompt], self.form.typed(values)
         count = self.host.tokens(prompt, self.form.value(values, "chat_template"), choice)
-        link = words.settings_link(Comparison.kind, {"prompt": prompt, "settings": self.form.typed(values)})
-        return words.tokens(count, self.form.value(values, "max_new_tokens")), link
+        link = words.settings_link(Comparison.kind, {"prompt": prompt, "settings": typed})
+        return words.tokens(count, typed), link, _preset_of(typed)
 
     def _offer_template(self, choice: PairChoice) -> Updates:
         """The chat template's switch, only if the tokenizer has one."""
         return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
 
     def _preset(self, name: str) -> Updates:
-        return {self.preset: gr.skip()} if name == CUSTOM else self.form.filled(presets.SETTINGS[name].to_json())
+        """The preset says how tokens are drawn; decoders and the number of tokens stay as they are."""
+        if name not in presets.SETTINGS:
+            return {self.preset: gr.skip()}
+        return {self._drawn(each): value for each, value in presets.SETTINGS[name].items()}
+
+    def _drawn(self, name: str) -> Any:
+        return next(c.component for c in self.form.controls if (c.owner, c.field.name) == (SHARED, name))
+
+
+def _preset_of(settings: Mapping[str, Any]) -> str:
+    """The preset that these settings follow, as a form shows them: what is left out has its default."""
+    return presets.named({**{f.name: f.default for f in shared()}, **settings}) or CUSTOM
 
 
 class _Live:
@@ -145,7 +172,7 @@ class _Live:
         self._panels, self._results = LivePanels(study), results
 
     def begin(self) -> Updates:
-        return self._results.clear()
+        return self._results.begin(self._panels)
 
     def update(self, event: Event) -> Updates:
         if isinstance(event, Ended):

@@ -9,20 +9,20 @@ import gradio as gr
 from decoders import InputError
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.parts.results import Charts
-from workbench.page.widgets.components import RunTable, TokenStrip
+from workbench.page.widgets.components import RunTable
 from workbench.page.widgets.handlers import QUIET
 from workbench.page.widgets.messages import NotedForm, Updates
 from workbench.runs import imports
-from workbench.runs.estimates import rows
+from workbench.runs.estimates import label
 from workbench.runs.record import Run
-from workbench.show import strip
+from workbench.runs.store import Fastest
+from workbench.show import differences
+from workbench.show.quantities import significant, times
 from workbench.show.tables import markup, side_by_side
 from workbench.studies.comparison import Comparison
+from workbench.studies.schemes import BASELINE
 from workbench.studies.text import counted
 
-SIDES = ("A", "B")
-ORDERS = [("newest first", "newest"), ("oldest first", "oldest"), ("by title", "title")]
 EVERY = "all"
 PUBLIC = "On a shared machine runs are not listed: each is found by its own link."
 
@@ -62,7 +62,6 @@ class RunsTab:
             )
             kinds = [EVERY, *self.shown_in]
             self.kind = gr.Dropdown(kinds, value=EVERY, label="Kind", elem_id="kind-of-runs", min_width=140)
-            self.order = gr.Dropdown(ORDERS, value="newest", label="Order", elem_id="order-of-runs", min_width=140)
         self.chosen = RunTable(elem_id="past-runs", visible=listed)
         self.condemned = gr.JSON(visible="hidden")  # filled in the browser, if the visitor agrees to delete
         with gr.Row():
@@ -71,15 +70,10 @@ class RunsTab:
             self.delete = gr.Button("Delete", variant="stop", elem_id="delete-run", visible=listed)
             self.upload = gr.UploadButton("Import a JSON file", file_types=[".json"], elem_id="import-run")
         self.note = gr.HTML(elem_id="runs-note", elem_classes="wb-note")
-        self.titles, self.strips = [], []
-        for side in SIDES:
-            self.titles.append(gr.HTML(elem_classes="wb-note"))
-            self.strips.append(TokenStrip(elem_id=f"run-{side}"))
-        self.charts = Charts()
-        self.table = gr.HTML(elem_id="both-figures", elem_classes="wb-note")
+        self.compared = gr.HTML(elem_id="compared", elem_classes="wb-note")
 
     def _wire(self) -> None:
-        listing = [self.search, self.kind, self.order]
+        listing = [self.search, self.kind]
         changed = (each.change for each in listing)
         gr.on([self.tab.select, *changed], self._list, listing, self.chosen, trigger_mode="always_last", **QUIET)
         outputs = [self._tabs, self.note, *(part for tab in self.shown_in.values() for part in tab.outputs)]
@@ -88,23 +82,22 @@ class RunsTab:
         imported = self.upload.upload(self._import, self.upload, outputs, **filling)
         for shown in (opened, imported):
             shown.then(None, None, None, js="() => window.scrollTo({top: 0})", api_visibility="private")
-        sides = [part for side in zip(self.titles, self.strips, strict=True) for part in side]
-        drawn = [self.note, *sides, *self.charts.outputs, self.table]
-        self.both.click(self._both, self.chosen, drawn, **QUIET)
+        both = self.both.click(self._both, self.chosen, [self.note, self.compared], **QUIET)
+        both.then(None, None, None, js="() => WorkbenchPage.reveal('compared')", api_visibility="private")
         agreed = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)"
         asked = [self.chosen, self.condemned, *listing]
         self.delete.click(self._delete, asked, [self.chosen, self.note], js=agreed, **QUIET)
 
     # ---- handlers
 
-    def _list(self, search: str, kind: str, order: str) -> Any:
-        """The runs that are looked for; those of them that are ticked stay so, which the browser sees to."""
+    def _list(self, search: str, kind: str) -> Any:
+        """The runs that are looked for, newest first. The browser sorts them otherwise, and keeps those ticked that are."""
         if self.host.limits.public:
             return gr.skip()
-        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search, order=order)
+        found = self.host.store.list(kind=None if kind == EVERY else kind, search=search or "")
         lines = [
             {"id": run.id, "when": words.when(run.created), "kind": run.kind, "title": run.title, "models": run.models,
-             "decoders": ", ".join(run.decoders)}
+             "decoders": ", ".join(map(label, run.decoders)), "best": best(run.fastest), "speed": run.fastest and run.fastest.speed}
             for run in found
         ]  # fmt: skip
         return {"rows": lines}
@@ -115,7 +108,9 @@ class RunsTab:
             return {self.note: words.note("Tick one run to open it.", "alert")}
         return self._shown(lambda: self.host.store.get(ids[0]))
 
-    def _import(self, path: str) -> Updates:
+    def _import(self, path: str | None) -> Updates:
+        if path is None:
+            return {self.note: words.note("No file was given.", "alert")}
         return self._shown(lambda: self.host.store.add(imports.read(Path(path).read_bytes())))
 
     def _shown(self, find: Callable[[], Run]) -> Updates:
@@ -131,29 +126,29 @@ class RunsTab:
         tab = self.shown_in[run.kind]
         return {**tab.show(run), self._tabs: gr.update(selected=tab.id)}
 
-    def _both(self, table: dict[str, Any] | None) -> Updates:
+    def _both(self, table: dict[str, Any] | None) -> tuple[str, str]:
+        """What stands below the list: nothing, or two runs compared; the first one ticked is A."""
         ids = chosen(table)
         if len(ids) != 2:
-            return {self.note: words.note("Tick two runs to compare them.", "alert")}
+            return words.note("Tick two runs to compare them.", "alert"), ""
         try:
-            runs = [self.host.store.get(id) for id in ids]
+            a, b = (self.host.store.get(id) for id in ids)
         except InputError as error:
-            return {self.note: words.note(str(error), "alert")}
-        kinds = [run.kind for run in runs]
-        if kinds[0] != kinds[1]:
-            why = f"One is a {kinds[0]}, the other a {kinds[1]}: their figures count different things. Tick two of one kind."
-            return {self.note: words.note(why, "alert")}
-        updates: Updates = {self.note: "", self.table: "", **self.charts.clear()}
-        for side, run, title, panels in zip(SIDES, runs, self.titles, self.strips, strict=True):
-            drawn = strip.run_panels(run) if run.kind == Comparison.kind else []
-            updates |= {title: words.heading(side, run), panels: strip.view(drawn, run.id)}
-        figures = side_by_side(*runs)
-        if runs[0].kind == Comparison.kind:
-            sided = [row.named(side) for side, run in zip(SIDES, runs, strict=True) for row in rows(run.results)]
-            return {**updates, **self.charts.show(sided, figures)}
+            return words.note(str(error), "alert"), ""
+        if a.kind != b.kind:
+            why = (
+                f"One is a {a.kind}, the other a {b.kind}: their figures count different things. Tick two of one kind."
+            )
+            return words.note(why, "alert"), ""
+        heads = "".join(words.heading(side, run) for side, run in zip(differences.SIDES, (a, b), strict=True))
+        if a.kind == Comparison.kind:
+            return "", heads + differences.comparisons(a, b)
+        figures = side_by_side(a, b)
         if not figures.rows:
-            return {**updates, self.note: words.note("These runs share no decoder at the same batch size and scheme.")}
-        return {**updates, self.table: markup(figures)}
+            return words.note(
+                "These runs share no decoder at the same batch size and scheme."
+            ), heads + differences.settings(a, b)
+        return "", heads + differences.settings(a, b) + markup(figures)
 
     def _delete(self, _: Any, condemned: Any, *filters: str) -> tuple[Any, str]:
         """Delete those that the visitor agreed to."""
@@ -165,6 +160,15 @@ class RunsTab:
             return self._list(*filters), words.note(str(error), "alert")
         count = f"Deleted {counted(len(ids), 'run')}."
         return self._list(*filters), words.note(count) if ids else ""
+
+
+def best(found: Fastest | None) -> str:
+    """The fastest decoder of a run in words."""
+    if found is None:
+        return ""
+    more = f" · {times(found.speed / found.greedy)} greedy" if found.greedy and found.decoder != BASELINE else ""
+    batch = f" · batch {found.batch_size}" if found.batch_size > 1 else ""
+    return f"{label(found.decoder)}: {significant(found.speed)} tokens/s{more}{batch}"
 
 
 def chosen(table: Any) -> list[str]:

@@ -52,4 +52,4 @@ class OpenSlider(gr.Slider):
     is_template = True  # to the browser it is Gradio's slider
 
     def preprocess(self, payload: float | None) -> float | None:
-        return payload
+        return payload if isinstance(payload, (int, float)) else None

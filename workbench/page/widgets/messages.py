@@ -37,7 +37,11 @@ class NotedForm:
         for field in fields:
             field.change(None, fields, [self.values, field], js=note, api_visibility="private")
 
-    def read(self, values: Sequence[Any]) -> Values:
+    def read(self, values: Any) -> Values:
+        """Raises `gr.Error` for values that no form sends: a client may send anything."""
+        known = isinstance(values, list) and len(values) == len(self.fields)
+        if not known or not all(map(_fits, self.fields, values)):
+            raise gr.Error("These are not the values of this form; reload the page.", print_exception=False)
         return dict(zip(self.fields, values, strict=True))
 
     def told(self, faults: Mapping[Any, str]) -> Updates:
@@ -47,3 +51,15 @@ class NotedForm:
     def tell(self, handler: Any) -> None:
         tell = "(messages) => WorkbenchPage.tell(messages)"
         handler.then(None, self.faults, self.fields, js=tell, api_visibility="private")
+
+
+def _fits(field: Any, value: Any) -> bool:
+    """Whether the page could have such a value in this field."""
+    if isinstance(field, gr.CheckboxGroup):
+        known = [choice for _, choice in field.choices]
+        return isinstance(value, list) and all(each in known for each in value)
+    if isinstance(field, gr.Checkbox):
+        return isinstance(value, bool)
+    if isinstance(field, gr.Number):
+        return value is None or (isinstance(value, (int, float)) and not isinstance(value, bool))
+    return isinstance(value, str)

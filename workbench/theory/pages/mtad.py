@@ -1,6 +1,7 @@
 """Multi-token assisted decoding (mtad.txt §3.2)."""
 
 from decoders import theory
+from workbench.show.quantities import significant
 from workbench.theory import charts
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import Card, Page, Slider, Values
@@ -9,7 +10,7 @@ from workbench.theory.pages.page import Card, Page, Slider, Values
 def now(v: Values) -> str:
     return (
         f"At least **{1 + theory.mtad_kept_length(v.tau, v.U, v.gamma)}** tokens per round"
-        f" · perplexity at most **{theory.mtad_ratio_bound(v.tau, v.gamma_bar, v.H, v.U, v.epsilon):.3g}×** that of exact joint decoding"
+        f" · perplexity at most **{significant(theory.mtad_ratio_bound(v.tau, v.gamma_bar, v.H, v.U, v.epsilon))}×** that of exact joint decoding"
         f" · under q at most **{theory.mtad_perplexity_bound(v.gamma_bar, v.H_pq, (v.gamma_bar - 1) * v.log_q, v.epsilon):.2f}**"
     )
 

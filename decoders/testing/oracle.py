@@ -353,7 +353,7 @@ def distance(method: Method, situation: Situation, *, law: str | None = None, **
 
 def assert_exact(method: Method, situation: Situation, **options: Any) -> None:
     d = distance(method, situation, **options)
-    assert d < 1e-9, f"oracle.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
+    assert d < 1e-9, f"decoders.testing.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
 
 
 # ---- Mistakes

@@ -1,0 +1,62 @@
+// What happened in a round, in words: a sentence, and the beams that go on.
+"use strict";
+
+(() => {
+  const { visible } = Workbench;
+  const plural = (count, word, several = `${word}s`) => `${count} ${count === 1 ? word : several}`;
+  const quoted = (trial) => `“${visible(trial.text)}”`;
+  const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
+
+  /** The nodes kept in a round that nothing of the round continues: where its beams end. */
+  function tips(round) {
+    const parents = new Set(round.trials.filter(kept).map((t) => t.parent));
+    return [...new Map(round.trials.filter((t) => kept(t) && !parents.has(t.node)).map((t) => [t.node, t])).values()];
+  }
+
+  const of = (round, fate) => round.trials.filter((t) => t.fate === fate);
+
+  function drafted(round, beams) {
+    const [accepted, rejected, discarded] = ["accepted", "rejected", "discarded"].map((fate) => of(round, fate).length);
+    const own = round.trials.filter((t) => t.fate === "corrected" || t.fate === "bonus" || t.fate === "sampled");
+    const total = accepted + rejected + discarded;
+    const head = `The large model kept ${accepted === total ? (total === 1 ? "the" : `all ${total}`) : `${accepted} of ${total}`} drafted ${total === 1 ? "token" : "tokens"}`;
+    let tail = "";
+    if (beams) tail = own.length ? ` and drew ${own.length} itself` : "";
+    else if (own.length) {
+      const refused = round.trials.filter((t) => t.fate === "rejected" && own[0].fate === "corrected" && t.parent === own[0].parent);
+      tail = refused.length ? ` and wrote ${quoted(own[0])} in place of ${quoted(refused[0])}${refused.length > 1 ? ` and ${plural(refused.length - 1, "other")}` : ""}` : ` and added ${quoted(own[0])}`;
+    }
+    const unreached = discarded ? ` ${discarded} ${discarded === 1 ? "was" : "were"} not reached.` : "";
+    return `${head}${tail}.${unreached}`;
+  }
+
+  /** A sentence or two that say what happened; `before` is the length of the output until then. */
+  Workbench.sentence = (round, before, drafts) => {
+    const ends = tips(round), roots = new Set(round.trials.filter((t) => !round.trials.some((other) => other.node === t.parent)).map((t) => t.parent));
+    const beams = roots.size > 1 || ends.length > 1, undone = before - round.keep;
+    const parts = [];
+    if (round.trials.some((t) => !kept(t) || t.fate === "accepted")) parts.push(drafted(round, beams));
+    else if (beams && round.trials[0].fate === "searched") parts.push(`The large model kept the ${plural(ends.length, "likeliest continuation")}.`);
+    else if (beams) parts.push(`The large model drew ${plural(round.trials.length, "continuation")}${ends.length < round.trials.length ? `, ${ends.length} of them different` : ""}.`);
+    else if (round.trials.length > 1) parts.push(`The large model chose ${round.trials.length} tokens together.`);
+    else if (round.trials.length) parts.push(`${drafts ? "Nothing was drafted: the" : "The"} large model wrote ${quoted(round.trials[0])}.`);
+    if (beams) {
+      if (!parts[0].includes("kept the")) parts.push(`${plural(ends.length, "beam")} ${ends.length === 1 ? "goes" : "go"} on.`);
+      if (undone > 0) parts.push(`The best one is another now: ${plural(undone, "earlier token")} changed.`);
+    }
+    parts.push(round.nodes.length ? `${plural(round.nodes.length, "token")} added.` : "No token added.");
+    return parts.join(" ");
+  };
+
+  /** The beams after a round, the likeliest first: [{node, score, length, text}]; [] if there is one. `line(node)` gives the tokens up to a node. */
+  Workbench.beams = (round, line) => {
+    const ends = tips(round);
+    if (ends.length < 2) return [];
+    return ends.map((tip) => {
+      const path = line(tip.node);
+      const whole = path.length && path.every((t) => t.log_p !== null && t.log_p !== undefined);
+      const score = whole ? path.reduce((sum, t) => sum + t.log_p, 0) : null;
+      return { node: tip.node, score, length: path.length, text: path.slice(-6).map((t) => t.text).join("") };
+    }).sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
+  };
+})();

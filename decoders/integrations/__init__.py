@@ -1,0 +1,1 @@
+"""The decoders inside of other libraries."""

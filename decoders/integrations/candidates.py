@@ -1,0 +1,71 @@
+"""Drafts from transformers' candidate generators: what assisted generation proposes, tested by our rules, in batches too."""
+
+import inspect
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.generation.candidate_generator import AssistedCandidateGenerator, CandidateGenerator
+
+from decoders.drafts.draft import Draft
+from decoders.drafts.lookup import certain
+from decoders.errors import InputError, ModelError
+from decoders.methods.speculative import LENIENCE, Lenient
+from decoders.reading import Reading
+from decoders.request import Ask, Request
+from decoders.settings import Decoding, setting
+
+
+def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
+    """The generator, if all that it needs is the text so far. Raises InputError, by name, for any other."""
+    name = type(generator).__name__
+    if not isinstance(generator, CandidateGenerator):
+        raise InputError(f"{owner}: a draft is a model or a candidate generator of transformers, not {name}.")
+    if isinstance(generator, AssistedCandidateGenerator):
+        raise InputError(f"{name} follows one text with a model of its own; give that model as the draft instead.")
+    parameters = list(inspect.signature(generator.get_candidates).parameters.values())[1:]
+    needed = [
+        p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+    ]
+    if generator.requires_model_outputs or needed:
+        raise InputError(
+            f"{name} drafts from outputs of the model ({', '.join(needed) or 'hidden states'}), which decoders do not pass on; take "
+            "PromptLookupCandidateGenerator or another that needs the text alone."
+        )
+    return generator
+
+
+GENERATOR = setting(None, "the candidate generator", read=proposes_from_text)
+
+
+@dataclass(frozen=True)
+class Candidates(Lenient):
+    """Speculative sampling of what a candidate generator proposes. Its tokens count as certain: accepted with probability p, else drawn
+    from what is left of p; so the output has the target's law whatever proposed them.
+
+    One generator serves all requests of a batch, so it must be a function of the text alone. Raises InputError if it needs more.
+    """
+
+    name = "candidates"
+    paper, section = "Leviathan et al. 2023", "2.3"
+    summary = "Drafts come from a candidate generator of transformers; the target tests them."
+
+    generator: Any = GENERATOR
+    lenience: float = LENIENCE
+
+    def decode(self, request: Request) -> Decoding:
+        return self.speculate(request, self._propose)
+
+    def _propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
+        yield from ()  # asks no model
+        if request.left < 2:
+            return certain(request, ())
+        text = [request.tree.tokens[n] for n in request.tree.lineage(request.tip)]
+        found, _ = self.generator.get_candidates(torch.tensor([text]))
+        tokens = found[0, len(text) :].tolist()
+        if strange := [t for t in tokens if not 0 <= t < request.vocabulary]:
+            raise ModelError(
+                f"{type(self.generator).__name__} proposed the token {strange[0]}, which the target has not."
+            )
+        return certain(request, tokens)

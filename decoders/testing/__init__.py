@@ -1,0 +1,58 @@
+"""What proves our decoders, for anyone's: toy models, a source that takes every way in turn, and the laws that decoders claim.
+
+from decoders.testing import assert_law
+assert_law(MyDecoder(draft_length=2))
+"""
+
+from collections.abc import Iterable
+
+from decoders.settings import Method
+from decoders.testing.oracle import (
+    Drawn,
+    Rows,
+    Situation,
+    TooManyWays,
+    decode,
+    distance,
+    drawn,
+    mutant,
+    output_law,
+    variation,
+    ways,
+)
+from decoders.warp import Warping
+
+__all__ = [
+    "SITUATIONS", "Drawn", "Rows", "Situation", "TooManyWays", "assert_law", "decode", "distance", "drawn", "mutant", "output_law",
+    "variation", "ways",
+]  # fmt: skip
+
+SITUATIONS = tuple(
+    drawn(3, seed, warping=warping, end=end)
+    for seed, warping, end in (
+        (0, Warping(), frozenset()),
+        (1, Warping(), frozenset({2})),
+        (2, Warping(0.7, 2, 0.9), frozenset()),
+        (3, Warping(1.3, 0, 0.8), frozenset({0})),
+        (4, Warping(0), frozenset()),
+    )
+)
+
+
+def assert_law(
+    method: Method, law: str | None = None, situations: Iterable[Situation] = SITUATIONS, *, limit: int = 20_000
+) -> None:
+    """Assert that a decoder has a law, in total variation to 1e-9, by enumerating every way it can go.
+
+    law         "target", "beam sampling" or "beam sampling per layer"; by default the one that it claims
+    situations  the toy models, prompts, warpings and ends to try: by default three tokens, whole and warped, with and without an end
+    limit       the most ways of a situation; more raise TooManyWays, so take small settings
+    Raises AssertionError with a call that shows the difference again, and ValueError for a decoder that claims no law.
+    """
+    claimed = law or method.law
+    if claimed is None:
+        raise ValueError(f"{method.name} claims no law with these settings; say which one it should have.")
+    for situation in situations:
+        found = distance(method, situation, law=claimed, limit=limit)
+        call = f"decoders.testing.distance({method!r}, {situation!r}, law={claimed!r})"
+        assert found < 1e-9, f"{method.name} has not the law {claimed!r}: {call} is {found:.3g}"

@@ -1,0 +1,145 @@
+"""Pages that are generated when the documentation is built: one for each decoder, their index, the models that run."""
+
+import dataclasses
+import inspect
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT), str(HERE)]
+
+from mkdocs.structure.files import File, Files  # noqa: E402
+from picture import FATE_WORDS, picture  # noqa: E402
+
+import decoders  # noqa: E402
+from decoders.catalog import catalog  # noqa: E402
+from decoders.settings import Method  # noqa: E402
+
+PROVEN = {
+    "target": "sampling from the target one token at a time, with the same temperature, top-k and top-p",
+    "beam sampling": "beam sampling: the sequence that it would answer",
+    "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
+}
+MEASURED = "2026-11-20, two cores of a virtual machine"  # NOTES.md, where the same table stands with its conditions
+PROMPT = "Once upon a time, there was a little girl who"
+
+
+def on_files(files: Files, config: Any) -> Files:
+    pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
+    pages = {f"decoders/{name}.md": page(method, pair, pseudo[name]) for name, method in catalog.items()}
+    pages["decoders/index.md"] = index()
+    pages["models.md"] = models()
+    for path, text in pages.items():
+        files.append(File.generated(config, path, content=text))
+    image = (ROOT / "assets" / "web" / "workbench.png").read_bytes()
+    files.append(File.generated(config, "workbench.png", content=image))
+    return files
+
+
+def index() -> str:
+    rows = [f"| [`{name}`]({name}.md) | {m.summary} | {claim(m)} | {m.paper} |" for name, m in catalog.items()]
+    return "\n".join(
+        ["# Decoders", "", "An *exact* decoder has, provably and by a test that enumerates every outcome, the law named here.", "",
+         "| name | what it does | output | from |", "|---|---|---|---|", *rows, ""]
+    )  # fmt: skip
+
+
+def claim(method: type[Method]) -> str:
+    return f"exact: {method.law}" if method.law else "its own"
+
+
+def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
+    parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
+    parts += ["## What it claims", proof(method)]
+    columns = [
+        f'```text title="The paper"\n{pseudo.strip()}\n```',
+        f'```python title="The code"\n{source(method)}\n```',
+    ]
+    parts += ["## How it works", '<div class="grid" markdown>', *columns, "</div>"]
+    parts += ["## A real round", real_round(method, pair)]
+    parts += ["## Settings", settings(method)]
+    parts += ["## Measured", figures(method)]
+    return "\n\n".join(parts) + "\n"
+
+
+def proof(method: type[Method]) -> str:
+    if method.law is None:
+        return (
+            "It claims no law of another decoder: its output is its own, usually likelier text than sampling gives. What it does is "
+            "compared in the tests with a plain restatement of the paper."
+        )
+    return (
+        f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the place of the models and a source that "
+        "takes every way in turn in the place of the random generator, add up the probability of every output, and compare it with "
+        "that law: the total variation is below 1e-9 in float64, with and without top-k, top-p, an end of text and temperature 0. "
+        "You can [run the proof yourself](../own.md#prove-it)."
+    )
+
+
+def source(method: type[Method]) -> str:
+    """Its `decode`, and what that hands over to: functions of its module, the speculative loop, the rule."""
+    own, shared = sys.modules[method.__module__], sys.modules["decoders.methods.speculative"]
+    text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
+    parts = [text]
+    if "speculate(" in text:
+        parts.append(inspect.getsource(shared.speculate))
+    for name, thing in vars(own).items():
+        if (
+            inspect.isfunction(thing)
+            and thing.__module__ == own.__name__
+            and f"{name}(" in text
+            and thing not in vars(shared).values()
+        ) or (inspect.isclass(thing) and hasattr(thing, "pick") and name in text):
+            parts.append(inspect.getsource(thing))
+    if "self.speculate(" in text:
+        parts.append(inspect.getsource(shared.SpeculativeRule))
+    return "\n\n\n".join(part.strip() for part in parts)
+
+
+def real_round(method: type[Method], pair: decoders.ModelPair) -> str:
+    """The first round after the first that drafted or kept something, on the embedded pair."""
+    result = decoders.generate(pair, PROMPT, method(), max_new_tokens=12, seed=3, temperature=1.0, top_k=20, top_p=0.9)
+    entry = max(result.rounds[1:4] or result.rounds, key=lambda r: len({t.node for t in r.trials}))
+    words = f"Round {entry.index + 1} of the embedded pair after *{PROMPT}* (T=1, top-k 20, top-p 0.9, seed 3). {FATE_WORDS}"
+    return f"{words}\n\n{picture(entry, pair.tokenizer)}"
+
+
+def settings(method: type[Method]) -> str:
+    fields = dataclasses.fields(method)
+    if not fields:
+        return "It has none of its own."
+    rows = [f"| `{f.name}` | `{f.default!r}` | {f.metadata['help'].replace('|', '/')} |" for f in fields]
+    return "\n".join(["| name | default | what it is |", "|---|---|---|", *rows])
+
+
+def figures(method: type[Method]) -> str:
+    """The row of this decoder in the table of the embedded pair's card, with the command, the machine and the date."""
+    card = (ROOT / "assets" / "stories" / "README.md").read_text("utf-8")
+    how, head, _, *rows = [
+        line for line in card.split("<!-- decoders -->")[1].splitlines() if line.startswith(("`python", "|"))
+    ]
+    row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
+    if row is None:
+        return "Not measured yet on the embedded pair."
+    cells = zip(split(head), split(row), strict=True)
+    lines = [f"| {name} | {value} |" for name, value in list(cells)[1:] if value]
+    return "\n".join([f"The embedded pair, {MEASURED}: {how}", "", "| | |", "|---|---|", *lines])
+
+
+def split(row: str) -> list[str]:
+    return [cell.strip() for cell in row.strip().strip("|").split("|")]
+
+
+def models() -> str:
+    from tests.decoders.test_architectures import REFUSED, RUN
+
+    rows = [f"| {name} | runs |" for name in RUN] + [f"| {name} | refused, by name |" for name in REFUSED]
+    return "\n".join(
+        ["# Models that run", "",
+         "Causal language models of transformers, tried tiny and random at every test run. *Runs* means: greedy, speculative decoding in a batch of three, and a draft tree are "
+         "the likeliest tokens of plain forward passes. A model that would be wrong is refused by name before any work; never a wrong token.", "",
+         "| type in transformers | |", "|---|---|", *rows, ""]
+    )  # fmt: skip

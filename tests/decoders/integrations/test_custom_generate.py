@@ -1,0 +1,355 @@
+"""Decoders inside of transformers' `generate`: the same tokens where they must be, the law where they are drawn, a sentence for the rest."""
+
+import copy
+import pickle
+from collections import Counter
+
+import pytest
+import torch
+from transformers import (
+    DynamicCache,
+    LogitsProcessorList,
+    MinLengthLogitsProcessor,
+    StoppingCriteria,
+    StoppingCriteriaList,
+    TextStreamer,
+)
+from transformers.generation.candidate_generator import (
+    CandidateGenerator,
+    PromptLookupCandidateGenerator,
+    SinglePositionMultiTokenCandidateGenerator,
+)
+
+import decoders
+from tests.models import FAMILIES, build, build_tokenizer
+
+EIGHT = [*FAMILIES]
+TEXTS = [[5, 9, 3, 7, 1, 8], [4], [11, 2, 11, 2, 11, 2, 11, 2, 11], [6, 6, 30], [17, 21]]
+PAD, END = 0, 13
+
+
+def pair_of(family: str, noise: float = 0.03, **options) -> tuple:
+    """A tiny model and, as its draft, the same with noise on its weights."""
+    target, draft = (build(family, pad_token_id=PAD, **options) for _ in range(2))
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += noise * torch.randn(weight.shape, generator=generator, dtype=weight.dtype)
+    return target, draft
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return pair_of("llama")
+
+
+def inputs(texts: list[list[int]]) -> dict[str, torch.Tensor]:
+    """Texts padded on the left."""
+    longest = max(map(len, texts))
+    rows = [[PAD] * (longest - len(t)) + t for t in texts]
+    mask = [[0] * (longest - len(t)) + [1] * len(t) for t in texts]
+    return {"input_ids": torch.tensor(rows), "attention_mask": torch.tensor(mask)}
+
+
+def new(output: torch.Tensor, given: dict[str, torch.Tensor], end: int = END) -> list[list[int]]:
+    """The new tokens of each row, up to the end token."""
+    rows = output[:, given["input_ids"].shape[1] :].tolist()
+    return [row[: row.index(end) + 1] if end in row else row for row in rows]
+
+
+@pytest.mark.parametrize("family", EIGHT)
+def test_the_tokens_of_generate_alone_and_in_a_batch_of_uneven_lengths(family):
+    """transformers refuses batched assisted generation (its issue 32165)."""
+    model, draft = pair_of(family)
+    options = {"max_new_tokens": 12, "pad_token_id": PAD, "do_sample": False}
+    end = model.generate(**inputs(TEXTS[:1]), **options)[0, len(TEXTS[0]) + 4].item()
+    options["eos_token_id"] = end
+
+    def each(**more) -> list[list[int]]:
+        return [new(model.generate(**inputs([t]), **options, **more), inputs([t]), end)[0] for t in TEXTS]
+
+    def together(method) -> list[list[int]]:
+        return new(model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS), end)
+
+    alone = each()
+    assert len(alone[0]) <= 5
+    for method in (decoders.hf("greedy"), decoders.hf("speculative", draft=draft), decoders.hf("lookup")):
+        assert together(method) == alone
+    assert together(decoders.hf("beam_search", beams=3)) == each(num_beams=3)
+
+
+@pytest.mark.parametrize("name", decoders.catalog)
+def test_every_decoder_decodes_a_batch_as_it_decodes_each_row(name, llama):
+    model, draft = llama
+    method = decoders.hf(name, draft=draft, seed=[5, 6, 7, 8, 9])
+    options = {
+        "max_new_tokens": 8,
+        "do_sample": True,
+        "temperature": 0.9,
+        "top_k": 20,
+        "top_p": 0.95,
+        "pad_token_id": PAD,
+    }
+    batch = inputs(TEXTS)
+    together = new(model.generate(**batch, **options, custom_generate=method), batch)
+    for i, text in enumerate(TEXTS):
+        single = decoders.hf(name, draft=draft, seed=5 + i)
+        assert new(model.generate(**inputs([text]), **options, custom_generate=single), inputs([text])) == [together[i]]
+
+
+def p_value(counts: Counter, law: dict, total: int) -> float:
+    """Of the chi-square test, cells that expect fewer than five pooled into one."""
+    large = {cell for cell, p in law.items() if p * total >= 5}
+    pooled_p, pooled_n = 1 - sum(law[c] for c in large), total - sum(counts[c] for c in large)
+    cells = [(counts[c], law[c] * total) for c in large] + ([(pooled_n, pooled_p * total)] if pooled_p > 1e-9 else [])
+    assert pooled_p > 1e-9 or not pooled_n, "tokens that the target cannot draw"
+    statistic = sum((n - e) ** 2 / e for n, e in cells)
+    return torch.special.gammaincc(torch.tensor((len(cells) - 1) / 2), torch.tensor(statistic / 2)).item()
+
+
+def law_of_two(model, text: list[int], temperature: float, top_k: int) -> dict[tuple[int, int], float]:
+    """The probability of each two next tokens, from plain passes."""
+
+    def step(tokens: list[int]) -> dict[int, float]:
+        values, ids = (model(torch.tensor([tokens])).logits[0, -1].double() / temperature).topk(top_k)
+        return dict(zip(ids.tolist(), values.softmax(-1).tolist(), strict=True))
+
+    with torch.no_grad():
+        return {(a, b): p * q for a, p in step(text).items() for b, q in step([*text, a]).items()}
+
+
+def draws(model, method, count: int, seed: int) -> Counter:
+    """Of two new tokens, the generator of torch seeded."""
+    torch.manual_seed(seed)
+    batch = inputs([TEXTS[0]] * count)
+    options = {"max_new_tokens": 2, "do_sample": True, "temperature": 0.8, "top_k": 4, "pad_token_id": PAD}
+    return Counter(map(tuple, new(model.generate(**batch, **options, custom_generate=method), batch)))
+
+
+@pytest.mark.parametrize("family", EIGHT)
+def test_sampling_has_the_models_law(family):
+    model, draft = pair_of(family, noise=0.01, dtype=torch.float32)
+    law = law_of_two(model, TEXTS[0], 0.8, 4)
+    assert p_value(draws(model, decoders.hf("speculative", draft=draft), 400, 1), law, 400) > 1e-3
+
+
+def test_a_wrong_law_would_be_seen():
+    model, draft = pair_of("llama", noise=0.0, dtype=torch.float32)
+    with torch.no_grad():
+        draft.lm_head.weight *= 3  # the same likeliest tokens, far likelier
+    wrong = decoders.hf("speculative", draft=draft, lenience=0.01)
+    law = law_of_two(model, TEXTS[0], 0.8, 4)
+    assert p_value(draws(model, wrong, 400, 1), law, 400) < 1e-3
+
+
+def test_the_seed_is_torchs_unless_one_is_given(llama):
+    model, draft = llama
+    given, options = inputs(TEXTS[:2]), {"max_new_tokens": 10, "do_sample": True}
+    method = decoders.hf("speculative", draft=draft)
+
+    def tokens(seed: int, custom=method) -> list[list[int]]:
+        torch.manual_seed(seed)
+        return new(model.generate(**given, **options, custom_generate=custom), given)
+
+    assert tokens(3) == tokens(3)
+    assert tokens(3) != tokens(4)
+    fixed = decoders.hf("speculative", draft=draft, seed=7)
+    assert tokens(3, fixed) == tokens(4, fixed)
+
+
+class AfterTwoAlike(StoppingCriteria):
+    """Ends a row whose last token stands twice in it; sees whole rows, as in `generate`."""
+
+    def __init__(self):
+        self.lengths = set()
+
+    def __call__(self, input_ids, scores, **options):
+        self.lengths.add(input_ids.shape[1])
+        return torch.tensor([(row == row[-1]).sum() > 1 for row in input_ids])
+
+
+def test_stopping_criteria_are_asked_after_every_token(llama):
+    model, draft = llama
+    given, options = inputs(TEXTS), {"max_new_tokens": 20, "do_sample": False, "eos_token_id": END, "pad_token_id": PAD}
+    expected, ours = AfterTwoAlike(), AfterTwoAlike()
+    wanted = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([expected]))
+    method = decoders.hf("speculative", draft=draft)
+    found = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([ours]), custom_generate=method)
+    assert found.tolist() == wanted.tolist()
+    assert ours.lengths == expected.lengths
+
+
+def test_stop_strings_are_an_argument_of_hf(llama):
+    model, draft = llama
+    tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
+    whole = new(model.generate(**given, max_new_tokens=20), given)[0]
+    word = tokenizer.decode(whole[5:7])
+    method = decoders.hf("speculative", draft=draft, tokenizer=tokenizer, stop=word)
+    tokens = new(model.generate(**given, max_new_tokens=20, custom_generate=method), given)[0]
+    assert tokens == whole[: len(tokens)]
+    assert word in tokenizer.decode(tokens)
+    assert word not in tokenizer.decode(tokens[:-1])
+
+
+class Heard(TextStreamer):
+    """Keeps what it is given."""
+
+    def __init__(self):
+        self.tokens, self.ended = [], False
+
+    def put(self, value):
+        self.tokens += value.flatten().tolist()
+
+    def end(self):
+        self.ended = True
+
+
+@pytest.mark.parametrize("name", ["speculative", "beam_search"])
+def test_a_streamer_hears_every_token_once(name, llama):
+    model, draft = llama
+    heard, given = Heard(), inputs([TEXTS[0]])
+    output = model.generate(**given, max_new_tokens=9, custom_generate=decoders.hf(name, draft=draft, streamer=heard))
+    assert heard.tokens == output[0].tolist()
+    assert heard.ended
+
+
+def test_a_dictionary_has_metrics_and_rounds(llama):
+    model, draft = llama
+    given = inputs(TEXTS[:2])
+    method = decoders.hf("mtad", draft=draft, threshold=0.1)
+    output = model.generate(**given, max_new_tokens=9, return_dict_in_generate=True, custom_generate=method)
+    assert output.sequences.shape == (2, 6 + 9)
+    assert [m.new_tokens for m in output.metrics] == [9, 9]
+    assert [sum(len(r.tokens) for r in rounds) for rounds in output.rounds] == [9, 9]
+    assert output["results"][1].prompt_tokens == TEXTS[1]
+
+
+def test_the_pair_is_made_once_per_model_and_goes_with_it(monkeypatch):
+    model, draft = pair_of("llama")
+    made = []
+    check = decoders.ModelPair.__init__
+    monkeypatch.setattr(decoders.ModelPair, "__init__", lambda *given: (made.append(given), check(*given))[1])
+    given = inputs([TEXTS[0]])
+    for _ in range(2):
+        model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft))
+    assert len(made) == 1
+    model.model.layers[0].mlp.up_proj = copy.deepcopy(model.model.layers[0].mlp.up_proj)  # as adapters do
+    model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft))
+    assert len(made) == 2
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        other.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("greedy"))
+    assert len(made) == 4
+
+
+def test_a_model_in_training_is_left_in_training():
+    model = build("gpt2", pad_token_id=PAD, resid_pdrop=0.5, attn_pdrop=0.5)
+    given = inputs([TEXTS[0]])
+    wanted = model.generate(**given, max_new_tokens=8, do_sample=False)
+    model.train()
+    found = model.generate(**given, max_new_tokens=8, do_sample=False, custom_generate=decoders.hf("lookup"))
+    assert model.training
+    assert found.tolist() == wanted.tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"num_beams": 3}, "num_beams and num_return_sequences repeat the rows"),
+        ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
+        ({"repetition_penalty": 1.2}, "Decoders do not apply RepetitionPenaltyLogitsProcessor; leave out"),
+        ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
+        (
+            {"logits_processor": LogitsProcessorList([MinLengthLogitsProcessor(9, END)])},
+            "Decoders do not apply MinLengthLogitsProcessor",
+        ),
+        ({"return_dict_in_generate": True, "output_scores": True}, "Decoders have no scores for each token"),
+        ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
+        ({"attention_mask": torch.tensor([[1, 0, 1, 1, 1, 1]])}, "pad on the left"),
+        ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
+    ],
+    ids=lambda value: ", ".join(value) if isinstance(value, dict) else "",
+)
+def test_what_cannot_be_honoured_is_refused_in_a_sentence(options, words, llama):
+    given = {**inputs([TEXTS[0]]), "max_new_tokens": 4, "pad_token_id": PAD, **options}
+    with pytest.raises(decoders.InputError, match=words):
+        llama[0].generate(**given, custom_generate=decoders.hf("greedy"))
+
+
+def test_a_cache_that_is_not_empty_is_refused(llama):
+    cache = DynamicCache(config=llama[0].config)
+    llama[0](torch.tensor([TEXTS[0][:3]]), past_key_values=cache)
+    with pytest.raises(decoders.InputError, match="without past_key_values"):
+        llama[0].generate(**inputs([TEXTS[0]]), past_key_values=cache, custom_generate=decoders.hf("greedy"))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda draft: decoders.hf("speculativ"), "did you mean 'speculative'"),
+        (lambda draft: decoders.hf("mtad", draft=draft, treshold=1), "did you mean 'threshold'"),
+        (lambda draft: decoders.hf("mtad"), r'decoders.hf\("mtad", draft=model\)'),
+        (lambda draft: decoders.hf("mtad", draft="a/name"), "cannot draft with str; give a model"),
+        (lambda draft: decoders.hf("mtad", draft=PromptLookupCandidateGenerator()), "cannot draft with PromptLookup"),
+        (lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2), "greedy has its settings already"),
+        (lambda draft: decoders.hf("greedy", stop="x"), "need a tokenizer"),
+    ],
+)
+def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(make, words, llama):
+    with pytest.raises(decoders.InputError, match=words):
+        make(llama[1])
+
+
+def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
+    model, given = llama[0], inputs(TEXTS[:2])
+    with pytest.raises(decoders.InputError, match="A streamer follows one text and there are 2 rows"):
+        model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("greedy", streamer=Heard()))
+    bare = copy.deepcopy(model)
+    bare.generation_config.pad_token_id = bare.config.pad_token_id = None
+    criteria = StoppingCriteriaList([AfterTwoAlike()])
+    with pytest.raises(decoders.InputError, match="give generate a pad_token_id"):
+        bare.generate(**given, max_new_tokens=3, stopping_criteria=criteria, custom_generate=decoders.hf("greedy"))
+
+
+class Echo(CandidateGenerator):
+    """Proposes the first tokens of the text again."""
+
+    def get_candidates(self, input_ids, **options):
+        return torch.cat([input_ids, input_ids[:, :3]], dim=1), None
+
+
+class Strange(CandidateGenerator):
+    def get_candidates(self, input_ids):
+        return torch.cat([input_ids, torch.full((1, 1), 10_000)], dim=1), None
+
+
+class Needy(CandidateGenerator):
+    def get_candidates(self, input_ids, model_outputs, **options):
+        raise AssertionError
+
+
+@pytest.mark.parametrize("generator", [PromptLookupCandidateGenerator(max_length=100), Echo()], ids=["lookup", "echo"])
+def test_candidate_generators_draft_in_batches(generator, llama):
+    model, batch = llama[0], inputs(TEXTS)
+    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "return_dict_in_generate": True}
+    method = decoders.hf("speculative", draft=generator)
+    output = model.generate(**batch, **options, custom_generate=method)
+    assert new(output.sequences, batch) == new(model.generate(**batch, **options).sequences, batch)
+    assert sum(m.drafted for m in output.metrics) > 0
+
+
+def test_drafts_of_a_candidate_generator_leave_the_law_alone():
+    model = build("llama", dtype=torch.float32, pad_token_id=PAD)
+    law = law_of_two(model, TEXTS[0], 0.8, 4)
+    assert p_value(draws(model, decoders.hf("speculative", draft=Echo()), 400, 2), law, 400) > 1e-3
+
+
+def test_generators_that_need_more_than_the_text_are_refused_by_name(llama):
+    needs_outputs = SinglePositionMultiTokenCandidateGenerator.__new__(SinglePositionMultiTokenCandidateGenerator)
+    with pytest.raises(decoders.InputError, match=r"^SinglePosition.* drafts from outputs of the model"):
+        decoders.hf("speculative", draft=needs_outputs)
+    with pytest.raises(decoders.InputError, match=r"^Needy drafts from outputs of the model \(model_outputs\)"):
+        decoders.hf("speculative", draft=Needy())
+    with pytest.raises(decoders.ModelError, match="Strange proposed the token 10000"):
+        llama[0].generate(
+            **inputs([TEXTS[0]]), max_new_tokens=4, custom_generate=decoders.hf("speculative", draft=Strange())
+        )

@@ -1,0 +1,109 @@
+"""The runs that the page shows before anybody presses Run, on the pair that ships with this project.
+
+    python -m tests.speed.record [--timings 3] [--only NAME ...] [--folder assets/recorded]
+
+Writes one file for each, with the date, the machine and the checksum of the weights. To be run again, on a quiet machine, whenever the
+weights change or the same seed gives other tokens: tests/assets/test_recorded.py says when. Takes a minute or two.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from decoders import catalog
+from decoders.engine.load import EMBEDDED
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
+from workbench.studies.batch import Batch
+from workbench.studies.comparison import Comparison
+from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN
+from workbench.studies.prompts import built_in
+from workbench.studies.settings import Settings
+from workbench.studies.study import Study
+
+STORY = PROMPTS["A story"]
+REFRAIN = built_in("refrains").prompts[1].text
+USUAL = [method.name for method in SHOWN]
+
+
+@dataclass(frozen=True)
+class Entry:
+    name: str
+    title: str
+    says: str
+    study: Callable[[dict[str, Any]], Study]
+
+
+def compared(prompt: str, decoders: list[str], preset: str, **more: Any) -> Callable[[dict[str, Any]], Study]:
+    asked = {"decoders": decoders, **SETTINGS[preset], **more}
+    return lambda settings: Comparison(prompt, Settings.from_json({**asked, **settings}))
+
+
+def batch(_: dict[str, Any]) -> Study:
+    asked = {"decoders": ["lookup"], "temperature": 0.0, "max_new_tokens": 32, "sizes": [1, 4, 8]}
+    return Batch.from_json(
+        {"prompts": {"name": "refrains", "count": 8}, "settings": asked}
+    )  # timed as often as a batch is
+
+
+ENTRIES = (
+    Entry("story", "A story, five decoders", "One prompt, five ways to continue it.", compared(STORY, USUAL, OPENING, seed=3)),
+    Entry(
+        "refrain", "A refrain that is copied", "The text repeats itself, so copying it makes good drafts: no small model needed.",
+        compared(REFRAIN, ["greedy", "lookup", "ngram", "speculative"], "greedy (T=0)", max_new_tokens=48),
+    ),
+    Entry(
+        "beams", "Beam search or sampling", "Search is the likeliest text and always the same; sampling draws several and keeps the best.",
+        compared(STORY, ["multinomial", "beam_search", "beam_sampling"], "MTAD paper", seed=1),
+    ),
+    Entry(
+        "mtad", "MTAD or speculative", "MTAD keeps a draft that is likely as a whole: fewer passes, likelier text, another distribution.",
+        compared(PROMPTS["A friendship"], ["greedy", "speculative", "mtad"], "MTAD paper", seed=1),
+    ),
+    Entry(
+        "forest", "DSBD's forest of drafts", "Beams of the small model, verified layer by layer; step through its rounds to see the trees.",
+        compared(PROMPTS["A surprise"], ["beam_sampling", "dsbd"], "DSBD paper", seed=1, dsbd={"draft_beams": 6, "draft_length": 3}),
+    ),
+    Entry(
+        "all", "Every decoder", "All fifteen on one prompt.", compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
+    ),
+    Entry("batch", "A batch", "Eight prompts at once, padded and unpadded: same tokens, other speeds.", batch),
+)  # fmt: skip
+
+
+def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
+    """Run the study of an entry on the shipped pair."""
+    with closing(device.run(entry.study(settings), PairChoice(device="cpu"))) as events:
+        *_, ended = events
+    failed = [error for result in ended.run.results for error in result.errors]
+    if failed:
+        sys.exit(f"{entry.name}: {failed[0]}")
+    return Recording(entry.title, entry.says, checksum(EMBEDDED), replace(ended.run, id=id_of(entry.name)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--timings", type=int, default=3)
+    parser.add_argument("--only", nargs="+", choices=[entry.name for entry in ENTRIES])
+    parser.add_argument("--folder", type=Path, default=FOLDER)
+    args = parser.parse_args()
+    device = Device(PairKeeper())
+    args.folder.mkdir(parents=True, exist_ok=True)
+    for number, entry in enumerate(ENTRIES, 1):
+        if args.only and entry.name not in args.only:
+            continue
+        began = time.monotonic()
+        found = record(device, entry, {"timings": args.timings})
+        (args.folder / f"{number}-{entry.name}.json").write_text(found.to_json(), encoding="utf-8")
+        print(f"{entry.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,94 @@
+"""Experiments in the background of the page: one at a time, stopped and resumed, and what a shared machine refuses."""
+
+import time
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.experiments.conftest import PLAN, answers
+from workbench.experiments import driver, plan_file
+from workbench.experiments.background import PUBLIC_PROMPTS, Background
+from workbench.measuring.device import Device
+from workbench.models import keeper
+from workbench.models.keeper import PairKeeper
+from workbench.studies.limits import Limits
+
+
+@pytest.fixture
+def make(pair, monkeypatch, journal):
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")
+    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
+    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    return lambda **limits: Background(Device(PairKeeper()), journal, Limits(**limits))
+
+
+REQUEST = driver.Request(PLAN, "small.toml")
+
+
+def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
+    background = make()
+    background.start(REQUEST)
+    with pytest.raises(InputError, match="is running here already"):
+        background.start(REQUEST)
+    assert "loading the models" in background.says(None) or background.work.id
+    background.join()
+    now = journal.progress(background.work.id)
+    assert (now.done, now.total, background.running, background.work.fault) == (5, 5, False, "")
+    assert background.says(now) == "Small: 5 of 5 items done"
+
+
+def test_it_waits_while_something_else_has_the_device_and_stops_when_asked(make, journal):
+    background = make()
+    with background.device.turn:
+        background.start(REQUEST)
+        deadline = time.monotonic() + 60
+        while not background.waiting and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert background.waiting
+        background.stop()
+    background.join()
+    if background.work.id is not None:
+        before = answers(journal, background.work.id)
+        assert len(before) < 14
+    background.start(REQUEST)
+    background.join()
+    assert journal.progress(background.work.id).done == 5
+
+
+def test_what_breaks_down_is_a_sentence(make, monkeypatch):
+    background = make()
+
+    def fail(choice, custom_allowed):
+        raise InputError("The models are missing.")
+
+    monkeypatch.setattr(keeper, "load", fail)
+    background.start(REQUEST)
+    background.join()
+    assert background.work.fault == "The models are missing."
+
+
+def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
+    background = make(public=True)
+    with pytest.raises(InputError, match="only the plans that come with the project"):
+        background.start(REQUEST)
+    stories = plan_file.find("stories").source
+    request = background.allowed(driver.Request(stories, "stories.toml", limit=5000, data="/etc"))
+    assert (request.limit, request.data, request.paths, request.choice.target) == (PUBLIC_PROMPTS, None, False, None)
+
+
+def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
+    background = make(public=True)
+    with background.device.turn:
+        background.start(driver.Request(plan_file.find("stories").source, "stories.toml"), "me")
+        with pytest.raises(InputError, match="Somebody else started"):
+            background.stop("you")
+        background.stop("me")
+    background.join()
+    assert not background.running
+
+
+def test_a_plan_that_names_files_cannot_read_them_here(make):
+    background = make()
+    plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
+    with pytest.raises(InputError, match="There is no set of prompts"):
+        background.start(driver.Request(plan, "small.toml", paths=False))

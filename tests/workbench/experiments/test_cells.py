@@ -1,0 +1,96 @@
+"""Cells and blocks: what runs together, and what an id is made of."""
+
+from dataclasses import replace
+
+import pytest
+
+from decoders import catalog
+from workbench.experiments.cells import Cell, blocks, experiment_id, label, restricted
+from workbench.experiments.plan import Part, Plan
+from workbench.experiments.plan_file import parse
+from workbench.experiments.sets import Item, ScoredSet
+from workbench.models.presets import PairChoice
+
+SET = ScoredSet("stories", tuple(Item({"prompt": f"prompt {i}"}, f"line {i}") for i in range(5)))
+FACTS = {PairChoice(): {"target": "a", "dtype": "float32", "device": "cpu"}}
+DECODERS = '[[part]]\ndecoders = ["speculative", "mtad"]\n'
+
+
+def spelled(text: str, sets=None, facts=None, code="1"):
+    return blocks(parse(text, "a.toml"), sets or {"stories": SET, "refrains": SET}, facts or FACTS, code)
+
+
+def cells_of(part: Part) -> list[Cell]:
+    one = replace(part, pairs=part.pairs[:1])
+    sets = dict.fromkeys(part.prompts, SET)
+    found = blocks(Plan("a", "a", (one,)), sets, {pair: {} for pair in one.pairs}, "1")
+    return [cell for block in found for cell in block.cells]
+
+
+def test_what_is_timed_shares_a_block_with_greedy_and_what_is_not_stands_alone():
+    (timed,) = spelled(DECODERS)
+    assert [c.method.name for c in timed.cells] == ["greedy", "speculative", "mtad"]
+    assert [len(b.cells) for b in spelled(f"{DECODERS}timed = false")] == [1, 1]
+    assert timed.items == ((0,), (1,), (2,), (3,), (4,))
+
+
+def test_batches_are_filled_up_and_dynamic_ones_are_one_item():
+    found = spelled(f'{DECODERS}batch_sizes = [1, 2]\nschemes = ["vanilla", "unpadded", "dynamic"]\ntimings = 2')
+    alone, static, dynamic = found
+    assert len(alone.items) == 10
+    assert static.items == ((0, 1), (2, 3), (4, 0)) * 2
+    assert dynamic.items == ((0, 1, 2, 3, 4),) * 2
+    assert [c.scheme for c in static.cells] == ["unpadded", "vanilla", "unpadded", "vanilla", "unpadded"]
+    assert [c.scheme for c in dynamic.cells] == ["dynamic"] * 3
+
+
+def test_labels_say_what_differs_within_a_part():
+    text = (
+        f'[[part]]\ntemperature = [0.0, 1.0]\nbatch_sizes = [1, 2]\nschemes = ["vanilla", "unpadded"]\n{DECODERS[9:]}'
+    )
+    labels = {label for block in spelled(text) for label in block.labels}
+    assert {"greedy, temperature 0, batch 1", "mtad, temperature 1, batch 2, vanilla"} <= labels
+    plan = parse('[[part]]\ndecoders = [{name = "mtad", beams = [2, 4]}, "greedy"]', "a.toml")
+    assert [label(c, plan.parts[0]) for c in cells_of(plan.parts[0])] == ["greedy", "mtad beams=2", "mtad beams=4"]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"code": "2"},
+        {"facts": {PairChoice(): {**FACTS[PairChoice()], "target": "b"}}},
+        {"facts": {PairChoice(): {**FACTS[PairChoice()], "dtype": "bfloat16"}}},
+        {"sets": {"stories": replace(SET, items=SET.items[1:])}},
+        {"sets": {"stories": replace(SET, template="User: {prompt}")}},
+        {"text": f"{DECODERS}max_new_tokens = 65"},
+        {"text": f"{DECODERS}top_p = 0.9"},
+        {"text": f"{DECODERS}seeds = 1"},
+        {"text": f"{DECODERS}ignore_eos = true"},
+        {"text": '[[part]]\ndecoders = [{name = "speculative", draft_length = 3}, "mtad"]\n'},
+    ],
+)
+def test_whatever_can_change_an_answer_changes_the_ids(changed):
+    before, after = spelled(DECODERS), spelled(changed.pop("text", DECODERS), **changed)
+    assert not set(before[0].ids) & set(after[0].ids)
+    assert experiment_id(before) != experiment_id(after)
+
+
+def test_a_limit_changes_no_cell_of_single_prompts_so_that_rows_are_used_again():
+    plan = parse(DECODERS, "a.toml")
+    few = blocks(restricted(plan, None, 2), {"stories": SET}, FACTS, "1")
+    assert few[0].ids == spelled(DECODERS)[0].ids
+    assert len(few[0].items) == 2
+    assert experiment_id(few) != experiment_id(spelled(DECODERS))
+
+
+def test_a_timed_cell_is_another_in_other_company_and_a_quality_cell_is_the_same():
+    alone = '[[part]]\ndecoders = ["speculative"]\n'
+    assert set(spelled(DECODERS)[0].ids) & set(spelled(alone)[0].ids) == set()
+    quality = [{i for b in spelled(f"{text}timed = false") for i in b.ids} for text in (DECODERS, alone)]
+    assert quality[1] < quality[0]
+
+
+def test_the_parts_seeds_reach_each_prompt():
+    cell = cells_of(parse(f"{DECODERS}seeds = 7", "a.toml").parts[0])[1]
+    assert cell.job(3).seed == 10
+    assert cell.method == catalog["speculative"]()

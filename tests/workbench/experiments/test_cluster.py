@@ -1,0 +1,117 @@
+"""Ray: two nodes with two workers each give what one process gives, and lose nothing; skipped where Ray is not installed."""
+
+import os
+import time
+
+import pytest
+
+from decoders import InputError
+from tests.models import build, build_tokenizer
+from tests.workbench.experiments import benches, killed
+from tests.workbench.experiments.conftest import answers
+from workbench.experiments import driver
+from workbench.experiments.journal import Journal
+from workbench.experiments.workers import Crew, InProcess
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+
+os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+ray = pytest.importorskip("ray")
+from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
+
+from workbench.experiments.cluster import Cluster  # noqa: E402
+
+NODE = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 80 * 2**20}
+REAL = """
+[[part]]
+pairs = [["{folder}/target", "{folder}/draft"]]
+limit = 3
+max_new_tokens = 8
+decoders = ["speculative", "mtad"]
+"""
+
+
+@pytest.fixture(scope="module")
+def nodes():
+    """A cluster of two nodes, and the second one, which the last test removes."""
+    cluster = LocalCluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    second = cluster.add_node(**NODE)
+    cluster.wait_for_nodes()
+    yield cluster, second
+    ray.shutdown()
+    cluster.shutdown()
+
+
+def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda now: None) -> str:
+    experiment = driver.prepare(driver.Request(plan, "cluster.toml"), crew)
+    for number in range(crew.pool.count):  # actors are up before any clock runs
+        crew.worker(number).submit("facts", experiment.blocks[0].choice).result()
+    for now in driver.run(experiment, journal, crew):
+        between(now)
+    assert now.done == now.total
+    return experiment.id
+
+
+def test_the_same_plan_gives_the_same_outputs_as_in_process(nodes, tmp_path, monkeypatch):
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")
+    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    for role, seed in (("target", 0), ("draft", 1)):
+        build(seed=seed).float().save_pretrained(tmp_path / role)
+        build_tokenizer().save_pretrained(tmp_path / role)
+    plan, one, two = REAL.format(folder=tmp_path), Journal(tmp_path / "1.sqlite"), Journal(tmp_path / "2.sqlite")
+    with Crew(InProcess(Device(PairKeeper()))) as crew:
+        here = ran(crew, one, plan)
+    with Crew(Cluster(nodes[0].address)) as crew:
+        assert crew.pool.count == 4
+        assert crew.pool.says == "4 Ray actors on 2 nodes, one a core"
+        there = ran(crew, two, plan)
+    assert here == there
+    assert answers(one, here) == answers(two, there)
+    assert not [e for kept in two.kept(there) for row in kept.rows.values() for e in row.errors]
+
+
+def test_four_workers_take_a_quarter_of_the_time(nodes, tmp_path):
+    seconds = {}
+    for count in (1, 4):
+        with Crew(Cluster(nodes[0].address, benches.Sleepy, most=count)) as crew:
+            experiment = driver.prepare(driver.Request(killed.PLAN, "cluster.toml"), crew)
+            for number in range(count):
+                crew.worker(number).submit("facts", experiment.blocks[0].choice).result()
+            began = time.monotonic()
+            *_, last = driver.run(experiment, Journal(tmp_path / f"{count}.sqlite"), crew)
+            seconds[count] = time.monotonic() - began
+            assert last.done == last.total == 24
+    assert seconds[4] <= 0.3 * seconds[1]
+
+
+def test_what_fails_there_is_a_row_with_its_own_sentence(nodes, tmp_path):
+    journal = Journal(tmp_path / "j.sqlite")
+    with Crew(Cluster(nodes[0].address, benches.Fails)) as crew:
+        id = ran(crew, journal)
+    errors = {e for kept in journal.kept(id) for row in kept.rows.values() for e in row.errors}
+    assert errors == {"ValueError: broken there"}
+
+
+def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, tmp_path):
+    cluster, second = nodes
+    whole = Journal(tmp_path / "whole.sqlite")
+    expected = answers(whole, killed.main(str(whole.path), 0.0))
+    journal, done = Journal(tmp_path / "j.sqlite"), set()
+    with Crew(Cluster(cluster.address, benches.Quick)) as crew:
+
+        def disturb(now):
+            if now.done >= 4 and "worker" not in done:
+                done.add("worker")
+                crew.worker(0).close()
+            if now.done >= 10 and "node" not in done:
+                done.add("node")
+                cluster.remove_node(second)
+
+        id = ran(crew, journal, between=disturb)
+    assert done == {"worker", "node"}
+    assert answers(journal, id) == expected
+
+
+def test_a_cluster_that_is_not_there():
+    with pytest.raises(InputError, match="cannot be reached"):
+        Cluster("127.0.0.1:1")

@@ -1,0 +1,98 @@
+"""Figures of rows made by hand, whose answers are plain."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.experiments import figures
+from workbench.experiments.journal import Kept
+from workbench.experiments.pareto import front
+from workbench.experiments.rows import Output, Row
+
+
+def kept(decoder: str, seconds: list[float], perplexity=2.0, timed=True, scores=None, **metrics) -> Kept:
+    """10 tokens for each item."""
+    asked = {"decoder": decoder, "scheme": "unpadded", "timed": timed, "settings": {"beams": 4}, "temperature": 1.0}
+    rows = {}
+    for i, s in enumerate(seconds):
+        made = {"new_tokens": 10, "seconds": s, "perplexity": perplexity, "target_calls": 5, **metrics}
+        score = None if scores is None else {"score": scores[i]}
+        output = Output(i, 3, [1] * 10, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
+        rows[i] = Row(decoder, i, [output], made)
+    return Kept("part", decoder, decoder, "block", len(seconds), asked, rows)
+
+
+GREEDY = kept("greedy", [1.0, 2.0, 4.0])
+
+
+def test_speeds_and_ratios_are_of_sums():
+    fast = kept("speculative", [0.5, 1.0, 2.0])
+    assert figures.figure("tokens/s", GREEDY).value == pytest.approx(30 / 7)
+    found = figures.figure("x greedy", fast, GREEDY)
+    assert found.value == pytest.approx(2)
+    assert (found.low, found.high) == (
+        pytest.approx(2),
+        pytest.approx(2),
+    )  # every prompt twice as fast: pairing takes the rest away
+    assert (
+        figures.figure("tokens/s", fast).low
+        < figures.figure("tokens/s", fast).value
+        < figures.figure("tokens/s", fast).high
+    )
+
+
+def test_perplexity_is_over_all_tokens_and_a_score_over_all_outputs():
+    two = kept("a", [1.0, 1.0])
+    two.rows[1].metrics.update(new_tokens=30, perplexity=8.0)
+    assert figures.figure("perplexity", two).value == pytest.approx(
+        math.exp((10 * math.log(2) + 30 * math.log(8)) / 40)
+    )
+    assert figures.figure("score", kept("a", [1.0] * 4, scores=[1, 0, 0, 0])).value == 0.25
+    assert figures.figure("score", kept("a", [1.0], scores=[0])).value == 0.0
+    assert figures.figure("score", two) is None
+
+
+def test_what_was_not_measured_has_no_figure():
+    assert figures.figure("J/token", GREEDY) is None
+    assert figures.figure("tokens/s", kept("a", [1.0], timed=False)) is None
+    assert figures.figure("x greedy", GREEDY, None) is None
+    assert figures.figure("perplexity", kept("a", [])) is None
+
+
+def test_rows_with_an_error_do_not_count():
+    some = kept("a", [1.0, 1.0, 100.0])
+    some.rows[2] = Row("a", 2, [Output(2, 3, error="broken")], some.rows[2].metrics)
+    assert figures.figure("tokens/s", some).value == pytest.approx(10)
+    assert figures.common(some, GREEDY) == [0, 1]
+
+
+def test_an_interval_covers_the_figure_and_is_the_same_each_time():
+    cell = kept("a", [1.0, 2.0, 3.0, 4.0, 5.0])
+    found = figures.figure("tokens/s", cell)
+    assert found.low < found.value < found.high
+    assert figures.figure("tokens/s", cell) == found
+
+
+def test_a_paired_difference_is_sure_where_each_alone_is_not():
+    slow = kept("slow", [1.1, 2.2, 4.4])
+    gap = figures.below("tokens/s", slow, GREEDY, [slow, GREEDY])
+    assert gap.low > 0
+    assert figures.figure("tokens/s", slow).high > figures.figure("tokens/s", GREEDY).low
+
+
+def test_acceptance_by_position_and_mean_length():
+    assert figures.accepted_by_position(kept("a", [1.0])) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
+    assert figures.mean_gained(kept("a", [1.0])) == pytest.approx(10 / 3)
+    assert figures.categories(GREEDY) == {"a": [0, 2], "b": [1]}
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=12))
+def test_the_front_is_what_nothing_beats(points):
+    """Speed is better if higher, perplexity if lower."""
+    best = front(points, "tokens/s", "perplexity")
+    for i, (x, y) in enumerate(points):
+        beaten = any(a >= x and b <= y and (a, b) != (x, y) for a, b in points)
+        assert (i in best) != beaten
+    assert [points[i] for i in best] == sorted(points[i] for i in best)

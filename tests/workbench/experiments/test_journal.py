@@ -1,0 +1,119 @@
+"""The journal: claims, rows, and what is said if the file cannot be written."""
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.experiments.test_cells import DECODERS, spelled
+from workbench.experiments.journal import STALE_SECONDS, Journal, new_owner
+from workbench.experiments.rows import Output, Row
+
+(BLOCK,) = spelled(DECODERS)
+
+
+def rows(item: int, error: str | None = None) -> list[Row]:
+    return [Row(id, item, [Output(item, 3, [1, 2], "ab")], {"new_tokens": 2}, error=error) for id in BLOCK.ids]
+
+
+def begun(journal: Journal) -> Journal:
+    journal.begin("e1", "title", {"plan": ""}, {}, [BLOCK])
+    return journal
+
+
+def test_an_item_is_claimed_once_and_done_once(journal):
+    begun(journal)
+    one, two = new_owner(1), new_owner(2)
+    assert [journal.claim(BLOCK, o) for o in (one, two, one, two, one, two)] == [0, 1, 2, 3, 4, None]
+    assert journal.commit(BLOCK, 0, one, rows(0))
+    assert not journal.commit(BLOCK, 0, one, rows(0))
+    assert not journal.commit(BLOCK, 1, one, rows(1))  # it is the other's
+    journal.leave(two)
+    assert journal.claim(BLOCK, one) == 1
+    assert journal.left([BLOCK]) == {BLOCK.id: 4}
+
+
+def test_rows_come_back_as_they_were_and_progress_counts_items(journal):
+    begun(journal)
+    owner = new_owner()
+    for item in (journal.claim(BLOCK, owner), journal.claim(BLOCK, owner)):
+        journal.commit(BLOCK, item, owner, rows(item, "broken" if item else None))
+    kept = journal.kept("e1")
+    assert [k.label for k in kept] == ["greedy", "speculative", "mtad"]
+    assert kept[1].rows == {0: rows(0)[1], 1: rows(1, "broken")[1]}
+    now = journal.progress("e1")
+    assert (now.done, now.total, now.failed, now.running) == (2, 5, 3, False)
+
+
+def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_path):
+    clock = [1000.0]
+    journal = begun(Journal(tmp_path / "j.sqlite", now=lambda: clock[0]))
+    host, pid, started, rest = new_owner().split("|")
+    dead, silent, far = (f"{host}|{pid}|{int(started) + 1}|{rest}", new_owner(), f"elsewhere|1|1|{rest}")
+    assert [journal.claim(BLOCK, o) for o in (dead, silent, far)] == [0, 0, 1]  # the first one's process is gone
+    clock[0] += STALE_SECONDS + 1
+    journal.beat("e1", silent, None, "")
+    assert [journal.claim(BLOCK, new_owner()) for _ in range(2)] == [1, 2]
+    assert not journal.commit(BLOCK, 1, far, rows(1))
+
+
+def test_progress_says_who_is_at_work_and_stop_is_seen(journal):
+    begun(journal)
+    owner = new_owner()
+    journal.beat("e1", owner, 12.5, "part: prompt 1")
+    now = journal.progress("e1")
+    assert (now.running, now.eta, now.doing, now.stopping) == (True, 12.5, "part: prompt 1", False)
+    journal.ask_to_stop("e1")
+    assert journal.asked_to_stop("e1")
+    assert journal.progress("e1").stopping
+    begun(journal)  # run again
+    assert not journal.asked_to_stop("e1")
+
+
+def test_a_locked_file_is_one_sentence_and_nothing_committed_is_lost(tmp_path):
+    journal = begun(Journal(tmp_path / "j.sqlite", patience=0.1))
+    owner = new_owner()
+    journal.commit(BLOCK, journal.claim(BLOCK, owner), owner, rows(0))
+    item = journal.claim(BLOCK, owner)
+    with closing(sqlite3.connect(tmp_path / "j.sqlite")) as other:
+        other.execute("BEGIN EXCLUSIVE")
+        with pytest.raises(InputError, match=r"database is locked\): another program holds it") as caught:
+            journal.commit(BLOCK, item, owner, rows(item))
+        assert "\n" not in str(caught.value)
+    assert journal.progress("e1").done == 1
+    assert journal.commit(BLOCK, item, owner, rows(item))
+
+
+def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp_path, monkeypatch):
+    journal = begun(Journal(tmp_path / "j.sqlite"))
+    owner = new_owner()
+    journal.commit(BLOCK, journal.claim(BLOCK, owner), owner, rows(0))
+    item = journal.claim(BLOCK, owner)
+    connect = sqlite3.connect
+
+    def full(*args, **options):
+        db = connect(*args, **options)
+        db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0] + 2}")
+        return db
+
+    large = [Row(id, item, [Output(item, 3, text="x" * 6000)]) for id in BLOCK.ids]
+    monkeypatch.setattr("workbench.experiments.journal.sqlite3.connect", full)
+    with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
+        journal.commit(BLOCK, item, owner, large)
+    monkeypatch.undo()
+    assert journal.progress("e1").done == 1
+    assert journal.commit(BLOCK, item, owner, large)
+    assert journal.progress("e1").done == 2
+
+
+def test_an_experiment_that_is_not_there(journal):
+    for read in (journal.experiment, journal.progress):
+        with pytest.raises(InputError, match="There is no experiment 'x'"):
+            read("x")
+
+
+def test_a_folder_that_cannot_be_used(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder"):
+        Journal(tmp_path / "file" / "j.sqlite")

@@ -1,0 +1,165 @@
+"""Reports: tables, the papers' figures beside ours, orderings, and files that cannot do harm."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from decoders import InputError
+from workbench.experiments import driver
+from workbench.experiments.charts import draw
+from workbench.experiments.files import WRITERS, markdown
+from workbench.experiments.report import beside, judged, report, table
+
+PLAN = """
+title = "A <b>plan</b>"
+notes = ["Mind the | gap."]
+[[part]]
+name = "decoders"
+limit = 4
+max_new_tokens = 12
+decoders = ["speculative", { name = "mtad", threshold = [0.0, 0.5, 1.0] }]
+[[part]]
+name = "batches"
+limit = 4
+max_new_tokens = 6
+decoders = ["speculative"]
+batch_sizes = [1, 2]
+schemes = ["vanilla", "unpadded"]
+[[draw]]
+kind = "front"
+part = "decoders"
+x = "tokens/s"
+y = ["perplexity"]
+[[draw]]
+kind = "curve"
+part = "decoders"
+x = "threshold"
+y = ["tokens/call", "score"]
+[[draw]]
+kind = "heat"
+part = "batches"
+[[ordering]]
+says = "MTAD drafts more at threshold 0"
+source = "a paper"
+part = "decoders"
+figure = "tokens/call"
+less = "mtad threshold=1.0"
+than = "mtad threshold=0.0"
+[[ordering]]
+says = "The other way round"
+source = "a paper"
+part = "decoders"
+figure = "tokens/call"
+less = "mtad threshold=0.0"
+than = "mtad threshold=1.0"
+[[ordering]]
+says = "Nobody measured this"
+source = "a paper"
+part = "decoders"
+figure = "score"
+less = "greedy"
+than = "speculative"
+[[printed]]
+source = "a paper's table 4"
+pair = "Llama <13B>"
+prompts = "ChatGPT"
+device = "L40"
+columns = ["perplexity", "J/token"]
+rows = { speculative = [3.64, ""], nobody = [1.0, 2.0] }
+"""
+
+
+@pytest.fixture
+def found(prepared, journal, crew):
+    experiment = prepared(PLAN)
+    *_, last = driver.run(experiment, journal, crew)
+    assert (last.failed, last.done) == (0, last.total)
+    return report(journal, experiment.id)
+
+
+def test_a_table_has_a_row_for_each_cell_and_only_figures_that_there_are(found):
+    shown = table(found, "decoders")
+    assert shown.heads == ["decoder", "items", "tokens/s", "x greedy", "perplexity", "tokens/call", "accepted/tested", "accepted/drafted", "MB cache"]  # fmt: skip
+    assert [row[:2] for row in shown.rows] == [
+        ["greedy", "4"], ["speculative", "4"], ["mtad threshold=0.0", "4"], ["mtad threshold=0.5", "4"], ["mtad threshold=1.0", "4"],
+    ]  # fmt: skip
+    assert shown.rows[0][3] == "1"
+    assert " to " in shown.rows[1][3]
+
+
+def test_the_papers_figures_stand_beside_ours(found):
+    shown = beside(found, found.plan.printed[0])
+    assert shown.heads == ["", "perplexity, paper", "perplexity, here", "J/token, paper", "J/token, here"]
+    assert shown.rows[0][:2] == ["speculative", "3.64"]
+    assert float(shown.rows[0][2]) > 1
+    assert shown.rows[0][3:] == ["–", "–"]
+    assert shown.rows[1] == ["nobody", "1", "–", "2", "–"]
+
+
+def test_orderings_are_judged_one_by_one(found):
+    assert [j.verdict for j in judged(found)] == ["reproduced", "not reproduced", "not measured"]
+    assert "tokens/call of mtad threshold=1.0 is 1" in judged(found)[0].words
+
+
+def test_figures_are_drawn(found):
+    drawn = [f for d in found.plan.drawings for f in draw(found, d)]
+    assert len(drawn) == 4
+    assert {t.name for t in drawn[0].data} == {"greedy", "speculative", "mtad", "Pareto front"}
+    assert list(drawn[1].data[0].x) == [0.0, 0.5, 1.0]
+    assert drawn[2].layout.annotations[0].text == "nothing measured so far gives this figure"
+    assert list(drawn[3].data[0].x) == ["1", "2"]
+
+
+def test_markdown_and_html_hold_everything_and_escape_it(found):
+    (page,) = WRITERS["html"](found).values()
+    assert "A &lt;b&gt;plan&lt;/b&gt;" in page
+    assert "<b>plan" not in page
+    assert "Llama &lt;13B&gt;" in page
+    assert "default-src 'none'" in page
+    assert page.count("plotly-graph-div") == 4
+    text = markdown(found)
+    assert "| speculative |" in text
+    assert "MTAD drafts more at threshold 0 (a paper): reproduced; " in text
+    assert f"- experiment: {found.progress.id}" in text
+
+
+def test_csv_has_a_line_for_each_row_and_no_formula(found):
+    cell = next(c for c in found.cells if c.label == "speculative")
+    hostile = replace(cell.rows[0], outputs=[replace(cell.rows[0].outputs[0], text="=1+1\nx")])
+    cells = [replace(c, rows={**c.rows, 0: hostile}) if c is cell else c for c in found.cells]
+    (text,) = WRITERS["csv"](replace(found, cells=cells)).values()
+    lines = list(csv.DictReader(io.StringIO(text, newline="")))
+    assert len(lines) == sum(len(c.rows) for c in found.cells)
+    assert next(x for x in lines if x["label"] == "speculative")["text"] == "'=1+1\nx"
+    assert json.loads(lines[-1]["settings"])["draft_length"] == 4
+
+
+def test_spec_bench_reads_the_answers_as_its_speed_script_does(found):
+    """`speed.py` sums new_tokens and wall_time of choices[0] and concatenates accept_lengths."""
+    files = WRITERS["spec-bench"](found)
+    assert len(files) == 5 + 2  # the batches of one too
+    text = next(t for name, t in files.items() if "decoders-speculative" in name)
+    datas = [json.loads(line) for line in text.splitlines()]
+    tokens = [sum(d["choices"][0]["new_tokens"]) for d in datas]
+    speeds = [t / sum(d["choices"][0]["wall_time"]) for t, d in zip(tokens, datas, strict=True)]
+    lengths = [n for d in datas for n in d["choices"][0]["accept_lengths"]]
+    assert tokens == [12] * 4
+    assert min(speeds) > 0
+    assert sum(lengths) == 48
+
+
+def test_a_report_of_half_an_experiment_and_of_none(prepared, journal, crew):
+    experiment = prepared(PLAN)
+    happening = driver.run(experiment, journal, crew)
+    while next(happening).done < 1:
+        pass
+    happening.close()
+    half = report(journal, experiment.id)
+    assert half.progress.done < half.progress.total
+    assert "not measured" in markdown(half)
+    assert WRITERS["html"](half)
+    with pytest.raises(InputError, match="There is no experiment"):
+        report(journal, "nothing")

@@ -1,0 +1,112 @@
+"""Two runs compared: what was asked differently, what was written differently, and by how much the figures differ."""
+
+import re
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.workbench.made import UNMEASURED, made_batch
+from workbench.runs.estimates import Row, rows
+from workbench.runs.record import Lap, Run
+from workbench.show import differences
+from workbench.show.quantities import BY_NAME
+
+PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), max_size=12)
+
+
+@given(PIECES, PIECES)
+def test_parts_are_both_texts_again(a, b):
+    found = differences.parts(a, b)
+    assert "".join(x for x, _ in found) == "".join(a)
+    assert "".join(y for _, y in found) == "".join(b)
+
+
+@given(PIECES)
+def test_equal_texts_have_no_marks(a):
+    assert "<mark>" not in differences.marked(a, a, "A")
+
+
+def test_what_the_other_lacks_is_marked_on_either_side():
+    a, b = ["She", " saw", " a", " dog"], ["She", " had", " a", " dog"]
+    assert differences.marked(a, b, "A") == "She<mark> saw</mark> a dog"
+    assert differences.marked(b, a, "B") == "She<mark> had</mark> a dog"
+
+
+def test_markup_in_a_text_is_text():
+    assert differences.marked(["<script>"], ["x"], "A") == "<mark>&lt;script&gt;</mark>"
+
+
+def test_long_texts_are_compared_up_to_where_they_part():
+    long = ["a"] * (differences.LONGEST + 1)
+    assert differences.marked([*long, "b"], long, "A") == "a" * len(long) + "<mark>b</mark>"
+
+
+def other(run: Run, **settings) -> Run:
+    return replace(run, id="0e", study={**run.study, "settings": {**run.settings, **settings}})
+
+
+def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run):
+    changed = other(run, seed=7, mtad={**run.settings["mtad"], "beams": 2})
+    assert differences.differing(run, changed).rows == [["seed", "0", "7"], ["mtad.beams", "8", "2"]]
+    assert differences.differing(run, run).rows == []
+    assert differences.ALIKE in differences.settings(run, run)
+
+
+def test_a_machine_that_differs_is_listed(run):
+    elsewhere = replace(run, environment={**run.environment, "device": "<cuda>"})
+    assert [row[0] for row in differences.differing(run, elsewhere).rows] == ["device"]
+    assert "&lt;cuda&gt;" in differences.settings(run, elsewhere)
+
+
+def test_settings_of_a_decoder_that_one_run_lacks_are_not_differences(run):
+    fewer = {name: value for name, value in run.settings.items() if name != "mtad"}
+    without = replace(run, study={**run.study, "settings": fewer})
+    assert differences.differing(run, without).rows == []
+
+
+def timed(row: Row, *seconds: float) -> Row:
+    laps = [Lap(s, [], UNMEASURED) for s in seconds]
+    return replace(row, results=[replace(row.first, laps=laps)], greedy=[None])
+
+
+def test_a_ratio_says_which_is_better_only_if_ranges_lie_apart(run):
+    row, speed = rows(run.results)[0], BY_NAME["speed"]
+    slow, fast, unclear = timed(row, 2.0, 2.02), timed(row, 1.0, 1.01), timed(row, 1.98, 2.04)
+    slow, fast, unclear = (
+        replace(r, results=[replace(r.first, metrics={**r.first.metrics, "tokens_per_second": v})])
+        for r, v in ((slow, 12.0), (fast, 24.0), (unclear, 11.9))
+    )
+    assert differences.ratio(speed, slow, fast) == "2.00× (B is better)"
+    assert differences.ratio(speed, fast, slow) == "0.50× (A is better)"
+    assert differences.ratio(speed, slow, unclear).endswith(f"({differences.WITHIN})")
+
+
+def test_texts_that_differ_by_chance_are_not_ranked(run):
+    a, b = rows(run.results)[:2]
+    found = differences.ratio(BY_NAME["perplexity"], a, b)
+    assert re.fullmatch(r"\d+\.\d\d×", found)
+
+
+def test_a_decoder_of_one_run_is_named_and_not_compared(run):
+    fewer = replace(run, results=[r for r in run.results if r.decoder != "mtad"])
+    text = differences.comparisons(fewer, run)
+    assert "only in B" in text
+    assert text.count('<div class="sides">') == 4
+    assert "the same text" in text
+
+
+def test_what_was_written_stays_text(run):
+    text = differences.comparisons(run, other(run, seed=1))
+    assert "<script" not in text
+    assert "\x1b" in text or "&lt;/script&gt;" in text
+
+
+def test_results_that_failed_can_be_compared(run):
+    broken = replace(run, results=[replace(r, error="it broke", metrics={}) for r in run.results])
+    assert differences.comparisons(run, broken)
+
+
+def test_settings_of_batches_are_compared_too():
+    made = made_batch()
+    assert differences.differing(made, other(made, seed=3)).rows == [["seed", "0", "3"]]

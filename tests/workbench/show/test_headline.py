@@ -1,0 +1,104 @@
+"""What is said of a run is true of it, and what chance decides is not called a victory."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from decoders import catalog
+from tests.workbench.made import UNMEASURED
+from workbench.runs.estimates import rows
+from workbench.runs.record import Lap, Load, Result, Run, Sample
+from workbench.show import strip
+from workbench.show.headline import fastest, headline, likeliest, marks
+from workbench.studies.settings import Settings
+
+
+def result(decoder: str, seconds: list[float], passes: int, perplexity: float, load: Load | None = None) -> Result:
+    """64 tokens, timed as often as there are seconds."""
+    speed = 64 / sorted(seconds)[len(seconds) // 2]
+    metrics = {
+        "new_tokens": 64, "target_calls": passes, "block_efficiency": 64 / passes, "perplexity": perplexity,
+        "tokens_per_second": speed, "seconds": 64 / speed,
+    }  # fmt: skip
+    laps = [Lap(s, [s], UNMEASURED, load=load or Load()) for s in seconds]
+    return Result(decoder, 0, 0, metrics, UNMEASURED, [Sample(0, 3)], laps)
+
+
+def made(*results: Result, **settings) -> Run:
+    asked = Settings.from_json({"decoders": [r.decoder for r in results], **settings}).to_json()
+    study = {"prompt": "Once", "settings": asked}
+    return Run("abc", "2026-11-20T00:00:00+00:00", "comparison", "Once", study, {}, list(results))
+
+
+GREEDY = result("greedy", [1.0, 1.01, 0.99], 64, 2.0)
+MTAD = result("mtad", [0.5, 0.51, 0.5], 16, 1.5)
+SPECULATIVE = result("speculative", [0.8, 0.81, 0.8], 30, 4.0)
+
+
+def test_the_headline_says_what_the_best_drafts_saved_and_who_won():
+    says = headline(made(GREEDY, SPECULATIVE, MTAD))
+    assert says[0] == "MTAD wrote 64 tokens in 16 passes of the large model instead of 64."
+    assert "Fastest here: MTAD, 128 tokens/s, 2.0 times greedy." in says
+    assert any(s.startswith("Likeliest text: MTAD (perplexity 1.50") for s in says)
+
+
+def test_overlapping_timings_have_no_winner():
+    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
+    assert fastest(rows(made(GREEDY, close, MTAD).results)) is None
+
+
+def test_a_disturbed_or_single_timing_has_no_winner():
+    busy = replace(SPECULATIVE, laps=[replace(lap, load=Load(cpu_share=0.5)) for lap in SPECULATIVE.laps])
+    assert fastest(rows(made(GREEDY, busy, MTAD).results)) is None
+    once = [result(r.decoder, [r.laps[0].seconds], 30, 2.0) for r in (GREEDY, SPECULATIVE)]
+    run = made(*once)
+    assert fastest(rows(run.results)) is None
+    assert "Which is fastest cannot be told here" in " ".join(headline(run))
+
+
+def test_decoders_of_one_law_do_not_win_in_perplexity():
+    """At temperature 1 decoders of one law got perplexities of 4.9 to 23.0 under "lower is better", without a word (P12)."""
+    spectr = result("spectr", [0.9, 0.9, 0.9], 40, 1.2)
+    run = made(GREEDY, SPECULATIVE, spectr)
+    assert likeliest(rows(run.results), run.settings) is None
+    chance = "Speculative and SpecTr draw from the same distribution: differences between their texts are chance."
+    assert chance in headline(run)
+    assert marks(rows(run.results), run.settings) == {"greedy": [], "speculative": ["fastest"], "spectr": []}
+    detail = next(n["detail"] for n in _panel(run, "spectr")["numbers"] if n["name"] == "perplexity")
+    assert "differs from Speculative by chance alone" in detail
+
+
+def test_at_temperature_0_nothing_is_chance():
+    run = made(GREEDY, SPECULATIVE, result("spectr", [0.9] * 3, 40, 2.0), temperature=0.0)
+    assert not any("chance" in sentence for sentence in headline(run))
+    assert _panel(run, "spectr")["claim"] == "same as greedy"
+
+
+def test_a_run_with_nothing_in_it_has_no_headline():
+    assert headline(made(replace(GREEDY, error="broken", metrics={}))) == []
+    empty = replace(GREEDY, metrics={})
+    assert headline(made(empty, replace(MTAD, metrics={"block_efficiency": "x"}))) != [""]
+
+
+def test_the_winner_is_marked_in_its_panel():
+    assert _panel(made(GREEDY, SPECULATIVE, MTAD), "mtad")["marks"] == ["fastest", "likeliest text"]
+    assert _panel(made(GREEDY, SPECULATIVE, MTAD), "greedy")["marks"] == []
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", catalog)
+def test_every_decoder_claims_something_in_plain_words(name, temperature):
+    panel = _panel(made(result(name, [1.0], 30, 2.0), temperature=temperature), name)
+    assert 0 < len(panel["claim"]) < 30
+    assert panel["claim_help"].endswith(".")
+
+
+def test_greedy_does_not_claim_to_sample():
+    """Greedy at temperature 1 wore "exactly as the target sampled alone" (P9)."""
+    claim = _panel(made(GREEDY), "greedy")
+    assert "sampl" not in claim["claim"] + claim["claim_help"]
+
+
+def _panel(run: Run, decoder: str) -> dict:
+    return next(p for text in strip.run_panels(run) if (p := json.loads(text))["decoder"] == decoder)

@@ -1,0 +1,58 @@
+"""Plots of points: a scatter with its legend, and shares over places."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from workbench.show import plots
+from workbench.show.looks import look
+from workbench.show.plots import Axis, Line, Point
+
+
+def drafting(count: int) -> list[Line]:
+    return [Line(f"d{i}", look(i), {1: 0.5, 2: 0.25}, {1: "1 of 2 kept", 2: "1 of 4 kept"}) for i in range(count)]
+
+
+@pytest.mark.parametrize(("count", "pictures"), [(1, 1), (6, 1), (7, 7), (15, 15)])
+def test_beyond_six_each_has_a_plot_of_its_own(count, pictures):
+    """Acceptance of fifteen decoders was a heap of lines."""
+    text = plots.lines("Acceptance", "", drafting(count), "place")
+    assert text.count('<svg class="plot"') == pictures
+    assert re.findall("<bdi>(.*?)</bdi>", text) == [f"d{i}" for i in range(count)]
+    assert text.count("50%, 25%") == count  # the same as text
+
+
+def test_every_point_is_named_below_the_plot_fastest_first():
+    """With five decoders names were written over each other."""
+    points = [Point(f"d{i}", look(i), 2.0, 10.0 + i, f"{10 + i} tokens/s") for i in range(15)]
+    text = plots.scatter("Speed", "", points, "perplexity", "tokens/s")
+    assert re.findall("<bdi>(.*?)</bdi>", text) == [f"d{i}" for i in reversed(range(15))]
+    assert text.count('class="point"') == 15
+
+
+def test_nothing_to_draw_says_so():
+    assert "No decoder of this run drafts." in plots.lines("Acceptance", "", [], "place")
+    assert "No decoder of this run has both figures." in plots.scatter("Speed", "", [], "x", "y")
+
+
+def test_names_are_text():
+    text = plots.lines("<b>", "<i>", [Line("<img>", look(0), {1: 1.0}, {1: "<u>"})], "<s>")
+    assert not re.search("<(b|i|img|u|s)>", text)
+
+
+@given(st.lists(st.floats(-1e100, 1e100), min_size=1, max_size=9))
+def test_values_lie_on_their_axis_in_order(values):
+    axis = Axis(values, 0, 100)
+    places = [axis(v) for v in sorted(values)]
+    assert places == sorted(places)
+    assert all(0 <= p <= 100 for p in places)
+    assert len(axis.ticks) <= 2 * plots.TICKS
+
+
+def test_an_axis_is_logarithmic_only_if_values_lie_decades_apart():
+    assert Axis([1, 1000], 0, 1).log
+    assert not Axis([1, 20], 0, 1).log
+    assert Axis([1, 1000], 0, 1).ticks == [1, 10, 100, 1000]
+    assert Axis([0, 10], 0, 1).ticks == [0, 2, 4, 6, 8, 10]

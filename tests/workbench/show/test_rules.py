@@ -1,0 +1,34 @@
+"""The card says by which rule a token was kept."""
+
+import math
+
+import pytest
+
+from decoders import catalog
+from workbench.show.rules import rule
+
+
+def test_thresholds_are_those_of_the_settings():
+    """MTAD, BiLD and typical acceptance never showed the threshold that decided."""
+    assert rule(catalog["mtad"](threshold=0.3))["threshold"] == 0.3
+    assert rule(catalog["mtad"]())["measure"] == "ratio"
+    assert rule(catalog["bild"](rollback=2.0))["threshold"] == pytest.approx(math.exp(-2))
+    typical = rule(catalog["typical"](epsilon=0.05))
+    assert (typical["threshold"], typical["at_most"]) == (0.05, True)
+
+
+def test_what_p_is_follows_the_settings():
+    assert rule(catalog["bild"]())["raw"]
+    assert rule(catalog["mtad"](ratio="raw"))["raw"]
+    assert not rule(catalog["mtad"]())["raw"]
+
+
+def test_joint_probabilities_and_leftovers_are_explained():
+    assert "joint" in rule(catalog["dsbd"]())["says"]
+    assert "left" in rule(catalog["specinfer"]())["says"]
+    assert "Lenience 0.5" in rule(catalog["speculative"](lenience=0.5))["says"]
+
+
+@pytest.mark.parametrize("decoder", list(catalog))
+def test_every_decoder_has_one(decoder):
+    assert rule(catalog[decoder]()).keys() == {"says", "threshold", "at_most", "measure", "raw"}

@@ -1,0 +1,203 @@
+"""Tiny random models of every causal architecture of transformers, and whether decoders run them right.
+
+Right means: the greedy tokens of a text alone, those of speculative decoding in a batch of three, and those of a draft tree, are the
+likeliest of plain forward passes over the whole text, whose log-probabilities the traces have too.
+"""
+
+import copy
+from typing import Any
+
+import torch
+from huggingface_hub.errors import StrictDataclassFieldValidationError
+from transformers import CONFIG_MAPPING, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from decoders import ModelPair, catalog, generate
+from tests.models import VOCABULARY
+
+SIZES: dict[str, Any] = {
+    "vocab_size": VOCABULARY,
+    "hidden_size": 32,
+    "intermediate_size": 48,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "max_position_embeddings": 96,
+    "initializer_range": 0.3,  # the usual 0.02 gives nearly uniform distributions, which hide errors
+    "init_std": 0.3,
+    "bos_token_id": None,
+    "eos_token_id": None,
+    "pad_token_id": None,
+}
+EXPERTS = {
+    "num_experts": 4,
+    "num_local_experts": 4,
+    "n_routed_experts": 4,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "moe_num_experts": 4,
+    "moe_k": 2,
+    "shared_expert_intermediate_size": 16,
+    "n_shared_experts": 1,
+    "n_group": 1,
+    "topk_group": 1,
+    "first_k_dense_replace": 1,
+}
+OTHERS = {
+    "head_dim": 8,
+    "q_lora_rank": 8,
+    "kv_lora_rank": 8,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+    "index_topk": 16,
+    "index_n_heads": 8,  # so that few scores are equal
+    "index_head_dim": 16,
+    "sliding_window": 16,
+    "attention_chunk_size": 16,
+    "intermediate_size_mlp": 48,
+    "ffn_dim": 48,
+    "word_embed_proj_dim": 32,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "decoder_ffn_dim": 48,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "mamba_n_heads": 4,
+    "mamba_d_head": 16,
+    "mamba_d_state": 8,
+    "mamba_num_heads": 4,
+    "mamba_head_dim": 16,
+    "mamba_n_groups": 1,
+    "n_mamba_heads": 2,
+    "ssm_state_size": 8,
+    "state_size": 8,
+    "linear_num_key_heads": 2,
+    "linear_num_value_heads": 4,
+    "linear_key_head_dim": 8,
+    "linear_value_head_dim": 8,
+}
+HYBRID = {
+    "vocab_size_per_layer_input": VOCABULARY,
+    "hidden_size_per_layer_input": 8,
+    "laurel_rank": 8,
+    "swa_num_attention_heads": 4,
+    "swa_num_key_value_heads": 2,
+    "swa_head_dim": 8,
+    "sliding_window_size": 16,
+    "mamba_d_conv": 4,
+    "mamba_dt_rank": 8,
+    "mamba_chunk_size": 8,
+    "chunk_size": 8,
+    "use_mamba_kernels": False,
+    "attention_head_dim": 16,
+    "shared_intermediate_size": 48,
+    "linear_head_dim": 8,
+    "linear_num_heads": 4,
+    "num_expert_group": 1,
+    "num_experts_per_token": 2,
+    "block_multiple_of": 8,
+    "rotary_dim": 8,
+    "is_decoder": True,
+    "mamba_d_ssm": 64,
+    "mamba_headdim": 32,
+}
+# What a type needs beyond that; None takes a setting away.
+OWN: dict[str, dict[str, Any]] = {
+    "bamba": {"attn_layer_indices": [1]},
+    "bigbird_pegasus": {"attention_type": "original_full"},
+    "big_bird": {"attention_type": "original_full"},
+    "cpmant": {"dim_head": 8, "dim_ff": 48, "prompt_length": 4, "prompt_types": 4},
+    "ctrl": {"dff": 48},
+    "dbrx": {
+        "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
+        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32},
+    },
+    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "falcon": {"ffn_hidden_size": 48},
+    "gemma3n_text": {
+        "num_hidden_layers": 4,
+        "layer_types": ["sliding_attention", "full_attention"] * 2,
+        "num_kv_shared_layers": 2,
+        "activation_sparsity_pattern": [0.0] * 4,
+    },
+    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "minimax": {"block_size": 8},
+    "ministral": {"head_dim": 8},
+    "moshi": {"ffn_dim": 48, "num_key_value_heads": 4},
+    "nemotron": {"head_dim": 8},
+    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 16},
+    "rwkv": {"attention_hidden_size": 32},
+    "xlstm": {"embedding_dim": 32, "num_blocks": 2, "num_heads": 4, "chunk_size": 8, "mode": "inference"},
+    "zamba": {"layers_block_type": ["linear_attention", "hybrid"]},
+    "zamba2": {"layers_block_type": ["linear_attention", "hybrid"]},
+}
+
+
+def small(model_type: str, **changes: Any) -> PretrainedConfig:
+    """A tiny config of this type: all the sizes above that it has, and `changes`."""
+    kind = CONFIG_MAPPING[model_type]
+    usual = kind()
+
+    def default(name: str, lacking: Any = None) -> Any:
+        try:
+            return getattr(usual, name, lacking)
+        except Exception:  # transformers' own, of a setting that differs from layer to layer
+            return 0
+
+    sizes = {**SIZES, **EXPERTS, **OTHERS, **HYBRID}
+    settings = {k: v for k, v in sizes.items() if default(k, sizes) is not sizes or k == "vocab_size"}
+    if default("num_key_value_heads") is None:
+        settings.pop("num_key_value_heads", None)
+    if "kv_lora_rank" in settings and "num_key_value_heads" in settings:
+        settings["num_key_value_heads"] = 4  # latent attention has as many
+    for name in getattr(kind, "sub_configs", None) or {}:
+        inner = default(name)
+        if isinstance(inner, PretrainedConfig) and inner.model_type in CONFIG_MAPPING:
+            settings[name] = small(inner.model_type).to_dict()
+    if isinstance(default("pad_token_id"), int):
+        settings["pad_token_id"] = 1  # such types use it
+    kinds = list(dict.fromkeys(default("layer_types") or ()))
+    if len(kinds) > 1 and not isinstance(getattr(kind, "layer_types", None), property):  # a layer of each
+        settings |= {"layer_types": kinds, "num_hidden_layers": len(kinds)}
+    for name in ("sliding_window", "head_dim"):  # only where the type uses it by itself, and can be told
+        if isinstance(getattr(kind, name, None), property) or default(name) is None:
+            settings.pop(name, None)
+    settings |= {**OWN.get(model_type, {}), **changes}
+    settings = {k: v for k, v in settings.items() if v is not None or k in SIZES}
+    try:
+        return kind(**settings)
+    except StrictDataclassFieldValidationError:  # some cannot do without these tokens
+        return kind(**settings | {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3})
+
+
+def build_pair(model_type: str, **changes: Any) -> tuple[PreTrainedModel, PreTrainedModel]:
+    """A target, and a draft that is the same model with noise on its weights, so that some drafts are accepted."""
+    attention = {"attn_implementation": changes.pop("attn_implementation", None)}
+    torch.manual_seed(0)
+    target = AutoModelForCausalLM.from_config(small(model_type, **changes), **attention).eval()
+    draft = copy.deepcopy(target)
+    with torch.no_grad():
+        for weight in draft.parameters():
+            weight += 0.01 * torch.randn(weight.shape)
+    return target, draft
+
+
+def assert_right(model: PreTrainedModel, prompt: list[int], result: Any) -> None:
+    """The tokens are the likeliest of a plain pass over the whole text, and their log-probabilities are its own."""
+    with torch.inference_mode():
+        logits = model(torch.tensor([prompt + result.tokens]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+    assert result.tokens == logits.argmax(-1).tolist()
+    found = torch.tensor([trial.log_p for trial in result.trials])
+    torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), rtol=1e-3, atol=1e-3)
+
+
+def assert_pair_right(pair: ModelPair, target: PreTrainedModel) -> None:
+    """A text alone, a batch of three with drafts, and with draft trees."""
+    prompts = [[5, 6, 7], list(range(10, 31)), [3]]
+    options = {"max_new_tokens": 24, "temperature": 0, "ignore_eos": True}
+    assert_right(target, prompts[1], generate(pair, prompts[1], "greedy", **options))
+    for method in (catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2, 1))):
+        for prompt, result in zip(prompts, generate(pair, prompts, method, **options), strict=True):
+            assert_right(target, prompt, result)

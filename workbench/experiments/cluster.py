@@ -1,0 +1,99 @@
+"""Workers as actors of Ray, one a GPU or a core, on a cluster that runs already or is started here. Ray is an extra."""
+
+import os
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+from decoders import InputError
+from workbench.experiments.bench import Bench
+
+os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+PATIENCE = 5.0  # seconds to wait for a cluster to answer
+THREADS = {"WORKBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}  # of an actor that has one core
+
+
+class Cluster:
+    """A pool of actors. address  of the cluster, "auto" for the one of this machine, "local" to start one here;   make  their bench;   most  actors
+
+    Raises InputError if Ray is not installed or the cluster cannot be reached. An actor that dies, and those of a node that leaves, are
+    started again where there is room.
+    """
+
+    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench, most: int | None = None):
+        try:
+            import ray
+        except ImportError:
+            raise InputError("Ray is not installed; `pip install ray`, or leave --ray out.") from None
+        self._ray, self._make, self._most = ray, make, most
+        self.deaths = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
+        started = {"include_dashboard": False} if address == "local" else {}
+        try:
+            _answers(address)
+            ray.init(address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True, **started)
+        except (OSError, ValueError, RuntimeError) as error:
+            why = str(error).strip().partition("\n")[0]
+            raise InputError(
+                f"The Ray cluster at {address!r} cannot be reached ({why}); start it with `ray start --head`."
+            ) from None
+        self._gpus = ray.cluster_resources().get("GPU", 0) >= 1
+        self.says = f"{self.count} Ray actors on {len(self._nodes())} nodes, one a {'GPU' if self._gpus else 'core'}"
+
+    @property
+    def count(self) -> int:
+        """As many as the nodes that are there now have room for."""
+        room = max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
+        return min(room, self._most or room)
+
+    def _nodes(self) -> list[Any]:
+        return [node for node in self._ray.nodes() if node["Alive"]]
+
+    def start(self, number: int) -> "Remote":
+        needs = {"num_gpus": 1, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
+        actor = self._ray.remote(Actor).options(**needs).remote(self._make, {} if self._gpus else THREADS)
+        return Remote(self._ray, actor)
+
+    def close(self) -> None:
+        self._ray.shutdown()
+
+
+def _answers(address: str) -> None:
+    """Raise OSError if nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdecimal():
+        socket.create_connection((host, int(port)), PATIENCE).close()
+
+
+class Actor:
+    """Holds a bench in a process of its own."""
+
+    def __init__(self, make: Callable[[], Any], environ: dict[str, str]):
+        os.environ.update(environ)
+        self._bench = make()
+
+    def call(self, name: str, *arguments: Any) -> Any:
+        return getattr(self._bench, name)(*arguments)
+
+
+class Remote:
+    """A worker that is an actor."""
+
+    def __init__(self, ray: Any, actor: Any):
+        self._ray, self._actor = ray, actor
+
+    def submit(self, name: str, *arguments: Any) -> Future:
+        found, mine = Future(), self._actor.call.remote(name, *arguments).future()
+
+        def done(of: Future) -> None:
+            error = of.exception()
+            if error is None:
+                found.set_result(of.result())
+            else:  # what was raised there, not Ray's wrapping of it
+                found.set_exception(getattr(error, "cause", None) or error)
+
+        mine.add_done_callback(done)
+        return found
+
+    def close(self) -> None:
+        self._ray.kill(self._actor)

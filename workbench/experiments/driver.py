@@ -1,0 +1,249 @@
+"""Runs an experiment: hands items to workers, scores what comes back, commits it, and says how far it is."""
+
+import contextlib
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from decoders import InputError
+from workbench.experiments import identity, library, plan_file
+from workbench.experiments.bench import Unit
+from workbench.experiments.cells import Block, blocks, experiment_id, restricted
+from workbench.experiments.journal import Journal, Progress, new_owner
+from workbench.experiments.plan import Plan
+from workbench.experiments.rows import Output, Row
+from workbench.experiments.scores import score
+from workbench.experiments.sets import ScoredSet
+from workbench.experiments.workers import Crew
+from workbench.models.presets import PairChoice
+
+BEAT_SECONDS = 5.0
+TICK_SECONDS = 0.5
+MOST_DEATHS = 3  # of workers on one item
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a user asked: plain data, so that it can be asked again.
+
+    plan, file   the plan's text, and its name for messages;   choice  a pair instead of the plan's;   limit  prompts at most
+    data         the folder of prompt sets;   paths  whether the plan may name files there
+    """
+
+    plan: str
+    file: str
+    choice: PairChoice | None = None
+    limit: int | None = None
+    data: str | None = None
+    paths: bool = True
+
+    def to_json(self) -> dict[str, Any]:
+        choice = self.choice and [self.choice.target, self.choice.draft, self.choice.device, self.choice.dtype]
+        return {
+            "plan": self.plan,
+            "file": self.file,
+            "choice": choice,
+            "limit": self.limit,
+            "data": self.data,
+            "paths": self.paths,
+        }
+
+    @staticmethod
+    def from_json(data: Mapping[str, Any]) -> "Request":
+        choice = data["choice"] and PairChoice(*data["choice"])
+        return Request(**{**data, "choice": choice})
+
+    def read(self) -> tuple[Plan, dict[str, ScoredSet]]:
+        """The plan and its sets. Raises InputError before any model is loaded."""
+        plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
+        data = Path(self.data) if self.data else None
+        names = dict.fromkeys(name for part in plan.parts for name in part.prompts)
+        return plan, {name: library.find(name, data, self.paths) for name in names}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A request with its models known."""
+
+    id: str
+    request: Request
+    plan: Plan
+    sets: Mapping[str, ScoredSet]
+    blocks: Sequence[Block]
+    environment: Mapping[str, Any]
+
+
+def prepare(request: Request, crew: Crew) -> Experiment:
+    """Read the plan, load its pairs once on a worker, and spell it out. Raises InputError for what cannot be used."""
+    plan, sets = request.read()
+    facts, environment = {}, {"workers": crew.pool.says, "pairs": []}
+    timed = any(part.timed for part in plan.parts)
+    for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
+        found = crew.worker(0).submit("facts", choice, timed).result()
+        facts[choice] = found["identity"]
+        environment["pairs"].append(found["environment"])
+    spelled = blocks(plan, sets, facts, identity.code())
+    environment |= {"code": identity.code(), "sets": {name: s.revision for name, s in sets.items()}}
+    return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
+
+
+def run(
+    experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event | None = None
+) -> Iterator[Progress]:
+    """Do what is not done yet; yields how far it is, the last time when nothing is left or it was stopped.
+
+    `stopped`, or `Journal.ask_to_stop`, ends it after the items at work. Closing the iterator gives them back. Raises InputError if the
+    journal cannot be written; everything committed before stays.
+    """
+    journal.begin(
+        experiment.id,
+        experiment.plan.title,
+        experiment.request.to_json(),
+        dict(experiment.environment),
+        experiment.blocks,
+    )
+    driver = _Driver(experiment, journal, crew, new_owner(), stopped or threading.Event())
+    heart = threading.Thread(target=driver.beat, daemon=True)
+    heart.start()
+    try:
+        yield from driver.progress()
+    finally:
+        driver.over.set()
+        heart.join()
+        driver.close()
+
+
+@dataclass
+class _AtWork:
+    worker: int
+    block: Block
+    item: int
+
+
+@dataclass
+class _Driver:
+    experiment: Experiment
+    journal: Journal
+    crew: Crew
+    owner: str
+    stopped: threading.Event
+    over: threading.Event = field(default_factory=threading.Event)
+    fault: InputError | None = None
+
+    def __post_init__(self) -> None:
+        self.at_work: dict[Future, _AtWork] = {}
+        self.began, self.cost = time.monotonic(), 0.0
+        self.open = list({b.id: b for b in self.experiment.blocks}.values())
+        self.doing = ""
+        self.deaths: Counter[tuple[str, int]] = Counter()
+
+    def progress(self) -> Iterator[Progress]:
+        while True:
+            if self.fault:
+                raise self.fault
+            stopping = self.stopped.is_set() or self.journal.asked_to_stop(self.experiment.id)
+            if not stopping:
+                self._fill()
+            if not self.at_work:
+                if stopping or not any(self.journal.left(self.open).values()):
+                    break
+                time.sleep(TICK_SECONDS)  # another process is at work on the rest
+            else:
+                done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
+                for future in done:
+                    self._finished(future)
+            yield self._now()
+        self.journal.leave(self.owner)
+        yield self._now()
+
+    def _fill(self) -> None:
+        """Give each idle worker an item."""
+        for number in self.crew.free({w.worker for w in self.at_work.values()}):
+            for block in self.open:
+                item = self.journal.claim(block, self.owner)
+                if item is not None:
+                    self._hand_out(_AtWork(number, block, item))
+                    break
+            else:
+                return
+
+    def _hand_out(self, work: _AtWork) -> None:
+        block, prompts = work.block, work.block.items[work.item]
+        self.doing = f"{block.part}: {block.prompts}, " + (
+            f"prompt {prompts[0] + 1} of {len(block.items)}"
+            if len(prompts) == 1
+            else f"batch {work.item + 1} of {len(block.items)}"
+        )
+        texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
+        unit = Unit(block.choice, block.ids, block.cells, work.item, prompts, texts)
+        self.at_work[self.crew.worker(work.worker).submit("run", unit)] = work
+
+    def _finished(self, future: Future) -> None:
+        work = self.at_work.pop(future)
+        try:
+            rows = future.result()
+        except self.crew.pool.deaths as death:
+            log.warning("worker %d died (%s) and is replaced", work.worker, type(death).__name__)
+            self.crew.lose(work.worker)
+            self.deaths[work.block.id, work.item] += 1
+            if self.deaths[work.block.id, work.item] < MOST_DEATHS:
+                self.journal.release(work.block, work.item, self.owner)  # whoever is free takes it
+                return
+            rows = _failed(work, f"the worker died {MOST_DEATHS} times on it")
+        except (
+            Exception
+        ) as failure:  # the models could not be loaded there, or the like: a row says so, the rest goes on
+            log.exception("an item failed")
+            rows = _failed(work, f"{type(failure).__name__}: {str(failure).partition(chr(10))[0]}")
+        rows = [self._scored(work.block, row) for row in rows]
+        if self.journal.commit(work.block, work.item, self.owner, rows):
+            self.cost += _cost(work.block)
+
+    def _scored(self, block: Block, row: Row) -> Row:
+        of, outputs = self.experiment.sets[block.prompts], []
+        for o in row.outputs:
+            scores = None if row.error or o.error else score(of, o.prompt, o.text)
+            item = of.items[o.prompt]
+            outputs.append(replace(o, scores=scores, category=item.category, id=item.id))
+        return replace(row, outputs=outputs)
+
+    def _now(self) -> Progress:
+        return self.journal.progress(self.experiment.id)
+
+    def _eta(self) -> float | None:
+        if not self.cost:
+            return None
+        left = self.journal.left(self.open)
+        return (time.monotonic() - self.began) * sum(_cost(b) * left[b.id] for b in self.open) / self.cost
+
+    def beat(self) -> None:
+        """Runs in a thread of its own until the work is over."""
+        while not self.over.is_set():
+            try:
+                self.journal.beat(self.experiment.id, self.owner, self._eta(), self.doing)
+            except InputError as error:
+                self.fault = error
+                return
+            self.over.wait(BEAT_SECONDS)
+
+    def close(self) -> None:
+        """Give back what was claimed; a journal that cannot be written now will find these claims stale."""
+        with contextlib.suppress(InputError):
+            self.journal.leave(self.owner)
+
+
+def _cost(block: Block) -> float:
+    """How long an item of the block takes, in no unit."""
+    return sum(len(block.items[0]) * cell.settings.max_new_tokens for cell in block.cells)
+
+
+def _failed(work: _AtWork, why: str) -> list[Row]:
+    outputs = [Output(p, 0) for p in dict.fromkeys(work.block.items[work.item])]
+    return [Row(id, work.item, outputs, error=why) for id in work.block.ids]

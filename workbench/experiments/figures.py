@@ -1,0 +1,174 @@
+"""Figures of cells from their rows, with intervals by a paired bootstrap over items."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from workbench.experiments.journal import Kept
+from workbench.experiments.rows import Row
+from workbench.studies.schemes import BASELINE, baseline_scheme
+
+RESAMPLES = 2000
+COVERED = (2.5, 97.5)  # percentiles
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """A figure, and between what it lies for 95% of the resamples of the items."""
+
+    value: float
+    low: float
+    high: float
+
+
+Sums = Callable[[Sequence[Row]], Sequence[float]]
+
+
+def _metric(name: str) -> Callable[[Row], float]:
+    return lambda row: float(row.metrics.get(name) or 0)
+
+
+def _nats(row: Row) -> float:
+    perplexity = row.metrics.get("perplexity")
+    return float(np.log(perplexity) * row.metrics["new_tokens"]) if perplexity else 0.0
+
+
+def _scored_tokens(row: Row) -> float:
+    return _metric("new_tokens")(row) if row.metrics.get("perplexity") else 0.0
+
+
+def _metered_tokens(row: Row) -> float:
+    return _metric("new_tokens")(row) if row.metrics.get("joules") else 0.0
+
+
+def _scores(row: Row) -> list[float]:
+    return [float(o.scores["score"]) for o in row.outputs if o.scores and "score" in o.scores]
+
+
+# name -> (what is summed above, what below, what is made of the quotient)
+RATIOS: dict[str, tuple[Callable[[Row], float], Callable[[Row], float], Callable[[Any], Any]]] = {
+    "tokens/s": (_metric("new_tokens"), _metric("seconds"), lambda x: x),
+    "perplexity": (_nats, _scored_tokens, np.exp),
+    "J/token": (_metric("joules"), _metered_tokens, lambda x: x),
+    "tokens/call": (_metric("new_tokens"), _metric("target_calls"), lambda x: x),
+    "accepted/tested": (_metric("accepted"), _metric("tested"), lambda x: x),
+    "accepted/drafted": (_metric("accepted"), _metric("drafted"), lambda x: x),
+    "score": (lambda row: sum(_scores(row)), lambda row: float(len(_scores(row))), lambda x: x),
+    "MB cache": (lambda row: _metric("peak_cache_bytes")(row) / 1e6, lambda row: 1.0, lambda x: x),
+}
+TIMES_GREEDY = "x greedy"
+OF_TIMED = ("tokens/s", "J/token", TIMES_GREEDY)
+
+
+def good(kept: Kept) -> dict[int, Row]:
+    """The rows without an error, by item."""
+    return {
+        item: row for item, row in kept.rows.items() if not row.errors and row.metrics.get("new_tokens") is not None
+    }
+
+
+def figure(name: str, kept: Kept, greedy: Kept | None = None, items: Sequence[int] | None = None) -> Interval | None:
+    """A figure of a cell over the items that it and greedy have; None if it has no such figure."""
+    if name in OF_TIMED and not kept.asked["timed"]:
+        return None
+    found = resampled(
+        name, kept, greedy, common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items)
+    )
+    if found is None:
+        return None
+    low, high = np.percentile(found[1:], COVERED)
+    return Interval(float(found[0]), float(low), float(high))
+
+
+def common(*cells: Kept, among: Sequence[int] | None = None) -> list[int]:
+    """The items that all of the cells have."""
+    shared = set.intersection(*(set(good(cell)) for cell in cells))
+    return sorted(shared if among is None else shared & set(among))
+
+
+def resampled(name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]) -> np.ndarray | None:
+    """The figure (first), and that of each resample of the items: (RESAMPLES + 1,). The resamples of so many items are always the
+    same, so that two cells' are paired."""
+    if not items or (name == TIMES_GREEDY and greedy is None):
+        return None
+    if name == TIMES_GREEDY:
+        mine, other = (resampled("tokens/s", cell, None, items) for cell in (kept, greedy))
+        return mine / other if mine is not None and other is not None else None
+    above, below, made = RATIOS[name]
+    rows = good(kept)
+    sums = np.array([[above(rows[i]), below(rows[i])] for i in items])
+    if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
+        return None
+    drawn = _drawn(len(items)) @ sums
+    drawn = drawn[drawn[:, 1] > 0] if (drawn[:, 1] <= 0).any() else drawn
+    return made(drawn[:, 0] / drawn[:, 1])
+
+
+@cache
+def _drawn(count: int) -> np.ndarray:
+    """How often each of `count` items is drawn: once each, then in RESAMPLES resamples; (RESAMPLES + 1, count)."""
+    source = np.random.default_rng(0)
+    drawn = source.multinomial(count, np.full(count, 1 / count), RESAMPLES)
+    return np.vstack([np.ones((1, count)), drawn])
+
+
+def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
+    """The greedy cell that took turns with this one."""
+    scheme = baseline_scheme(kept.asked["scheme"])
+    return next(
+        (c for c in cells if c.block == kept.block and c.asked["decoder"] == BASELINE and c.asked["scheme"] == scheme and kept.asked["timed"]),
+        None,
+    )  # fmt: skip
+
+
+def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval | None:
+    """How far the figure of `less` is below that of `than`, on the items of both: positive if it is."""
+    items = common(less, than)
+    found = [resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than)]
+    if None in [None if f is None else 0 for f in found] or len(found[0]) != len(found[1]):
+        return None
+    difference = found[1] - found[0]
+    low, high = np.percentile(difference[1:], COVERED)
+    return Interval(float(difference[0]), float(low), float(high))
+
+
+def accepted_by_position(kept: Kept) -> list[float]:
+    """For each place of the draft the share of rounds, of those that drafted so far, whose output grew beyond it (chain drafts)."""
+    pairs = [
+        (g, d) for row in good(kept).values() for o in row.outputs for g, d in zip(o.gained, o.drafted, strict=False)
+    ]
+    longest = max((d for _, d in pairs), default=0)
+    shares = []
+    for place in range(1, min(longest, 16) + 1):
+        reached = [g > place for g, d in pairs if d >= place]
+        shares.append(sum(reached) / len(reached))
+    return shares
+
+
+def mean_gained(kept: Kept) -> float | None:
+    """Mean tokens per round."""
+    gained = [g for row in good(kept).values() for o in row.outputs for g in o.gained]
+    return sum(gained) / len(gained) if gained else None
+
+
+def categories(kept: Kept) -> dict[str, list[int]]:
+    """The items of each category, if items are single prompts."""
+    found: dict[str, list[int]] = {}
+    for item, row in kept.rows.items():
+        if len(row.outputs) == 1 and row.outputs[0].category:
+            found.setdefault(row.outputs[0].category, []).append(item)
+    return found
+
+
+def own_setting(kept: Kept, name: str) -> Any:
+    """A setting of the cell's decoder, or of its sampling, by name; None if it has none of that name."""
+    settings: Mapping[str, Any] = kept.asked["settings"]
+    return settings.get(name, kept.asked.get(name))
+
+
+def without(kept: Kept, items: Sequence[int]) -> Kept:
+    """The same with these items only."""
+    return replace(kept, rows={i: row for i, row in kept.rows.items() if i in set(items)})

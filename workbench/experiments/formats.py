@@ -1,0 +1,241 @@
+"""Loaders of the public formats. A line or entry that is malformed is named with its file; nothing in a file is run or followed out
+of its folder."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from decoders import InputError
+from workbench.experiments.sets import Format, Item
+from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS
+
+LARGEST = 16 * LARGEST_FILE  # bytes: train files of SQuAD and Spider are larger than a file of prompts
+LONGEST = 4 * LONGEST_PROMPT  # characters: articles
+
+
+def text(path: Path) -> str:
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(f"{path.name} is larger than {LARGEST // 2**20} MB; give a smaller file.")
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path.name}, line {line}: not text in UTF-8; save the file as plain text in UTF-8."
+        ) from None
+
+
+def lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """(place, value) of each line of a JSONL file."""
+    for number, line in enumerate(text(path).split("\n"), 1):
+        if line.strip():
+            place = f"{path.name}, line {number}"
+            try:
+                yield place, json.loads(line)
+            except (ValueError, RecursionError):
+                raise InputError(f"{place}: not JSON.") from None
+
+
+def whole(path: Path) -> Any:
+    """The value of a JSON file."""
+    try:
+        return json.loads(text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path.name}, line {error.lineno}: not JSON ({error.msg}).") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path.name}: not JSON.") from None
+
+
+def take(place: str, value: Any, key: str, kind: type = str) -> Any:
+    """`value[key]` of that type, or InputError that names the place."""
+    names = {str: "a text", list: "a list", dict: "an object"}
+    found = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, kind) or (kind is str and not _is_text(found)):
+        raise InputError(f'{place}: must have {names[kind]} as "{key}".')
+    if kind is str and len(found) > LONGEST:
+        raise InputError(f'{place}: "{key}" has {len(found):,} characters; at most {LONGEST:,} are read.')
+    return found
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
+def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
+    def all_of(path: Path) -> tuple[Item, ...]:
+        items = tuple(read(path))
+        if len(items) > 20 * MOST_PROMPTS:
+            raise InputError(f"{path.name} has {len(items):,} prompts; give at most {20 * MOST_PROMPTS:,}.")
+        return items
+
+    return all_of
+
+
+@gathered
+def question_jsonl(path: Path) -> Iterator[Item]:
+    """`question.jsonl` of Spec-Bench and MT-Bench: question_id, category, turns; only the first turn is asked."""
+    for place, value in lines(path):
+        turns = take(place, value, "turns", list)
+        if not turns or not isinstance(turns[0], str) or not turns[0].strip():
+            raise InputError(f'{place}: "turns" must begin with a text.')
+        yield Item({"prompt": turns[0]}, place, {}, take(place, value, "category"), str(value.get("question_id", "")))
+
+
+@gathered
+def articles(path: Path) -> Iterator[Item]:
+    """CNN/DailyMail: JSONL, or the CSV of the usual mirrors, with article and highlights."""
+    if path.suffix.lower() == ".csv":
+        rows: Any = table(path, ("article", "highlights"))
+    else:
+        rows = lines(path)
+    for place, value in rows:
+        article, highlights = take(place, value, "article"), take(place, value, "highlights")
+        yield Item({"article": article}, place, {"reference": highlights}, id=str(value.get("id", "")))
+
+
+def table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """(place, row) of a CSV file with a head that has these columns."""
+    csv.field_size_limit(LONGEST * 4)
+    reader = csv.DictReader(io.StringIO(text(path), newline=""))
+    try:
+        missing = [c for c in columns if c not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path.name}, line 1: the head has no column {missing[0]!r}.")
+        for row in reader:
+            yield f"{path.name}, line {reader.line_num}", row
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}: {error}.") from None
+
+
+@gathered
+def chatgpt_prompts(path: Path) -> Iterator[Item]:
+    """ChatGPT-Prompts: CSV with human_prompt, or act and prompt as in its other version."""
+    head = text(path).split("\n", 1)[0]
+    column = "human_prompt" if "human_prompt" in head else "prompt"
+    for place, row in table(path, (column,)):
+        if not (row.get(column) or "").strip():
+            raise InputError(f'{place}: must have a text as "{column}".')
+        yield Item({"prompt": take(place, row, column)}, place)
+
+
+@gathered
+def alpaca(path: Path) -> Iterator[Item]:
+    """Alpaca-like: a JSON list, or JSONL, of instruction, input and output; ChatAlpaca's conversations give their first message."""
+    rows: Any = lines(path)
+    if path.suffix.lower() != ".jsonl":
+        entries = whole(path)
+        if not isinstance(entries, list):
+            raise InputError(f"{path.name}: must be a list of objects.")
+        rows = ((f"{path.name}, entry {i}", v) for i, v in enumerate(entries, 1))
+    for place, value in rows:
+        turns = value.get("conversations") if isinstance(value, dict) else None
+        if isinstance(turns, list) and turns:
+            yield Item({"prompt": take(f"{place}, turn 1", turns[0], "value")}, place, id=str(value.get("id", "")))
+            continue
+        more = value.get("input") if isinstance(value, dict) else None
+        prompt = "\n".join([take(place, value, "instruction"), *([more] if isinstance(more, str) and more else [])])
+        yield Item({"prompt": prompt}, place)
+
+
+@gathered
+def squad(path: Path) -> Iterator[Item]:
+    """SQuAD v1 and v2: data, paragraphs, qas; a question without an answer has none in `answers`."""
+    data = take(path.name, whole(path), "data", list)
+    for a, article in enumerate(data, 1):
+        for p, paragraph in enumerate(take(f"{path.name}, article {a}", article, "paragraphs", list), 1):
+            place = f"{path.name}, article {a}, paragraph {p}"
+            context = take(place, paragraph, "context")
+            for q, each in enumerate(take(place, paragraph, "qas", list), 1):
+                here = f"{place}, question {q}"
+                given = [take(here, answer, "text") for answer in take(here, each, "answers", list)]
+                answers = [] if each.get("is_impossible") else list(dict.fromkeys(given))
+                question = {"context": context, "question": take(here, each, "question").strip()}
+                title = article.get("title", "") if isinstance(article, dict) else ""
+                yield Item(question, here, {"answers": answers}, str(title), str(each.get("id", "")))
+
+
+@gathered
+def spider(path: Path) -> Iterator[Item]:
+    """Spider: dev.json with `tables.json` and the folder `database` beside it."""
+    entries = whole(path)
+    if not isinstance(entries, list):
+        raise InputError(f"{path.name}: must be a list of questions.")
+    schemas = _schemas(path.with_name("tables.json"))
+    for number, entry in enumerate(entries, 1):
+        place = f"{path.name}, entry {number}"
+        db, gold = take(place, entry, "db_id"), take(place, entry, "query")
+        if not re.fullmatch(r"[A-Za-z0-9_]+", db):
+            raise InputError(f'{place}: "db_id" {db!r:.80} is not the name of a database.')
+        if db not in schemas:
+            raise InputError(f"{place}: tables.json has no database {db!r}.")
+        file = path.parent / "database" / db / f"{db}.sqlite"
+        question = {"schema": schemas[db], "question": take(place, entry, "question")}
+        yield Item(question, place, {"gold": gold, "database": file}, db)
+
+
+def _schemas(path: Path) -> dict[str, str]:
+    """For each database its tables and columns, a line for each table."""
+    entries, found = whole(path), {}
+    if not isinstance(entries, list):
+        raise InputError(f"{path.name}: must be a list of databases.")
+    for number, entry in enumerate(entries, 1):
+        place = f"{path.name}, entry {number}"
+        tables = take(place, entry, "table_names_original", list)
+        columns = take(place, entry, "column_names_original", list)
+        try:
+            names = [[c for t, c in columns if t == i] for i in range(len(tables))]
+        except (TypeError, ValueError):
+            raise InputError(f'{place}: "column_names_original" must be a list of [table, column].') from None
+        rows = [f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)]
+        found[take(place, entry, "db_id")] = "\n".join(rows)
+    return found
+
+
+@gathered
+def human_eval(path: Path) -> Iterator[Item]:
+    """HumanEval: JSONL with task_id and prompt. Its tests are not read: pass@1 would run what a model wrote."""
+    for place, value in lines(path):
+        yield Item({"prompt": take(place, value, "prompt")}, place, id=take(place, value, "task_id"))
+
+
+@gathered
+def own(path: Path) -> Iterator[Item]:
+    """One prompt per line, or JSONL with `prompt` and maybe `answer` (a text or a list of texts) and `category`."""
+    if path.suffix.lower() != ".jsonl":
+        for number, line in enumerate(text(path).split("\n"), 1):
+            if line.strip():
+                yield Item({"prompt": line.rstrip("\r")}, f"{path.name}, line {number}")
+        return
+    for place, value in lines(path):
+        prompt, answer = take(place, value, "prompt"), value.get("answer")
+        answers = [answer] if isinstance(answer, str) else [] if answer is None else answer
+        if not prompt.strip() or not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
+            raise InputError(f'{place}: must have a text as "prompt", and "answer" must be a text or a list of texts.')
+        yield Item({"prompt": prompt}, place, {"answers": answers} if answers else {}, str(value.get("category", "")))
+
+
+FORMATS = {
+    "spec-bench": Format(question_jsonl, ("question.jsonl",), "plain", says="Spec-Bench: six kinds of task, 480 prompts"),
+    "mt-bench": Format(question_jsonl, ("question.jsonl",), "chat", says="MT-Bench: 80 questions of eight kinds"),
+    "cnn-dailymail": Format(
+        articles, ("test.jsonl", "test.csv", "cnn_dailymail.jsonl"), "summary", "rouge", ("\n\n",), "articles and highlights"
+    ),
+    "spider": Format(spider, ("dev.json",), "sql", "sql", (";", "\n\n"), "questions to SQL, with their databases"),
+    "squad": Format(
+        squad, ("dev-v2.0.json", "dev-v1.1.json", "dev.json"), "squad", "squad", ("\n",), "questions on a paragraph"
+    ),
+    "humaneval": Format(human_eval, ("HumanEval.jsonl",), "plain", stop=("\ndef ", "\nclass ", "\nif __name__"), says="code"),
+    "chatgpt-prompts": Format(chatgpt_prompts, ("prompts.csv", "train.csv"), "plain", says="short instructions"),
+    "alpaca": Format(alpaca, ("alpaca.json", "chatalpaca.jsonl", "alpaca.jsonl"), "chat", says="instructions"),
+    "own": Format(own, ("prompts.jsonl", "prompts.txt"), "plain", "squad", ("\n",), "a .txt or .jsonl file of one's own"),
+}  # fmt: skip

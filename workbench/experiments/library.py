@@ -1,0 +1,62 @@
+"""Finds a set of prompts by its name."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from decoders import InputError
+from decoders.settings import nearest
+from workbench.experiments.formats import FORMATS
+from workbench.experiments.sets import Format, Item, ScoredSet
+from workbench.studies import prompts as plain_prompts
+
+TEMPLATES = Path(__file__).with_name("templates")
+OWN = (".jsonl", ".txt")
+
+
+def built_in(name: str) -> ScoredSet:
+    found = plain_prompts.built_in(name)
+    return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found.prompts))
+
+
+def template(name: str) -> str:
+    """A template's text: the file without its last line break."""
+    return (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
+
+
+def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
+    """A set by its name: built in, or a format whose file lies in `data` (the file, its folder, or a folder that has a folder of
+    that name); or else a file of one's own, if paths are allowed. Raises InputError that says what to do."""
+    if name in plain_prompts.BUILT_IN:
+        return built_in(name)
+    if name in FORMATS:
+        return _local(name, FORMATS[name], data)
+    if allow_paths and Path(name).suffix.lower() in OWN:
+        path = Path(name) if Path(name).is_absolute() or data is None or data.is_file() else data / name
+        return replace(_local("own", FORMATS["own"], path), name=path.name)
+    names = [*plain_prompts.BUILT_IN, *FORMATS]
+    own = " Or name a .txt or .jsonl file." if allow_paths else ""
+    raise InputError(f"There is no set of prompts {name!r:.80}: {nearest(name, names)}{own}")
+
+
+def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
+    if data is None:
+        raise InputError(
+            f"The set {name!r} does not come with the project: download {format.files[0]} from its authors and give its folder "
+            "with --data FOLDER."
+        )
+    items = format.read(_file(name, format, data))
+    if not items:
+        raise InputError(f"{data.name} has no prompts; give at least one.")
+    return ScoredSet(name, items, format.scorer, template(format.template), format.stop)
+
+
+def _file(name: str, format: Format, data: Path) -> Path:
+    if data.is_file() or data.suffix.lower() in OWN:
+        return data
+    for folder in (data / name, data):
+        for file in format.files:
+            if (folder / file).is_file():
+                return folder / file
+    raise InputError(
+        f"There is no {' or '.join(format.files)} for the set {name!r} in {data}, nor in a folder {name} there."
+    )

@@ -1,0 +1,76 @@
+"""The child process that runs one query somebody's model wrote. It imports nothing of this project, reads {"database", "query",
+"deadline"} from standard input and writes {"rows", "error"}."""
+
+import json
+import resource
+import sqlite3
+import sys
+import time
+from urllib.parse import quote
+
+MEMORY = 512 * 2**20  # bytes of address space
+HEAP = 64 * 2**20  # bytes that SQLite may take
+LONGEST_VALUE, LONGEST_QUERY = 2**20, 20_000
+MOST_ROWS, MOST_BYTES = 20_000, 8 * 2**20
+ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+
+
+def guard(action, first, second, *_):
+    """Reading and computing only: no write, ATTACH, PRAGMA or extension."""
+    if action not in ALLOWED or (
+        action == sqlite3.SQLITE_FUNCTION and second in ("load_extension", "readfile", "writefile")
+    ):
+        return sqlite3.SQLITE_DENY
+    return sqlite3.SQLITE_OK
+
+
+def limit_process(deadline):
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
+    resource.setrlimit(resource.RLIMIT_CPU, (int(deadline) + 1, int(deadline) + 2))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def connect(path, deadline):
+    db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
+    db.text_factory = lambda data: data.decode("utf-8", "ignore")  # as the official script does
+    db.execute(f"PRAGMA hard_heap_limit = {HEAP}")
+    db.execute("PRAGMA temp_store = MEMORY")
+    db.execute("PRAGMA trusted_schema = OFF")
+    for name, most in ((sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE), (sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_QUERY),
+                       (sqlite3.SQLITE_LIMIT_ATTACHED, 0), (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)):  # fmt: skip
+        db.setlimit(name, most)
+    end = time.monotonic() + deadline
+    db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+    db.set_authorizer(guard)
+    return db
+
+
+def rows_of(db, query):
+    found, size = [], 0
+    for row in db.execute(query):
+        found.append([{"hex": v.hex()} if isinstance(v, bytes) else v for v in row])
+        size += sum(len(v) if isinstance(v, (str, bytes)) else 8 for v in row)
+        if len(found) > MOST_ROWS or size > MOST_BYTES:
+            raise ValueError(f"its result is larger than {MOST_ROWS} rows or {MOST_BYTES // 2**20} MB")
+    return found
+
+
+def main():
+    asked = json.load(sys.stdin)
+    limit_process(asked["deadline"])
+    rows, error = [], None
+    try:
+        rows = rows_of(connect(asked["database"], asked["deadline"]), asked["query"])
+    except sqlite3.OperationalError as failure:
+        stopped = str(failure) == "interrupted"
+        error = f"stopped after {asked['deadline']:g} s" if stopped else f"SQLite: {failure}"
+    except MemoryError:
+        error = "it took too much memory"
+    except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as failure:
+        error = f"SQLite: {failure}"
+    print(json.dumps({"rows": [] if error else rows, "error": error}))
+
+
+if __name__ == "__main__":
+    main()

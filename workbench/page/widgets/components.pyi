@@ -1,0 +1,83 @@
+"""Components that Gradio lacks; assets/web has the scripts that draw them."""
+
+from typing import Any
+
+import gradio as gr
+
+SHOW_PANELS = """
+const root = element.firstElementChild;
+const show = () => Workbench.show(root, props.value);
+watch('value', show);
+show();
+"""
+SHOW_RUNS = """
+const root = element.firstElementChild;
+const show = () => WorkbenchPage.runs(root, props, trigger);
+watch('value', show);
+show();
+"""
+
+class Drawn(gr.HTML):
+    """Plain data that a script draws. The template is constant, so Gradio's re-render never touches what the script drew, and no text
+    ever passes a template."""
+
+    script: str
+
+    def __init__(self, value: dict[str, Any] | None = None, **options: Any):
+        super().__init__(
+            value, html_template="<div></div>", js_on_load=self.script, apply_default_css=False, padding=False, **options
+        )  # fmt: skip
+
+    def api_info(self) -> dict[str, Any]:
+        return {"type": "object"}
+    from collections.abc import Callable, Sequence
+    from typing import TYPE_CHECKING, Any, Literal
+
+    from gradio.blocks import Block
+
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
+
+class TokenStrip(Drawn):
+    """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes."""
+
+    script = SHOW_PANELS
+    from collections.abc import Callable, Sequence
+    from typing import TYPE_CHECKING, Any, Literal
+
+    from gradio.blocks import Block
+
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
+
+class RunTable(Drawn):
+    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models}], "chosen": [ids]}."""
+
+    script = SHOW_RUNS
+    from collections.abc import Callable, Sequence
+    from typing import TYPE_CHECKING, Any, Literal
+
+    from gradio.blocks import Block
+
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component
+
+class OpenSlider(gr.Slider):
+    """A slider whose number box may be empty, or beyond its ends, for its handler to answer: Gradio's own answer to an emptied box is
+    the text of a TypeError."""
+
+    is_template = True  # to the browser it is Gradio's slider
+
+    def preprocess(self, payload: float | None) -> float | None:
+        return payload
+    from collections.abc import Callable, Sequence
+    from typing import TYPE_CHECKING, Any, Literal
+
+    from gradio.blocks import Block
+
+    if TYPE_CHECKING:
+        from gradio.components import Timer
+        from gradio.components.base import Component

@@ -1,0 +1,118 @@
+"""Bars as an HTML table: names, bars and numbers are text that wraps, prints and is read aloud, at any width."""
+
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from workbench.show.looks import Look, mark
+
+DECADES = 30.0  # largest over smallest: beyond it a linear axis shows the largest alone
+MISSING = "–"
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One line of the table.
+
+    parts   what the bar is made of, in order; () if there is no figure
+    text    the figure in words;   detail  what more is known of it
+    low, high   between which the sum lies, if that is known
+    faint   whether it is drawn hatched: `BarChart.says` tells what that means
+    """
+
+    name: str
+    look: Look
+    parts: tuple[float, ...] = ()
+    text: str = MISSING
+    detail: str = ""
+    low: float | None = None
+    high: float | None = None
+    faint: bool = False
+
+    @property
+    def sum(self) -> float | None:
+        return sum(self.parts) if self.parts else None
+
+    @property
+    def end(self) -> float | None:
+        """How far its line reaches."""
+        return self.sum if self.high is None or self.sum is None else max(self.sum, self.high)
+
+
+@dataclass(frozen=True)
+class BarChart:
+    """Bars under a title.
+
+    better   "higher" or "lower" if one is better: the best is on top, what has no figure at the bottom
+    says     a sentence under the title
+    """
+
+    title: str
+    bars: Sequence[Bar]
+    better: str | None = None
+    says: str = ""
+
+    @property
+    def sorted(self) -> list[Bar]:
+        found = [bar for bar in self.bars if bar.sum is not None]
+        found.sort(key=lambda bar: bar.sum, reverse=self.better != "lower")
+        return found + [bar for bar in self.bars if bar.sum is None]
+
+    @property
+    def log(self) -> bool:
+        """Whether values lie so far apart that only a logarithmic axis shows them all."""
+        found = [bar.sum for bar in self.bars if bar.sum is not None]
+        return bool(found) and min(found) > 0 and max(found) > DECADES * min(found)
+
+    def html(self) -> str:
+        """The chart; whatever names and figures say is escaped."""
+        scale = _Scale(self)
+        words = [f"{self.better} is better" if self.better else "", "logarithmic scale" if self.log else ""]
+        says = f'<p class="says">{html.escape(self.says)}</p>' if self.says else ""
+        head = "".join(f'<span class="better">{w}</span>' for w in words if w)
+        lines = "".join(_line(bar, scale, self.log) for bar in self.sorted)
+        return (
+            f'<figure class="wb-chart"><figcaption><h4>{html.escape(self.title)}</h4>{head}{says}</figcaption>'
+            f'<table class="wb-bars"><tbody>{lines}</tbody></table></figure>'
+        )
+
+
+class _Scale:
+    """Where a value lies, in percent of the room for bars."""
+
+    def __init__(self, chart: BarChart):
+        ends = [bar.end for bar in chart.bars if bar.end is not None]
+        self.top = max(ends, default=0) or 1.0
+        self.start = 10 ** math.floor(math.log10(min(b.sum for b in chart.bars if b.sum))) if chart.log else 0.0
+        if chart.log and self.top <= self.start:
+            self.top = 10 * self.start
+
+    def __call__(self, value: float) -> float:
+        if self.start:
+            part = math.log(max(value, self.start) / self.start) / math.log(self.top / self.start)
+        else:
+            part = value / self.top
+        return 100 * min(1.0, max(0.0, part))
+
+
+def _line(bar: Bar, scale: _Scale, dots: bool) -> str:
+    """A row of the table. On a logarithmic axis lengths mean nothing, so the value is its mark."""
+    drawn, start = [], 0.0
+    for i, part in enumerate(() if dots else bar.parts):
+        end = scale(start + part)
+        kind = "bar faint" if bar.faint or (i == 0 and len(bar.parts) > 1) else "bar"
+        drawn.append(f'<i class="{kind}" style="left:{scale(start):.2f}%;width:{max(0, end - scale(start)):.2f}%"></i>')
+        start += part
+    if dots and bar.sum is not None:
+        drawn.append(f'<i class="dot" style="left:{scale(bar.sum):.2f}%">{mark(bar.look)}</i>')
+    if bar.low is not None and bar.high is not None:
+        drawn.append(
+            f'<i class="range" style="left:{scale(bar.low):.2f}%;width:{scale(bar.high) - scale(bar.low):.2f}%"></i>'
+        )
+    detail = f'<span class="wb-unseen"> {html.escape(bar.detail)}</span>' if bar.detail else ""
+    said = html.escape(": ".join(filter(None, (bar.name, bar.detail or bar.text))))
+    return (
+        f'<tr title="{said}" style="--look:{bar.look.colour}"><th scope="row">{mark(bar.look)}<bdi>{html.escape(bar.name)}</bdi></th>'
+        f'<td class="track" aria-hidden="true"><div>{"".join(drawn)}</div></td><td class="value">{html.escape(bar.text)}{detail}</td></tr>'
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""What came out of a comparison, in sentences: who needed the fewest passes, who was fastest, who wrote the likeliest text."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from workbench.runs.estimates import Row, label, number, rows, unsteady
+from workbench.runs.record import Run
+from workbench.show.laws import by_chance, claim_in
+from workbench.show.quantities import BY_NAME, Quantity, significant
+from workbench.show.spread import Spread, spread
+from workbench.studies.schemes import BASELINE
+from workbench.studies.text import counted
+
+WORTH_SAYING = 1.2  # tokens per pass, below which no draft saved anything
+SPEED, PERPLEXITY, PER_PASS = (BY_NAME[name] for name in ("speed", "perplexity", "block_efficiency"))
+
+
+def headline(run: Run) -> list[str]:
+    """The sentences, most telling first; [] if nothing can be told."""
+    found = [row for row in rows(run.results) if row.first.error is None]
+    first, chance = fastest(found), by_chance(run.settings, [row.decoder for row in found])
+    sentences = [_saved(found)]
+    if first is not None:
+        sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
+    elif len(found) > 1:
+        sentences.append("Which is fastest cannot be told here: the timings overlap, or something disturbed them.")
+    if (best := likeliest(found, run.settings)) is not None:
+        value = spread(PERPLEXITY, best).mean
+        sentences.append(
+            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value)}, where 1 would be certain)."
+        )
+    for group in chance:
+        names = f"{', '.join(map(label, group[:-1]))} and {label(group[-1])}"
+        sentences.append(f"{names} draw from the same distribution: differences between their texts are chance.")
+    return [sentence for sentence in sentences if sentence]
+
+
+def fastest(found: Sequence[Row]) -> Row | None:
+    """The row whose range of tokens/s lies above all others; None if ranges overlap or are not known, or if any timing was disturbed."""
+    if any(unsteady(row) for row in found):
+        return None
+    return _best(SPEED, found, certain=True)
+
+
+def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
+    """The row with the lowest perplexity; None if another one comes as near by chance: one of the same law, or within its deviation."""
+    best = _best(PERPLEXITY, found)
+    if best is None:
+        return None
+    law = claim_in(settings, best.decoder).law
+    others = [row for row in found if row is not best]
+    return None if law and any(claim_in(settings, row.decoder).law == law for row in others) else best
+
+
+def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[str]]:
+    """For each decoder what it won: "fastest", "likeliest text"."""
+    won: dict[str, list[str]] = {row.decoder: [] for row in found}
+    for mark, row in (("fastest", fastest(found)), ("likeliest text", likeliest(found, settings))):
+        if row is not None:
+            won[row.decoder].append(mark)
+    return won
+
+
+def _best(quantity: Quantity, found: Sequence[Row], certain: bool = False) -> Row | None:
+    """The row that is better than all others by more than both can lie off; `certain` asks that this is known of every row."""
+    figures = [(row, value) for row in found if (value := spread(quantity, row)) is not None]
+    if len(figures) < 2 or (certain and any(_once(row) for row, _ in figures)):
+        return None
+    sign = 1 if quantity.better == "higher" else -1
+    figures.sort(key=lambda each: -sign * each[1].mean)
+    (row, first), *others = figures
+    worst = first.mean - first.below if sign > 0 else first.mean + first.above
+    return row if all(sign * worst > sign * _reach(value, sign) for _, value in others) else None
+
+
+def _once(row: Row) -> bool:
+    """Whether how far its figures may lie off is not known."""
+    return len(row.results) < 2 and len(row.first.laps) < 2
+
+
+def _reach(value: Spread, sign: int) -> float:
+    return value.mean + value.above if sign > 0 else value.mean - value.below
+
+
+def _saved(found: Sequence[Row]) -> str:
+    """How many passes of the large model the best drafts saved."""
+    drafted = [row for row in found if number(row.first, "target_calls") and number(row.first, "new_tokens")]
+    best = max(drafted, key=lambda row: number(row.first, "block_efficiency") or 0, default=None)
+    if best is None or (number(best.first, "block_efficiency") or 0) < WORTH_SAYING:
+        return ""
+    tokens, passes = int(number(best.first, "new_tokens")), int(number(best.first, "target_calls"))
+    return f"{best.label} wrote {counted(tokens, 'token')} in {counted(passes, 'pass', 'passes')} of the large model instead of {tokens:,}."
+
+
+def _speed(row: Row) -> str:
+    ratio = spread(BY_NAME["x_greedy"], row)
+    words = f"{significant(spread(SPEED, row).mean)} tokens/s"
+    return words if ratio is None or row.decoder == BASELINE else f"{words}, {ratio.mean:.1f} times greedy"

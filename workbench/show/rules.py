@@ -1,0 +1,67 @@
+"""The rule by which a decoder kept or refused a draft token, in words and with its threshold, for the card of a token."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from decoders import Method
+
+Rule = dict[str, Any]
+JOINT = "p and q are joint here: of a beam and its next token, among all continuations of all beams."
+
+
+def rule(method: Method) -> Rule:
+    """What the card needs to know of it:
+
+    says       a sentence
+    threshold  what `measure` must exceed, None if a random number decides;   at_most  whether the threshold is only known to lie no higher
+    measure    "p" or "ratio" (the joint ratio of the draft up to here);   raw  whether a draft's p is that before temperature and cut-offs
+    """
+    return {"says": "", "threshold": None, "at_most": False, "measure": "p", "raw": False} | _RULES.get(
+        method.name, lambda _: {}
+    )(method)
+
+
+def _ratio(method: Method) -> Rule:
+    if method.lenience < 1:
+        return {
+            "says": f"Lenience {method.lenience:g}: a draft is accepted more readily than p / q says, and the text is no longer exact."
+        }
+    return {}
+
+
+def _joint(method: Method) -> Rule:
+    return {
+        "says": f"The longest part of the draft whose joint ratio, min(1, all p / all q), is above {method.threshold:g} is kept, even if "
+        "a shorter part is not above it.",
+        "threshold": method.threshold, "measure": "ratio", "raw": method.ratio == "raw",
+    }  # fmt: skip
+
+
+def _rollback(method: Method) -> Rule:
+    least = math.exp(-method.rollback)
+    return {
+        "says": f"Kept if p, before temperature and cut-offs, is at least e to the power of −{method.rollback:g}, which is {least:.3g}.",
+        "threshold": least, "raw": True,
+    }  # fmt: skip
+
+
+def _typical(method: Method) -> Rule:
+    return {
+        "says": f"Kept if p is above {method.epsilon:g}, or above {method.delta:g} e to the power of −H if that is less: H is the entropy "
+        "of the large model here, so less is enough where it is unsure.",
+        "threshold": method.epsilon, "at_most": True,
+    }  # fmt: skip
+
+
+def _says(text: str) -> Callable[[Method], Rule]:
+    return lambda _: {"says": text}
+
+
+_RULES: dict[str, Callable[[Any], Rule]] = {
+    "speculative": _ratio, "lookup": _ratio, "ngram": _ratio, "mtad": _joint, "bild": _rollback, "typical": _typical,
+    "spectr": _says("p / q is divided by a factor that makes several drafts together exact."),
+    "specinfer": _says("p is what earlier refusals at this place left of the large model's probabilities."),
+    "mcss": _says("p is what earlier refusals at this place left of the large model's probabilities."),
+    "dsbd": _says(f"{JOINT} After a refusal p is what is left."), "beam_sampling": _says(JOINT.replace("p and q are", "p is")),
+}  # fmt: skip
