@@ -99,7 +99,8 @@ def write(rows: dict[str, tuple[str, str]]) -> None:
     lines = [f"| {name} | {result} | {clean(why)} |\n" for name, (result, why) in sorted(rows.items())]
     TABLE.parent.mkdir(exist_ok=True)
     TABLE.write_text(
-        "# Which models run\n\nAll causal architectures of transformers, tiny and random, tried by `make models` "
+        f"# Which models run\n\n{len(rows)} of the {len(MODEL_FOR_CAUSAL_LM_MAPPING_NAMES)} causal architectures of transformers, tiny and "
+        "random, tried by `make models` "
         f"(transformers {transformers.__version__}, torch {torch.__version__.partition('+')[0]}, CPU, float32): {said}.\n\n"
         "Right means: the greedy tokens of a text alone, those of speculative decoding in a batch of three, and those of draft trees are "
         "the likeliest of plain passes over the whole text, and their log-probabilities are the same. Windows are of 16 tokens, texts of "

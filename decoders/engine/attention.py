@@ -8,7 +8,7 @@ import inspect
 import logging
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface
 
+from decoders.engine.recorded import as_one_step
 from decoders.errors import NotPackedError, first_line
 
 log = logging.getLogger("decoders")
@@ -31,6 +32,21 @@ FLASH = (
 TRITON = find_spec("triton") is not None and any(map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang")))
 
 
+class Part(NamedTuple):
+    """One request's tokens start .. stop of a pass, and all its rows in use after it.
+
+    bias     (tokens, rows) to add to the scores, or None;   causal  whether the tokens are all there is and each sees those before
+    keys, values   the rows by layer, (1, K, rows, D)
+    """
+
+    start: int
+    stop: int
+    bias: Tensor | None
+    causal: bool
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
+
+
 class Packing(NamedTuple):
     """How the tokens of one pass belong to requests.
 
@@ -40,9 +56,10 @@ class Packing(NamedTuple):
     table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and the end of the last; first arena rows; rows
               in use after the pass; starts in `masks`
     masks     the (tokens, rows) masks flattened, bool; a token sees the rows that are True. A chain that sees all before it has none
-    biases    the same for attention request by request, made once for all layers: what is added to the scores, 0 or -inf,
-              (groups * tokens, rows) flattened, with the mask repeated `groups` times. Single tokens and whole prompts have none
+    biases    the same for attention request by request, made once for all layers: what is added to the scores, 0 or -inf, (tokens, rows)
+              flattened. Single tokens and whole prompts have none
     keys, values   the arena's tensors by layer, (rows, K, D)
+    parts     for attention request by request without a compiler, what is the same for all layers; empty if there are kernels
     """
 
     rows: Tensor
@@ -52,6 +69,7 @@ class Packing(NamedTuple):
     biases: Tensor
     keys: list[Tensor]
     values: list[Tensor]
+    parts: tuple[Part, ...] = ()
 
 
 def attend(
@@ -141,40 +159,52 @@ def attend_with_triton(*arguments) -> Tensor:
 
 
 def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
-    """A call of SDPA per request: on any device, in any dtype.
-
-    The `groups` query heads that share a key head become queries of one head, so that no key is ever repeated.
-    """
-    heads, _, size = q.shape
-    groups = heads // keys.shape[1]
+    """A call of SDPA per request: on any device, in any dtype."""
     parts = []
     for start, stop, base, past, mask_start, bias_start in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
             continue
-        query = q[None, :, start:stop]
-        key = keys[base : base + total].transpose(0, 1)[None]
-        value = values[base : base + total].transpose(0, 1)[None]
-        if bias_start < 0 and mask_start < 0 and past == 0 and n > 1 and not softcap:
-            part = scaled_dot_product_attention(query, key, value, is_causal=True, scale=scale, enable_gqa=groups > 1)
-        else:
-            query = query.reshape(1, -1, groups * n, size)
-            bias = None
-            if bias_start >= 0:
-                bias = biases[bias_start : bias_start + groups * n * total].view(groups * n, total)
-            elif n > 1:  # without a bias if none are needed usually, or if they are the same for all prompts
-                seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
-                if mask_start >= 0:
-                    seen = masks[mask_start : mask_start + n * total].view(n, total)
-                bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf")).repeat(groups, 1)
-            if softcap:
-                scores = softcap * torch.tanh(query @ key.transpose(-1, -2) * (scale / softcap))
-                scores = scores if bias is None else scores + bias
-                part = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype) @ value
-            else:
-                part = scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scale)
-        parts.append(part.reshape(heads, n, -1))  # a copy if the kernel that SDPA took lays heads side by side
-    return torch.cat(parts, 1).transpose(0, 1).contiguous()
+        causal, bias = bias_start < 0 and mask_start < 0 and past == 0 and n > 1, None
+        if bias_start >= 0:
+            bias = biases[bias_start : bias_start + n * total].view(n, total)
+        elif mask_start >= 0 or (n > 1 and not causal):  # there are none if they are not needed usually
+            seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
+            if mask_start >= 0:
+                seen = masks[mask_start : mask_start + n * total].view(n, total)
+            bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))
+        window = [t[base : base + total].transpose(0, 1)[None] for t in (keys, values)]
+        parts.append(attend_request(q[None, :, start:stop], *window, bias, causal, scale, softcap))
+    return torch.cat(parts, 2)[0].transpose(0, 1).contiguous()
+
+
+def attend_request(
+    q: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float, softcap: float
+) -> Tensor:
+    """q (1, H, n, D), key and value (1, K, rows, D), bias (n, rows) -> (1, H, n, D').
+
+    No key is repeated for the query heads that share it: those of a single token become queries of one head, those of several tokens
+    a batch over the same keys.
+    """
+    _, heads, n, size = q.shape
+    groups = heads // key.shape[1]
+    if groups > 1:
+        q = q.reshape(-1, groups, n, size)
+        q = q.view(1, -1, groups, size) if n == 1 else q.transpose(0, 1)
+        if n > 1:
+            key, value = key.expand(groups, -1, -1, -1), value.expand(groups, -1, -1, -1)
+    if not softcap:
+        out = scaled_dot_product_attention(q, key, value, bias, is_causal=causal, scale=scale)
+    else:
+        scores = softcap * torch.tanh(q @ key.transpose(-1, -2) * (scale / softcap))
+        if causal:
+            bias = q.new_full((n, n), float("-inf")).triu(1)
+        scores = scores if bias is None else scores + bias
+        out = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype) @ value
+    if groups > 1:
+        # Reshaped, since the kernel that SDPA took may lay heads side by side.
+        out = out.reshape(1, heads, 1, -1) if n == 1 else out.transpose(0, 1).reshape(1, heads, n, -1)
+    return out
 
 
 attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("keys", "values"))
@@ -200,24 +230,45 @@ def only_known(others: dict[str, object]) -> None:
 def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
     """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
     only_known({**others, "a mask": attention_mask})
-    layer = module.layer_idx
-    run = attend_op if torch.compiler.is_compiling() else attend
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
-    out = run(
-        query[0],
-        key[0],
-        value[0],
-        packing.keys[layer],
-        packing.values[layer],
-        packing.rows,
-        packing.segments,
-        packing.table,
-        packing.masks,
-        packing.biases,
-        scale,
-        softcap or 0.0,
-    )
-    return out[None], None
+    layer, softcap = module.layer_idx, softcap or 0.0
+    if torch.compiler.is_compiling():
+        return attend_layer(query, key, value, packing, layer, scale, softcap, attend_op), None
+    run = attend_parts if packing.parts else attend_layer
+    return as_one_step(run, query, key, value, packing, layer, scale, softcap), None
+
+
+def attend_layer(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packing: Packing,
+    layer: int,
+    scale: float,
+    softcap: float,
+    run: Callable[..., Tensor] = attend,
+) -> Tensor:
+    """`attend` for one layer of a pass: q (1, H, tokens, D), k and v (1, K, tokens, D) -> (1, tokens, H, D)."""
+    rows, segments, table, masks, biases, keys, values, _ = packing
+    tensors = q[0], k[0], v[0], keys[layer], values[layer], rows, segments, table, masks, biases
+    return run(*tensors, scale, softcap)[None]
+
+
+def attend_parts(q: Tensor, k: Tensor, v: Tensor, packing: Packing, layer: int, scale: float, softcap: float) -> Tensor:
+    """`attend_layer` with what `pack` prepared for all layers."""
+    if len(packing.parts) == 1:
+        _, stop, bias, causal, keys, values = packing.parts[0]
+        key, value, new = keys[layer], values[layer], slice(-stop, None)
+        key[:, :, new].copy_(k)
+        value[:, :, new].copy_(v)
+        return attend_request(q, key, value, bias, causal, scale, softcap).transpose(1, 2)
+    packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
+    packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
+    outs = [
+        attend_request(q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap)
+        for start, stop, bias, causal, keys, values in packing.parts
+    ]
+    return torch.cat(outs, 2).transpose(1, 2)
 
 
 # There is no entry in the registry of masks: so models build none, nor do they search the positions for packed sequences.

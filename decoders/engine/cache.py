@@ -100,6 +100,7 @@ class CacheRows:
 
 class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
+    Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
 
     layout          for each layer (K, D of keys, D of values)
     expected, most  rows to begin with, and the most there may be
@@ -117,9 +118,27 @@ class Arena:
         kind: type[CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
-        self.keys = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, size, _ in layout]
-        self.values = [torch.empty(0, heads, size, dtype=dtype, device=device) for heads, _, size in layout]
+        uniform = len(set(layout)) == 1
+        groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
+
+        def empty(layers: int, heads: int, size: int) -> torch.Tensor:
+            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
+
+        self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
+        self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
+        self._name_layers()
         self._taken: list[CacheRows] = []
+
+    def _name_layers(self) -> None:
+        self.keys = [layer for slab in self._key_slabs for layer in slab.unbind()]
+        self.values = [layer for slab in self._value_slabs for layer in slab.unbind()]
+
+    def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """Views of these rows as attention reads them: keys and values of each layer, (1, K, rows, D)."""
+        return tuple(
+            [layer for slab in slabs for layer in slab[:, None, begin:end].transpose(2, 3).unbind()]
+            for slabs in (self._key_slabs, self._value_slabs)
+        )
 
     @property
     def rows(self) -> int:
@@ -152,21 +171,33 @@ class Arena:
         place = self.take(2 * (len(cache) + extra))
         if place is None:
             raise RuntimeError("a request took more cache rows than its decoder said it would")
-        for t in (*self.keys, *self.values):
-            t[place.base : place.base + len(cache)] = t[cache.base : cache.base + len(cache)]
+        for slab in (*self._key_slabs, *self._value_slabs):
+            slab[:, place.base : place.base + len(cache)] = slab[:, cache.base : cache.base + len(cache)]
         self._taken.remove(place)
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
+
+    def sync(self, cache: CacheRows, tree: TokenTree) -> None:
+        """Drop the rows of nodes that the tree dropped, and close the gaps if they are more than half."""
+        moved = cache.sync(tree)
+        if moved is not None:
+            self.squeeze(cache, moved)
+
+    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+        """Give `nodes` the next rows of a cache, which moves if it is full. Returns the mask of `CacheRows.append`."""
+        self.make_room(cache, len(nodes))
+        return cache.append(tree, nodes)
 
     def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
         """Move the rows `moved` of a cache to its rows from `trunk` on."""
         start = len(cache) - len(moved) + cache.base
         old = torch.tensor(moved, device=self.keys[0].device) + cache.base
-        for t in (*self.keys, *self.values):
-            t[start : start + len(moved)] = t[old]
+        for slab in (*self._key_slabs, *self._value_slabs):
+            slab[:, start : start + len(moved)] = slab[:, old]
 
     def _grow(self, rows: int) -> None:
-        for tensors in (self.keys, self.values):
-            for layer, old in enumerate(tensors):
-                tensors[layer] = old.new_empty(rows, *old.shape[1:])
-                tensors[layer][: len(old)] = old
+        for slabs in (self._key_slabs, self._value_slabs):
+            for i, old in enumerate(slabs):
+                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+                slabs[i][:, : old.shape[1]] = old
+        self._name_layers()

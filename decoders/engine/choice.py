@@ -11,13 +11,18 @@ from decoders.engine.plain import Following, PlainModel
 from decoders.errors import InputError, NotPackedError
 
 
-def prepared(model: PreTrainedModel, role: str, vocabulary: int | None = None) -> Model:
+def prepared(model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "recorded") -> Model:
     """The model, ready to be run, and tested: packed, or plainly with the quickest way of following a cached text that is right.
 
+    passes   how it is run if it is packed
     Raises InputError, in one sentence that names the model, if none is.
     """
     try:
-        packed = PackedModel(model, role, vocabulary)
+        packed = PackedModel(model, role, vocabulary, passes)
+        if passes == "compiled":
+            from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
+
+            compile_passes([packed])
         agrees_with_plain_pass(packed)
         return packed
     except NotPackedError as error:

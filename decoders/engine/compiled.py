@@ -8,7 +8,7 @@ import torch
 from torch.fx.experimental import _config as fx_config
 
 from decoders.engine.model import Engine, PackedModel
-from decoders.errors import InputError, first_line
+from decoders.errors import first_line
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
@@ -17,23 +17,20 @@ log = logging.getLogger("decoders")
 def compile_passes(models: Iterable[PackedModel]) -> None:
     """Compile the passes of these models. The logger "decoders" announces the wait (on standard error unless it is configured).
 
-    Raises InputError if the compiler fails, for example because there is no C++ compiler.
+    If the compiler fails, for example because there is none for C++, it says so and the passes stay as they are.
     """
     for packed in models:
         log.warning("Compiling the passes of the %s, which takes about a minute.", packed.name)
-        began, plain = time.perf_counter(), packed.forward
-        packed.forward = torch.compile(plain, dynamic=True, fullgraph=True)
+        began, packed.forward = time.perf_counter(), torch.compile(packed.plain, dynamic=True, fullgraph=True)
         try:
             # Sizes that are equal here may differ later; and the graphs of all models in memory count against one limit.
             with fx_config.patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
                 warm_up(packed)
         except Exception as error:  # the compiler's own errors, or those of the tools that it calls
-            packed.forward = plain
-            reason = first_line(error)
-            raise InputError(
-                f"The {packed.name} could not be compiled ({reason}); load it with compile=False."
-            ) from error
-        log.warning("Compiled the %s in %.0f s.", packed.name, time.perf_counter() - began)
+            packed.forward = packed.plain
+            log.warning("The passes of the %s are not compiled (%s); they take longer.", packed.name, first_line(error))
+        else:
+            log.warning("Compiled the %s in %.0f s.", packed.name, time.perf_counter() - began)
 
 
 def warm_up(packed: PackedModel) -> None:

@@ -34,7 +34,7 @@ def load_pair(
     *,
     device: str | torch.device | None = None,
     dtype: str | torch.dtype = "auto",
-    compile: bool = False,
+    passes: str = "recorded",
     safetensors: bool | None = None,
     quantization: str | None = None,
 ) -> ModelPair:
@@ -45,7 +45,7 @@ def load_pair(
 
     device   default: `default_device()`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
-    compile  compile both models' passes now, which takes about a minute and is announced
+    passes   "recorded"; "plain", which runs the models' own modules; or "compiled", which takes about a minute and is announced
     safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
                   safetensors
     quantization  "int8" or, on CUDA, "int4": weights of linear layers are stored so (torchao), and computed with in `dtype`. Checkpoints
@@ -70,12 +70,7 @@ def load_pair(
         _weights(name, dtype=dtype, use_safetensors=safetensors, **scheme).to(device)
         for name, scheme in zip(names, schemes, strict=True)
     ]
-    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers)
-    if compile:
-        from decoders.engine.compiled import compile_passes  # imported late: it loads the compiler
-
-        compile_passes(getattr(model, "inner", model) for model in pair.packed.values() if model.packed)
-    return pair
+    return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
 def _embedded() -> Path:

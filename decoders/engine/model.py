@@ -2,7 +2,7 @@
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
@@ -10,17 +10,20 @@ import torch
 from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
-from decoders.engine.attention import NAME
+from decoders.engine import attention
 from decoders.engine.cache import Arena, CacheRows
-from decoders.engine.linear import hasten
+from decoders.engine.linear import COPIED_BYTES, copied_bytes, hasten
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
 from decoders.engine.quantization import stored_bytes
+from decoders.engine.replay import Pass, Recorded
 from decoders.engine.twin import refuse_changes, twin
 from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
+# How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, or as Inductor compiles them.
+PASSES = "recorded", "plain", "compiled"
 Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
@@ -29,11 +32,11 @@ class PackedModel:
     except for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
 
     role       "target" or "draft", for messages
-    forward    the twin's forward; replace it with a compiled one to compile passes
+    forward    a pass: `plain`, or what gives the same logits in less time
     positions  the most tokens that it can see, or None if its config does not say
     own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
                tokens that it lacks are impossible, and are fed to it as token 0
-    layout     for each layer (K, D of keys, D of values);   groups  most query heads that share a key head
+    layout     for each layer (K, D of keys, D of values);   by_request  whether attention takes one request after another
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
@@ -43,7 +46,7 @@ class PackedModel:
     packed = True
     engine_name = "packed passes"
 
-    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None):
+    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "recorded"):
         self.model, self.role = model, role
         self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
         config = model.config.get_text_config()
@@ -54,12 +57,24 @@ class PackedModel:
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.groups = layout_of(model, self.positions)
-        self._twin = twin(model, NAME)
+        self.layout = layout_of(model, self.positions)
+        self._twin = twin(model, attention.NAME)
         hasten(self._twin)
-        self.forward: Callable = self._twin.forward
+        self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
+        self._examples = 0
+        self.forward: Pass = self.plain
+        self._places = [
+            (m._parameters, name) for m in self._twin.modules() for name, p in m._parameters.items() if p is not None
+        ]
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
         self.weight_bytes = weight_bytes(model)
+        if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
+            self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
+
+    @property
+    def copied_bytes(self) -> int:
+        """What copies of weights take that its linear layers have made so far."""
+        return copied_bytes(self._twin)
 
     @property
     def device(self) -> torch.device:
@@ -71,14 +86,30 @@ class PackedModel:
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
+        with undisturbed(self.device):
+            return self.forward(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
+
+    def plain(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+        """A pass through the modules of the twin."""
         keep = {"logits_to_keep": wanted} if self.keeps else {}
         if self.own < self.vocabulary:
             input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
-        with undisturbed(self.device):
-            logits = self.forward(
-                input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
-            ).logits[0]
-            return self.over_vocabulary(logits if self.keeps else logits[wanted])
+        out = self._twin.forward(
+            input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
+        )
+        return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
+
+    def _weights(self) -> list[torch.Tensor]:
+        return [parameters[name] for parameters, name in self._places]
+
+    def _example(self, tokens: int, wanted: int) -> tuple:
+        """A pass of one request whose last tokens want logits; no two have the same tokens."""
+        self._examples += 1
+        tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
+        arena = Arena(self.layout, self.dtype, self.device)
+        cache = arena.take(tokens)
+        inputs = pack([Feed(tree, cache, tree.trunk, tree.trunk[-wanted:])], arena, self.by_request)
+        return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
 
     def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
         """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
@@ -215,9 +246,7 @@ class Engine:
         feeds = []
         for tree, nodes in wants:
             cache = self._caches[tree]
-            moved = cache.sync(tree)
-            if moved is not None:
-                self.arena.squeeze(cache, moved)
+            self.arena.sync(cache, tree)
             if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were dropped")
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
@@ -227,4 +256,4 @@ class Engine:
         return feeds
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        return pack(feeds, self.arena, self.model.groups)
+        return pack(feeds, self.arena, self.model.by_request)

@@ -1,12 +1,13 @@
 """From what each request feeds to the tensors of one pass."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 
-from decoders.engine.attention import Packing, needs_biases
+from decoders.engine.attention import Packing, Part, needs_biases
 from decoders.engine.cache import Arena, CacheRows
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -45,48 +46,79 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, groups: int = 1) -> PackedInputs:
-    """Join the feeds, one after another, and give their tokens cache rows; groups: most query heads that share a key head."""
+def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> PackedInputs:
+    """Join the feeds, one after another, and give their tokens cache rows; by_request: attention needs the `parts` alone."""
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
-    biased = needs_biases(device, dtype)
+    masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
     tokens: list[int] = []
     positions: list[int] = []
     rows: list[int] = []
     wanted: list[int] = []
-    segments: list[tuple[int, int, int, int, int, int]] = []
-    masks, biases = Flat(), Flat(16)  # memory-efficient SDPA reads biases in aligned pieces
     for feed in feeds:
-        start, past, n = len(tokens), len(feed.cache), len(feed.nodes)
-        arena.make_room(feed.cache, n)
-        mask = feed.cache.append(feed.tree, feed.nodes)
+        n, total = len(feed.nodes), len(feed.cache)
+        shift = len(tokens) - (total - n)
+        wanted += [feed.cache.row[node] + shift for node in feed.wanted]
         tokens += [feed.tree.tokens[node] for node in feed.nodes]
         positions += [feed.tree.depths[node] for node in feed.nodes]
-        first = feed.cache.base + past
-        rows += range(first, first + n)
-        wanted += [start + feed.cache.row[node] - past for node in feed.wanted]
-        places = masks.add(mask), -1
-        if biased and (mask is not None or (past and n > 1)):
-            seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
-            places = places[0], biases.add(np.tile(np.where(seen, np.float32(0), -np.inf), (groups, 1)))
-        segments.append((start, len(tokens), feed.cache.base, past, *places))
+        end = feed.cache.base + total
+        rows += range(end - n, end)
     # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
-    if len(tokens) > 1:
+    if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
-        segments += [(len(tokens), len(tokens), 0, 0, -1, -1)] * (len(segments) == 1)
-    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask, _ in segments]
     # In one tensor, for a single transfer to the device.
     indices = torch.tensor(tokens + positions + rows + wanted, device=device)
     ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
-    packing = Packing(
-        rows,
-        torch.tensor(segments),
-        torch.tensor([*table, (len(tokens), 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
-        masks.tensor(torch.bool).to(device),
-        biases.tensor(torch.float32).to(device, dtype),
-        arena.keys,
-        arena.values,
-    )
+    if by_request:
+        none = indices[:0]
+        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, parts(feeds, masks, arena, dtype))
+    else:
+        packing = Packing(rows, *tables(feeds, masks, device, dtype), arena.keys, arena.values)
     return PackedInputs(ids[None], positions[None], wanted, packing)
+
+
+def parts(
+    feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], arena: Arena, dtype: torch.dtype
+) -> tuple[Part, ...]:
+    """For attention request by request: each request's rows, and what to add to its scores."""
+    found, start = [], 0
+    for feed, mask in zip(feeds, masks, strict=True):
+        n, total, bias = len(feed.nodes), len(feed.cache), None
+        causal = mask is None and n == total and n > 1
+        if mask is not None:
+            bias = torch.from_numpy(np.where(mask, np.float32(0), np.float32(-np.inf))).to(dtype)
+        elif n > 1 and not causal:
+            bias = torch.full((n, total), -math.inf, dtype=dtype).triu_(total - n + 1)
+        window = arena.windows(feed.cache.base, feed.cache.base + total)
+        found.append(Part(start, start + n, bias, causal, *window))
+        start += n
+    return tuple(found)
+
+
+def tables(
+    feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], device: torch.device, dtype: torch.dtype
+) -> tuple[torch.Tensor, ...]:
+    """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
+    biased = needs_biases(device, dtype)
+    segments: list[tuple[int, int, int, int, int, int]] = []
+    flat, biases, start = Flat(), Flat(16), 0  # memory-efficient SDPA reads biases in aligned pieces
+    for feed, mask in zip(feeds, masks, strict=True):
+        n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
+        places = flat.add(mask), -1
+        if biased and (mask is not None or (past and n > 1)):
+            seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
+            places = places[0], biases.add(np.where(seen, np.float32(0), -np.inf))
+        segments.append((start, start + n, feed.cache.base, past, *places))
+        start += n
+    # Compiled graphs specialise on sizes 0 and 1.
+    if start > 1:
+        segments += [(start, start, 0, 0, -1, -1)] * (len(segments) == 1)
+    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask, _ in segments]
+    return (
+        torch.tensor(segments),
+        torch.tensor([*table, (start, 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
+        flat.tensor(torch.bool).to(device),
+        biases.tensor(torch.float32).to(device, dtype),
+    )
 
 
 class Flat:

@@ -6,6 +6,7 @@ from typing import Any
 from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.engine.choice import named, prepared
+from decoders.engine.model import PASSES
 from decoders.engine.plain import PlainModel
 from decoders.engine.translated import Translated
 from decoders.engine.translation import Translation, Vocabulary
@@ -22,6 +23,7 @@ class ModelPair:
     tokenizer       may be None if prompts are lists of token ids
     packed   by role ("target", "draft") the models as they are run: packed, or with their own cache where that is not right
     draft_tokenizer  the draft's, if it is another one: the draft then proposes only tokens that both know (`decoders.engine.translation`)
+    passes   how packed models are run: one of PASSES, see `decoders.engine.model.PackedModel`
     The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
     Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict` are followed. Values written into a weight's
     `.data` may not be seen: make a new pair then. Modules replaced or adapters switched are refused at the next call.
@@ -35,7 +37,11 @@ class ModelPair:
         draft: PreTrainedModel | None,
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
+        *,
+        passes: str = "recorded",
     ):
+        if passes not in PASSES:
+            raise InputError(f"passes must be one of {', '.join(map(repr, PASSES))}, not {passes!r}.")
         for model in (target,) if draft is None else (target, draft):
             if not isinstance(model, PreTrainedModel):
                 given = repr(model) if isinstance(model, str) else f"an object of type {type(model).__name__}"
@@ -43,20 +49,20 @@ class ModelPair:
                     f"A model of a pair is a transformers model, not {given}; load_pair() takes names and folders, and of a "
                     "wrapped model give the one inside (.module, ._orig_mod, or merge_and_unload() of an adapter)."
                 )
-        self.target, self.draft, self.tokenizer = target, draft, tokenizer
+        self.target, self.draft, self.tokenizer, self.passes = target, draft, tokenizer, passes
         if draft is not None and draft.device != target.device:
             raise InputError(
                 f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
             )
         target.eval()
-        self.packed = {"target": prepared(target, "target")}
+        self.packed = {"target": prepared(target, "target", passes=passes)}
         if draft is not None:
             sizes = [model.config.get_text_config().vocab_size for model in (target, draft)]
             translation = translation_between(tokenizer, draft_tokenizer, *sizes)
             if translation is None:
                 same_vocabulary(*sizes, tokenizer)
             draft.eval()
-            own = prepared(draft, "draft", self.vocabulary if translation is None else None)
+            own = prepared(draft, "draft", self.vocabulary if translation is None else None, passes)
             self.packed["draft"] = own if translation is None else Translated(own, translation)
         for role, plain in self.plain.items():
             log.warning("The %s runs %s.", named(plain.model, role), plain.engine_name)

@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.linear import hasten
+from decoders.engine.linear import copied_bytes, hasten
 from decoders.engine.model import refuse_unloaded, undisturbed, weight_bytes
 from decoders.engine.probe import positions_of
 from decoders.engine.twin import refuse_changes, twin
@@ -155,6 +155,11 @@ class PlainModel:
         self.rewindable = not following.cached or rewindable(
             DynamicCache(config=model.config.get_text_config(decoder=True))
         )
+
+    @property
+    def copied_bytes(self) -> int:
+        """What copies of weights take that its linear layers have made so far."""
+        return copied_bytes(self._twin)
 
     @property
     def device(self) -> torch.device:

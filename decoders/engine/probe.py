@@ -23,22 +23,20 @@ class Probe:
     """What a first pass notes.
 
     positions  how many tokens the model can see, or None;   layers  for each layer number (K, D of keys, D of values)
-    groups     most query heads that share a key head;   rules  those of the masks, (batch, head, query, keys) -> bool
+    rules      those of the masks, (batch, head, query, keys) -> bool
     """
 
     positions: int | None
     layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    groups: int = 1
     rules: set[Callable] = field(default_factory=set)
 
-    def note(self, layer: int, query: Tensor, key: Tensor, value: Tensor) -> None:
+    def note(self, layer: int, key: Tensor, value: Tensor) -> None:
         if layer in self.layers:
             # Each of its attentions would write over the rows that the other wrote.
             raise NotPackedError(
                 "a layer attends more than once in a pass, and the packed cache has one place for each layer"
             )
         self.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
-        self.groups = max(self.groups, query.shape[1] // key.shape[1])
 
     def refuse_window(self, seen: int) -> None:
         """Raise NotPackedError if a token that sees the last `seen` tokens does not see all there can be."""
@@ -70,7 +68,7 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
         raise NotPackedError(
             "its attention is scaled by a token's place in the pass, which is not its position in a packed one"
         )
-    packing.note(module.layer_idx, query, key, value)
+    packing.note(module.layer_idx, key, value)
     if others.get("sliding_window"):
         packing.refuse_window(others["sliding_window"])
     if attention_mask is not None:
@@ -106,8 +104,8 @@ def positions_of(config: PreTrainedConfig) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def layout_of(model: PreTrainedModel, positions: int | None) -> tuple[list[tuple[int, int, int]], int]:
-    """For each layer (K, D of keys, D of values), and the most query heads that share a key head. Raises NotPackedError."""
+def layout_of(model: PreTrainedModel, positions: int | None) -> list[tuple[int, int, int]]:
+    """For each layer (K, D of keys, D of values). Raises NotPackedError."""
     config = model.config.get_text_config()
     if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
         raise NotPackedError(f"it has {' and '.join(kinds)} layers")
@@ -123,7 +121,7 @@ def layout_of(model: PreTrainedModel, positions: int | None) -> tuple[list[tuple
         raise NotPackedError(f"it cannot run a packed pass: {first_line(error)}") from None
     if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
         raise NotPackedError("it does not send all its layers through the attention interface of transformers")
-    return [probe.layers[i] for i in range(len(probe.layers))], probe.groups
+    return [probe.layers[i] for i in range(len(probe.layers))]
 
 
 AttentionInterface.register(NAME, probing_attention)

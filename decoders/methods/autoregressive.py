@@ -18,11 +18,9 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            for drawn in (yield request.draw("target", request.tip, min(request.ahead, request.left))):
-                trial = Trial(drawn.node, drawn.token, drawn.parent, Fate.SAMPLED, p=drawn.q[drawn.token])
-                yield request.advance([trial], drawn.node)
-                if request.finished:  # by a stop string: what was drawn after it is dropped
-                    break
+            drawn = yield request.draw("target", request.tip, min(request.ahead, request.left))
+            trials = [Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token]) for d in drawn]
+            yield request.advance(trials, drawn[-1].node)
 
 
 @dataclass(frozen=True)

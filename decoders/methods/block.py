@@ -16,6 +16,7 @@ from decoders.trace import Fate, Trial
 @dataclass(frozen=True)
 class BlockVerification(Method):
     name = "block"
+    title = "Block verification"
     law = "target"
     paper, section = "Sun et al. 2024 (block verification)", "algorithm 2"
     summary = "Judges a draft as a whole instead of token by token: keeps more of it, and has the same law."

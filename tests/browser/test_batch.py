@@ -60,7 +60,7 @@ def test_every_scheme_is_measured_shown_taken_home_and_reopened(tab, visit, addr
     expect(report.locator(".main-svg").first).to_be_visible()
     report.close()
     tab.locator("#batch-decoding input").check()
-    expect(tab.locator("#batch-paper")).not_to_contain_text("no padding, dynamic")
+    expect(tab.locator("#batch-paper")).not_to_contain_text("dynamic batch")
 
     assert f"run={id}" in tab.url  # a reload brings it back
     again = visit(tab.url)

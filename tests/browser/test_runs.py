@@ -77,6 +77,7 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
         expect(boxes).to_have_count(2)
         boxes.nth(0).focus()
         page.keyboard.press("Space")
+        page.keyboard.press("Tab")  # to the link of its title
         page.keyboard.press("Tab")
         page.keyboard.press("Space")
         expect(page.locator("#past-runs input:checked")).to_have_count(2)

@@ -109,12 +109,14 @@ def parts(
     warping: dict,
 ) -> list[str]:
     """One line: seconds in linear layers, in attention, in the rest of the models, and outside of them; first rounds left out."""
+    pair = decoders.ModelPair(pair.target, pair.draft, pair.tokenizer, passes="plain")  # a replay has no parts to time
     watch, wall = Stopwatch(), 0.0
     spent = dict.fromkeys(watch.seconds, 0.0)
     options = {**warping, "ignore_eos": True, "max_new_tokens": tokens, "padding": SCHEMES[scheme].padding}
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(PackedModel, "__call__", watch.wrap("models", PackedModel.__call__)))
-        stack.enter_context(mock.patch.object(attention, "attend", watch.wrap("attention", attention.attend)))
+        attend = watch.wrap("attention", attention.attend_parts)
+        stack.enter_context(mock.patch.object(attention, "attend_parts", attend))
         linear = watch.wrap("linear", PassLinear.forward)  # every linear layer of a packed model is one
         stack.enter_context(mock.patch.object(PassLinear, "forward", linear))
         for batch in batches([p.text for p in prompts.prompts], size):

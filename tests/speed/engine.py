@@ -1,6 +1,6 @@
 """The engine's speed on a random Llama of 28M parameters: against `transformers`, in batches, compiled, and against the memory bus.
 
-    python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64] [--rounds 5] [--eager]
+    python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64] [--rounds 5] [--uncompiled]
 
 All that is compared runs interleaved in one process; a figure is the median over rounds, a ratio the median of the rounds' ratios
 with the least and the most. Prints Markdown.
@@ -17,7 +17,6 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import decoders
-from decoders.engine.compiled import compile_passes
 from decoders.loop import Turn
 
 VOCABULARY = 4096
@@ -90,7 +89,7 @@ def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
     return stubbed
 
 
-def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, eager: bool) -> list[tuple[str, str, str]]:
+def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled: bool) -> list[tuple[str, str, str]]:
     """(what, figure, aim) lines for one dtype."""
     llama = model(dtype)
     pair = decoders.ModelPair(llama, llama)
@@ -107,14 +106,15 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, eager: boo
         options |= {"max_new_tokens": tokens, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
         return lambda: llama.generate(ids, attention_mask=torch.ones_like(ids), **options)
 
+    plain = decoders.ModelPair(llama, None, passes="plain")
     runs = {
+        "greedy, plain": ours("greedy", pair=plain),
         "greedy": ours("greedy"), "greedy, transformers": theirs(),
         "beams": ours("beam_search", beams=BEAMS), "beams, transformers": theirs(num_beams=BEAMS),
         "batch of 8": ours("greedy", prompts), "no trace": without_annotations(ours("greedy")),
     }  # fmt: skip
-    if not eager:
-        fast = decoders.ModelPair(llama, None)
-        compile_passes(fast.packed.values())
+    if not uncompiled:
+        fast = decoders.ModelPair(llama, None, passes="compiled")
         runs |= {
             "greedy, compiled": ours("greedy", pair=fast),
             "beams, compiled": ours("beam_search", pair=fast, beams=BEAMS),
@@ -124,17 +124,18 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, eager: boo
     speed = {name: (8 if "batch" in name else 1) * tokens / statistics.median(times) for name, times in took.items()}
     lines = [(f"{name}, tokens/s", f"{value:.1f}", "") for name, value in speed.items()]
     lines += [
+        ("greedy, recorded over plain", times_as_fast(took, "greedy", "greedy, plain"), ""),
         ("greedy over transformers", times_as_fast(took, "greedy", "greedy, transformers"), "1.0"),
         (f"beam search, W={BEAMS}, over transformers", times_as_fast(took, "beams", "beams, transformers"), "1.3"),
         ("batch of 8 over one", times_as_fast(took, "batch of 8", "greedy", 8), "4"),
         ("greedy with its trace over without", times_as_fast(took, "greedy", "no trace"), "0.95"),
     ]
     for name in ("greedy", "beams", "batch of 8"):
-        if not eager:
-            lines.append((f"{name}, compiled over eager", times_as_fast(took, f"{name}, compiled", name), ""))
+        if not uncompiled:
+            lines.append((f"{name}, compiled over recorded", times_as_fast(took, f"{name}, compiled", name), ""))
 
     bus = bandwidth(rounds)
-    for name in [n for n in ("greedy", "greedy, compiled") if n in runs]:
+    for name in [n for n in ("greedy", "greedy, plain", "greedy, compiled") if n in runs]:
         floor = runs[name]().metrics.bytes_read / bus
         share = floor / statistics.median(took[name])
         lines.append((f"{name}: share of the bandwidth floor ({bus / 1e9:.1f} GB/s)", f"{share:.0%}", ""))
@@ -173,7 +174,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=64, help="tokens of the prompt")
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--eager", action="store_true", help="leave the compiled passes out")
+    parser.add_argument("--uncompiled", action="store_true", help="leave the compiled passes out")
     args = parser.parse_args()
     print(
         f"{args.prompt} prompt and {args.tokens} new tokens, {args.rounds} rounds, {torch.get_num_threads()} threads",
@@ -181,7 +182,7 @@ def main() -> None:
     )
     print(f"; load average {os.getloadavg()[0]:.1f} before")
     for name in args.dtypes:
-        lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds, args.eager)
+        lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds, args.uncompiled)
         print(f"\n| {name} | figure: median (least to most) | aim |\n|---|---|---|")
         print("\n".join(f"| {what} | {figure} | {aim} |" for what, figure, aim in lines), flush=True)
     print(f"\nload average {os.getloadavg()[0]:.1f} after")

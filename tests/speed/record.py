@@ -72,7 +72,7 @@ ENTRIES = (
         compared(PROMPTS["A surprise"], ["beam_sampling", "dsbd"], "DSBD paper", seed=1, dsbd={"draft_beams": 6, "draft_length": 3}),
     ),
     Entry(
-        "all", "Every decoder", "All fifteen on one prompt.", compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
+        "all", "Every decoder", "All of them on one prompt.", compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
     ),
     Entry("batch", "A batch", "Eight prompts at once, padded and unpadded: same tokens, other speeds.", batch),
 )  # fmt: skip

@@ -38,7 +38,8 @@ class Row:
 
 def label(decoder: str) -> str:
     """A decoder's name as readers see it."""
-    return catalog[decoder].title if decoder in catalog else decoder.replace("_", " ")
+    plain = decoder.replace("_", " ")  # of a decoder that a package adds, or of a later version
+    return getattr(catalog[decoder], "title", plain) if decoder in catalog else plain
 
 
 def rows(results: Sequence[Result]) -> list[Row]:

@@ -1,6 +1,8 @@
 """Decoders in families: what a reader must know to choose among them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+from decoders import Method, catalog
 
 
 @dataclass(frozen=True)
@@ -13,14 +15,14 @@ class Family:
     decoders: tuple[str, ...]
 
 
-FAMILIES = (
+_OURS = (
     Family(
         "baselines", "The large model alone", "One pass for each token; what the others are compared with.",
         ("greedy", "multinomial", "beam_search", "beam_sampling"),
     ),
     Family(
         "exact", "Drafts, same text", "A small model guesses ahead. The text is distributed exactly as plain sampling.",
-        ("speculative", "spectr", "specinfer", "mcss"),
+        ("speculative", "block", "spectr", "specinfer", "mcss"),
     ),
     Family(
         "other", "Likelier or other text", "They choose several tokens together, or keep guesses that are good enough.",
@@ -31,3 +33,18 @@ FAMILIES = (
         ("lookup", "ngram"),
     ),
 )  # fmt: skip
+
+
+def _family(method: type[Method]) -> str:
+    """Where a decoder belongs that none of these names: one that another package adds."""
+    if method.law != "target":
+        return "other"
+    return "exact" if method.uses_draft else "copying"
+
+
+_NAMED = {name for family in _OURS for name in family.decoders}
+_ADDED = {name: _family(method) for name, method in catalog.items() if name not in _NAMED}
+FAMILIES = tuple(
+    replace(family, decoders=(*family.decoders, *(name for name, where in _ADDED.items() if where == family.name)))
+    for family in _OURS
+)

@@ -43,7 +43,7 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     if len(values) > 1:
         return Spread(statistics.fmean(values), statistics.stdev(values))
     timed = quantity.timed(*both[0]) if quantity.timed and len(both) == 1 else None
-    if timed is None or timed.low == timed.high:
+    if timed is None or timed.laps < 2:
         return Spread(values[0])
     # What an earlier version made of the same timings may lie outside of their range.
     return Spread(timed.value, None, timed)
@@ -61,15 +61,17 @@ def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
 
 
 def shown(quantity: Quantity, row: Row) -> str:
-    """The same for tables, with its range in brackets if it was timed several times."""
+    """The same for tables, with its range in brackets if it was timed several times and they differ."""
     found = spread(quantity, row)
     text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
-    return f"{text} ({range_text(quantity, found.range)})" if found and found.range else text
+    wide = found and found.range and found.range.low < found.range.high
+    return f"{text} ({range_text(quantity, found.range)})" if wide else text
 
 
 def range_text(quantity: Quantity, found: Estimate) -> str:
-    """ "248 to 255": between which the figure lies."""
-    return f"{quantity.show(found.low)} to {quantity.show(found.high)}"
+    """ "248 to 255": between which the figure lies; "248" if all timings say the same."""
+    low, high = quantity.show(found.low), quantity.show(found.high)
+    return low if low == high else f"{low} to {high}"
 
 
 def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:

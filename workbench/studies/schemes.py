@@ -25,7 +25,7 @@ SCHEMES = {
     "unpadded_kv": Scheme("unpadded cache", "every request's cache has its own length; inputs are padded", "inputs"),
     "unpadded_inputs": Scheme("unpadded inputs", "the tokens of all requests are laid end to end; caches are padded", "kv"),
     "unpadded": Scheme("no padding", "neither is padded (EMS-SD)", "none"),
-    "dynamic": Scheme("no padding, dynamic", "neither is padded, and a finished request's place goes to the next one at once", "none", False),
+    "dynamic": Scheme("dynamic batch", "neither is padded, and a finished request's place goes to the next one at once", "none", False),
 }  # fmt: skip
 ALONE = "unpadded"  # the only scheme of a batch of one, which has nothing to pad and no place to hand on
 BASELINE = "greedy"  # the decoder that all others are compared with

@@ -69,7 +69,12 @@ def summary(run: Run) -> Group:
     if run.kind == Batch.kind:
         found = figures(run)
         shown = [i for i, head in enumerate(found.heads) if head in BATCH_SHOWN]
-        found = Table([found.heads[i] for i in shown], [[row[i] for i in shown] for row in found.rows])
+        # Decoders under the names that flags know.
+        lines = [
+            [row.decoder, *(cells[i] for i in shown[1:])]
+            for row, cells in zip(rows(run.results), found.rows, strict=True)
+        ]
+        found = Table([found.heads[i] for i in shown], lines)
         return Group(grid(found), *remarks(run), "", "", *(Text(plain(words)) for words in findings(run)))
     return Group(grid(figures(run)), *remarks(run))
 

@@ -3,7 +3,6 @@
 from functools import partial
 
 import pytest
-from tests.oracle import Rows, Situation, Watched, assert_exact, decode, drawn
 
 from decoders import catalog, generate
 from decoders.distribution import Small
@@ -14,6 +13,7 @@ from decoders.methods import speculative
 from decoders.methods.autoregressive import Multinomial
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
+from decoders.testing.oracle import Rows, Situation, Watched, assert_exact, decode, drawn
 from decoders.trace import Fate, Trial
 from decoders.warp import Warping
 from tests.models import build_pair

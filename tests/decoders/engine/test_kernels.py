@@ -51,7 +51,7 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
     if padded:
         feeds = fill_up(feeds)
         assert len({len(feed.nodes) for feed in feeds}) == 1
-    packing = pack(feeds, arena, 8).packing
+    packing = pack(feeds, arena).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
@@ -234,6 +234,7 @@ def test_no_memory_is_no_reason_to_change_the_way(monkeypatch):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
     monkeypatch.setattr(attention, "FAILED", set())
+    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
     monkeypatch.setattr(attention, "choose_way", lambda *arguments: full)
     engine, tree = Engine(PackedModel(build(), "target")), TokenTree([1, 2])
     engine.admit(tree, 8)

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.linear import COPIED_BYTES, PassLinear, hasten
+from decoders.engine.linear import COPIED_BYTES, HALVES, PassLinear, half_of, hasten
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -62,3 +62,37 @@ def test_what_copies_take_is_known_before_a_pair_is_loaded():
     assert decoders.copies_bytes(1000, cpu) == 1000
     assert decoders.copies_bytes(10 * COPIED_BYTES, cpu) == 2 * COPIED_BYTES  # one model may be small
     assert decoders.copies_bytes(1000, torch.device("cuda")) == 0
+
+
+needs_halves = pytest.mark.skipif(not HALVES, reason="this torch has no product with float16 weights")
+
+
+@needs_halves
+@pytest.mark.parametrize("tokens", [1, 5, 32, 33])
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("factor", [1.0, 1e-6])
+def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, tokens, bias):
+    """Their product is as near to float64's as sums in float32 can be that are taken one after another."""
+    generator = torch.Generator().manual_seed(tokens)
+    plain = torch.nn.Linear(300, 40, bias=bias)
+    with torch.no_grad():
+        plain.weight.copy_((plain.weight * factor).bfloat16())
+    model, x = torch.nn.Sequential(plain), torch.randn(tokens, 300, generator=generator)
+    exact = torch.nn.functional.linear(
+        x.double(), plain.weight.double(), None if plain.bias is None else plain.bias.double()
+    )
+    hasten(model)
+    with torch.inference_mode():
+        error = (model(x) - exact).abs()
+    shift = 0 if plain.bias is None else plain.bias.abs()
+    scale = x.double().norm(dim=1)[:, None] * plain.weight.double().norm(dim=1) + shift
+    assert (error <= 30 * torch.finfo(torch.float32).eps * scale).all()
+    assert plain.copied_bytes == 300 * 40 * 2
+
+
+@needs_halves
+@pytest.mark.parametrize("weight", [torch.full((2, 3), 1 / 3), torch.full((2, 3), 1e6), torch.full((2, 3), torch.nan)])
+def test_weights_that_float16_would_change_are_not_halved(weight):
+    assert half_of(weight) is None
+    assert half_of(torch.tensor([[0.0, 0.0], [-1.5, 2.0**-24]]))[1] == 1
+    assert half_of(torch.tensor([[2.0**-30, 3 * 2.0**-28]]))[1] < 1  # too small for float16 as they are

@@ -15,11 +15,11 @@ from decoders.methods.mcss import MCSS
 from decoders.methods.specinfer import SpecInfer
 from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
+from decoders.testing.oracle import Drawn, Situation, assert_exact
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 from tests.histories import histories
 from tests.models import VOCABULARY, build, build_tokenizer, plain_logits
-from tests.oracle import Drawn, Situation, assert_exact
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
 # The target has "ab" and "b"; the draft has "abc", and knows neither "ab" nor the end of the text.

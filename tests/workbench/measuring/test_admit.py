@@ -44,7 +44,7 @@ def test_it_gives_the_token_ids_of_every_prompt(pair):
     [
         ("abc", {"chat_template": True}, "no chat template"),
         ("abc" * 200, {}, "The prompt: its 600 tokens and 16 new ones exceed the 512 positions"),
-        ("abc", {"top_p": 0.0}, "top_p must lie in"),
+        ("abc", {"top_p": 0.0}, "top_p must be"),
         ("abc", {"max_new_tokens": 510}, "exceed the 512 positions"),
     ],
 )

@@ -25,3 +25,11 @@ def test_the_engine_of_each_model_and_its_reason_are_facts():
 def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
     pair = ModelPair(build(), build(seed=1), build_tokenizer(("th", "he")), build_tokenizer(("t", "qu")))
     assert environment(pair)["draft_knows"] == f"{pair.known:.0%} of the target's tokens"
+
+
+def test_copies_of_weights_are_counted():
+    """At most one extra copy of the weights."""
+    facts = environment(load_pair())
+    assert facts["passes"] == "recorded"
+    for role in ("target", "draft"):
+        assert 0 < facts[role]["copied_bytes"] <= facts[role]["bytes"]

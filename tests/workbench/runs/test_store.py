@@ -211,7 +211,9 @@ def _die_in_mid_write(path, run, ready):
     store.save(run)
     db = sqlite3.connect(path)
     db.execute("DELETE FROM runs")
-    db.execute("INSERT INTO runs VALUES ('dd', '', '', '[]', '', 'half a ru', 'comparison')")
+    db.execute(
+        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', '[]', '', 'half a ru')"
+    )
     ready.set()
     time.sleep(60)
 

@@ -29,7 +29,7 @@ def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(figures):
     found = lines(batch.speed_up(figures, "lookup"))
     assert found["padded (usual)"] == {1: 1.8, 4: 1.25}
     assert found["no padding"] == {1: 1.8, 4: 2.5}
-    assert found["no padding, dynamic"] == {1: 1.8, 4: 2.0}
+    assert found["dynamic batch"] == {1: 1.8, 4: 2.0}
 
 
 def test_leaving_prompts_out_drops_dynamic_batches(figures):
@@ -38,7 +38,7 @@ def test_leaving_prompts_out_drops_dynamic_batches(figures):
         "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "greedy",
     ]  # fmt: skip
     assert lines(batch.speed(figures, "lookup", decoding=True))["no padding"][4] == pytest.approx(320)
-    assert lines(batch.speed(figures, "lookup"))["no padding, dynamic"][4] == pytest.approx(240)
+    assert lines(batch.speed(figures, "lookup"))["dynamic batch"][4] == pytest.approx(240)
 
 
 def test_padding_and_acceptance(figures):

@@ -63,14 +63,14 @@ def test_the_papers_table(made):
     figures = BatchFigures(made)
     table = tables.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
-        "batch", "greedy", "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "no padding, dynamic",
+        "batch", "greedy", "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "dynamic batch",
         "padding ratio", "slowest prompt",
     ]  # fmt: skip
     assert table.rows == [
         ["1", "50", "", "", "", "90 (1.80×)", "", "–", "2.50"],
         ["4", "80", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"],
     ]
-    assert "no padding, dynamic" not in tables.paper_table(figures, "lookup", decoding=True).heads
+    assert "dynamic batch" not in tables.paper_table(figures, "lookup", decoding=True).heads
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
@@ -89,7 +89,7 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=dict.fromkeys(last.metrics))
     run = with_results(made, [*rest, broken])
     assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
-    cells = row_of(tables.figures(run), "no padding, dynamic")
+    cells = row_of(tables.figures(run), "dynamic batch")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 

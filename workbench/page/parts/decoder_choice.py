@@ -10,7 +10,7 @@ from workbench.page.widgets.messages import Updates, Values
 from workbench.runs.estimates import label
 from workbench.show.families import FAMILIES
 
-WORDS = {2: "two", 5: "five", 15: "fifteen"}
+WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 
 
 class DecoderChoice:

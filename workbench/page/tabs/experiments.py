@@ -86,16 +86,17 @@ class ExperimentsTab:
         self.plots = []
         for start in range(0, MOST_FIGURES, 2):
             with gr.Row():
-                self.plots += [
-                    gr.Plot(
-                        show_label=False,
-                        container=False,
-                        visible=False,
-                        elem_classes="chart",
-                        elem_id=f"experiment-figure-{i}",
-                    )
-                    for i in (start, start + 1)
-                ]
+                for i in (start, start + 1):
+                    with gr.Column(min_width=320):
+                        self.plots.append(
+                            gr.Plot(
+                                show_label=False,
+                                container=False,
+                                visible=False,
+                                elem_classes="chart",
+                                elem_id=f"experiment-figure-{i}",
+                            )
+                        )
         with gr.Accordion("Will it pay?", open=False, elem_id="experiment-advice"):
             gr.Markdown(ADVICE, elem_classes="wb-note")
             with gr.Row():

@@ -1,0 +1,109 @@
+"""Recorded passes of one model: which recording serves a pass, when it is made, and when the plain pass takes its place."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from decoders.engine.recorded import CannotRecord, Recorder, as_function, in_general
+from decoders.errors import first_line
+
+log = logging.getLogger("decoders")
+
+# The numbers of tokens that share one recording: linear layers may multiply in another way after 8 and after 32 (`linear.FEW`), and a
+# long prompt has nothing to gain.
+SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 129)
+INPUTS = "input_ids", "position_ids", "wanted", "packing"
+Pass = Callable[..., Tensor]  # called with INPUTS by name; returns logits (wanted, V)
+
+
+class Recorded:
+    """Passes of up to 128 tokens replayed from recordings, others as they are.
+
+    plain     the pass, run as it is
+    example   the INPUTS of a pass of so many tokens of which so many want logits
+    weights   the weights as they are now: a recording holds views and copies of them, and is made again when they change
+    name      of the model, for the warning if it cannot be recorded;   most  tokens that it can see, or None
+    A recording takes a few passes of few tokens, so each is made when first needed, in the thread that needs it; others wait for it.
+    """
+
+    def __init__(
+        self,
+        plain: Pass,
+        example: Callable[[int, int], Sequence],
+        weights: Callable[[], list[Tensor]],
+        name: str,
+        most: int | None,
+    ):
+        self.plain, self.example, self.weights, self.name = plain, example, weights, name
+        spans = [range(s.start, min(s.stop, (most or s.stop) + 1)) for s in SPANS]
+        self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
+        self._passes: dict[range, Pass] = {}
+        self._weights: list[Tensor] = []
+        self._stamps: list[tuple] = []
+        self._recording = threading.Lock()
+
+    def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: object) -> Tensor:
+        tokens = input_ids.shape[1]
+        span = next((span for span in self._spans if tokens in span), None)
+        if span is None:
+            return self.plain(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
+        weights = self.weights()
+        if (stamps := stamps_of(weights)) != self._stamps:
+            with self._recording:
+                self._passes, self._weights, self._stamps = {}, weights, stamps
+        run = self._passes.get(span) or self._record(span)
+        return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
+
+    def _record(self, span: range) -> Pass:
+        with self._recording:
+            if span not in self._passes:
+                try:
+                    self._passes[span] = self._made(span)
+                except Exception as error:  # foreign code can do anything that a recorder does not expect
+                    reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
+                    log.warning("The passes of the %s are not recorded (%s); they take longer.", self.name, reason)
+                    self._passes |= dict.fromkeys(self._spans, self._as_it_is)
+            return self._passes[span]
+
+    def _as_it_is(self, input_ids, position_ids, wanted, packing, *sizes) -> Tensor:
+        return self.plain(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
+
+    def _made(self, span: range) -> Pass:
+        """The recording of passes of this span. Raises CannotRecord if it would not give what the pass gives."""
+        low, last = span[0], span[-1]
+        sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
+        recorders, answers = [], []
+        for size in sizes:
+            inputs = dict(zip(INPUTS, self.example(*size), strict=True))
+            if not recorders:
+                self.plain(**inputs)  # what a model or a layer prepares at its first pass is no part of a recording
+            with Recorder(inputs) as recorder:
+                answer = self.plain(**inputs)
+            recorders.append(recorder)
+            answers.append(recorder.value_of(answer))
+        steps = in_general([recorder.steps for recorder in recorders], sizes)
+        replay = as_function(steps, INPUTS, answers[0])
+        for tokens in {low, last}:
+            inputs = self.example(tokens, 1 + tokens // 3)
+            agree(replay(*inputs, tokens, 1 + tokens // 3), self.plain(**dict(zip(INPUTS, inputs, strict=True))))
+        return replay
+
+
+def stamps_of(weights: Sequence[Tensor]) -> list[tuple]:
+    """What differs after any change of these weights (while they are kept, no other tensor has their ids)."""
+    try:
+        return [(id(w), w.data_ptr(), w._version) for w in weights]
+    except (
+        RuntimeError
+    ):  # tensors made in inference mode count no versions, and have no copies that would be out of date
+        return [(id(w), w.data_ptr()) for w in weights]
+
+
+def agree(replayed: Tensor, plain: Tensor) -> None:
+    """Raise CannotRecord unless two passes gave the same logits, but for the order in which sums are taken."""
+    allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
+    if not torch.allclose(replayed, plain, rtol=0, atol=float(allowed), equal_nan=True):
+        raise CannotRecord("a replay gave other logits")
