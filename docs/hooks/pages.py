@@ -1,4 +1,4 @@
-"""Pages that are generated when the documentation is built: one for each decoder, their index, the models that run."""
+"""Pages that are generated when the documentation is built: one for each decoder, and their index."""
 
 import dataclasses
 import inspect
@@ -31,7 +31,6 @@ def on_files(files: Files, config: Any) -> Files:
     pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
     pages = {f"decoders/{name}.md": page(method, pair, pseudo[name]) for name, method in catalog.items()}
     pages["decoders/index.md"] = index()
-    pages["models.md"] = models()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     image = (ROOT / "assets" / "web" / "workbench.png").read_bytes()
@@ -131,15 +130,3 @@ def figures(method: type[Method]) -> str:
 
 def split(row: str) -> list[str]:
     return [cell.strip() for cell in row.strip().strip("|").split("|")]
-
-
-def models() -> str:
-    from tests.decoders.test_architectures import REFUSED, RUN
-
-    rows = [f"| {name} | runs |" for name in RUN] + [f"| {name} | refused, by name |" for name in REFUSED]
-    return "\n".join(
-        ["# Models that run", "",
-         "Causal language models of transformers, tried tiny and random at every test run. *Runs* means: greedy, speculative decoding in a batch of three, and a draft tree are "
-         "the likeliest tokens of plain forward passes. A model that would be wrong is refused by name before any work; never a wrong token.", "",
-         "| type in transformers | |", "|---|---|", *rows, ""]
-    )  # fmt: skip
