@@ -6,7 +6,8 @@ from workbench.experiments import figures
 from workbench.experiments.pareto import front
 from workbench.experiments.plan import Drawing
 from workbench.experiments.report import Report
-from workbench.show.figure import GREY, canvas, level, look, or_words
+from workbench.show.figure import GREY, canvas, level, or_words
+from workbench.show.looks import look
 
 NOTHING = "nothing measured so far gives this figure"
 
