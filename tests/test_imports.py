@@ -60,7 +60,7 @@ WORKBENCH = {
     "terminal": {"studies", "models", "runs", "measuring", "show", "theory", "experiments"},
     "__main__": {"page", "terminal"},
 }
-OFFERED = {"__init__", "assets", "catalog", "inputs", "settings", "trace", "theory", "warp"}
+OFFERED = {"__init__", "assets", "catalog", "distribution", "inputs", "settings", "trace", "theory", "warp"}
 ROOMS = {
     **{f"decoders.{room}": {f"decoders.{other}" for other in may} for room, may in DECODERS.items()},
     **{

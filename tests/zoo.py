@@ -126,7 +126,7 @@ OWN: dict[str, dict[str, Any]] = {
     "minimax": {"block_size": 8},
     "ministral": {"head_dim": 8},
     "moshi": {"ffn_dim": 48, "num_key_value_heads": 4},
-    "nemotron": {"head_dim": 8},
+    "nemotron": {"head_dim": 8, "num_key_value_heads": 4},
     "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 16},
     "rwkv": {"attention_hidden_size": 32},
     "xlstm": {"embedding_dim": 32, "num_blocks": 2, "num_heads": 4, "chunk_size": 8, "mode": "inference"},

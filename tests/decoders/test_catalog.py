@@ -191,7 +191,7 @@ def test_a_wrong_declaration_fails_the_check():
     class Boastful(catalog["mtad"]):
         law = "target"
 
-    with pytest.raises(AssertionError, match=r"oracle\.distance\(.*Boastful"):
+    with pytest.raises(AssertionError, match=r"decoders\.testing\.distance\(.*Boastful"):
         assert_exact(Boastful(beams=2), drawn(3))
 
 

@@ -75,7 +75,13 @@ def lines(tmp_path_factory) -> list[str]:
 
 
 def test_a_decoder_of_another_package_is_everywhere_with_its_settings(lines):
-    assert lines[:5] == ["['block', 'mine']", "strength = 0.5: how strongly", "True", "0.25", "{'strength': 0.75}"]
+    assert lines[:5] == [
+        "['block', 'mine']",
+        "strength = 0.5: how strongly (0.0 to 1.0)",
+        "True",
+        "0.25",
+        "{'strength': 0.75}",
+    ]
 
 
 @pytest.mark.parametrize(

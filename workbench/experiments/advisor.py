@@ -14,6 +14,7 @@ import torch
 
 import decoders
 from decoders import InputError, Method, ModelPair, Warping, catalog
+from decoders.distribution import Whole
 from decoders.theory import acceptance, walltime_factor
 from decoders.warp import warp
 from workbench.experiments.bench import whole
@@ -128,7 +129,7 @@ def accepted(pair: ModelPair, prompt: Sequence[int], text: Sequence[int], settin
     with torch.inference_mode():
         p = warp(pair.target(ids).logits[0, places].float(), warping)
         q = warp(pair.packed["draft"].over_vocabulary(pair.draft(ids).logits[0, places]).float(), warping)
-    return [acceptance(a, b) for a, b in zip(p, q, strict=True)]
+    return [acceptance(Whole(a), Whole(b)) for a, b in zip(p, q, strict=True)]
 
 
 def tokens_per_round(betas: Sequence[float], length: int) -> float:

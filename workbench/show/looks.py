@@ -24,6 +24,7 @@ MARKS = {
     "triangle-left": "M-1.1 0 .85 1.1v-2.2z",
     "bowtie": "M-1-.9 0-.25 1-.9V.9L0 .25-1 .9z",
     "octagon": "M-.4-1h.8L1-.4v.8L.4 1h-.8L-1 .4v-.8z",
+    "star-diamond": "M0-1.25 .4-.4 1.25 0 .4.4 0 1.25-.4.4-1.25 0-.4-.4z",
 }
 
 
@@ -36,7 +37,7 @@ class Look(NamedTuple):
 
 
 def look(i: int) -> Look:
-    """That of the i-th line: no two of the first fifteen have one mark; colours and dashes come again."""
+    """That of the i-th line: no two of the first sixteen have one mark; colours and dashes come again."""
     again, marks = i // len(COLOURS), list(MARKS)
     return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], marks[i % len(marks)])
 

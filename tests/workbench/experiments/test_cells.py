@@ -49,7 +49,7 @@ def test_labels_say_what_differs_within_a_part():
         f'[[part]]\ntemperature = [0.0, 1.0]\nbatch_sizes = [1, 2]\nschemes = ["vanilla", "unpadded"]\n{DECODERS[9:]}'
     )
     labels = {label for block in spelled(text) for label in block.labels}
-    assert {"greedy, temperature 0, batch 1", "mtad, temperature 1, batch 2, vanilla"} <= labels
+    assert {"greedy, temperature 0, batch 1", "mtad, temperature 1, batch 2, padded (usual)"} <= labels
     plan = parse('[[part]]\ndecoders = [{name = "mtad", beams = [2, 4]}, "greedy"]', "a.toml")
     assert [label(c, plan.parts[0]) for c in cells_of(plan.parts[0])] == ["greedy", "mtad beams=2", "mtad beams=4"]
 

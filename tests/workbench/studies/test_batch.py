@@ -76,7 +76,10 @@ def test_texts_of_a_file_go_into_the_json_and_built_in_ones_do_not():
         ({"schemes": ()}, "choose at least one of each"),
         ({"cache_mb": 0}, "cache_mb must be None or a number from 0.01"),
         ({"prefill_chunk": 2.5}, "prefill_chunk must be None or a whole number from 1"),
-        ({"cache_mb": 1.0}, "schemes that pad nothing: leave out padded (usual), unpadded cache, unpadded inputs, or"),
+        (
+            {"cache_mb": 1.0},
+            r"schemes that pad nothing: leave out padded \(usual\), unpadded cache, unpadded inputs, or",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused(changes, says):
