@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from decoders.distribution import Small, Whole
 from decoders.reading import MOST, Readings, held
-from decoders.warp import Warping, warp
 from decoders.testing import oracle
+from decoders.warp import Warping, warp
 
 NEVER = float("-inf")
 ROWS = st.lists(st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=12).filter(
