@@ -16,14 +16,16 @@ const WorkbenchPage = (() => {
   /** Show the folds of the chosen decoders. */
   const unfold = (names) => (chosen) => names.map((name) => ({ __type__: "update", visible: chosen.includes(name) }));
 
-  /** A study has begun: its results come into view, and the address no longer names the run that was on screen. */
-  function began(prefix) {
+  /** A study begins: its results come into view, and the address no longer names the run that was on screen. It is what is done before
+   *  the study is sent off: a handler of its own came after the end of a short study, and took that one's address away. */
+  const began = (prefix) => (...inputs) => {
     const link = document.querySelector(`#${prefix}settings-link a`);
     if (link) history.replaceState(null, "", link.getAttribute("href") + themed("&"));
     const progress = document.querySelector(`#${prefix}progress`);
     const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
     if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
-  }
+    return inputs.length === 1 ? inputs[0] : inputs;
+  };
 
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {

@@ -97,11 +97,8 @@ class Runner:
         # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
         started = self._number.change(
             self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
-            show_progress="minimal", show_progress_on=self.progress, **DEVICE,
+            show_progress="minimal", show_progress_on=self.progress, js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
-        self._number.change(
-            None, None, None, js=f"() => WorkbenchPage.began('{self.prefix}')", api_visibility="private"
-        )
         started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
