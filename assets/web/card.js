@@ -12,7 +12,7 @@
     const index = root.panels.findIndex(({ box }) => box.contains(anchor));
     const panel = root.shown[index];
     const rounds = (panel && panel.rounds) || [];
-    return { panel, round: rounds[anchor.token.round] || rounds.find((round) => round.trials.includes(anchor.token)) };
+    return { panel, round: rounds[anchor.token.round ?? anchor.round] };
   }
 
   /** The tokens refused where this one now stands, or the one that stands where this was refused. */

@@ -61,7 +61,10 @@ const Workbench = (() => {
     const { shown, others } = refusedBefore(token, parent, rounds);
     const spans = shown.map(tokenSpan);
     if (others) spans.push(make("span.others", { title: "drafts of other branches, not reached: step through the rounds to see them" }, `+${others}`));
-    spans.forEach((span) => span.classList.add("refused"));
+    for (const span of spans) {
+      span.classList.add("refused");
+      span.round = token.round; // a trial does not say it, and the panel's rounds are parsed anew while its spans stay
+    }
     return spans;
   }
 
