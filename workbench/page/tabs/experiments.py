@@ -153,29 +153,31 @@ class ExperimentsTab:
     # ---- what is asked
 
     def _request(
-        self, plan: str, file: str | None, limit: float | None, here: bool, pair: PairChoice
+        self, plan: str | None, file: str | None, limit: float | None, here: bool, pair: PairChoice
     ) -> driver.Request:
         if limit is not None and limit < 1:
             raise InputError("The number of prompts must be at least 1.")
-        found = plan_file.find(plan) if plan != OWN else self._own(file)
+        found = self._plan(plan, file)
         return driver.Request(
             found.source, f"{found.name}.toml", pair if here else None, limit and int(limit), paths=False
         )
 
-    def _own(self, file: str | None) -> plan_file.Plan:
-        if not file or self.host.limits.public:
+    def _plan(self, plan: str | None, file: str | None) -> plan_file.Plan:
+        if plan and plan != OWN:
+            return plan_file.find(plan)
+        if not plan or not file or self.host.limits.public:
             raise InputError("No plan is chosen; choose a .toml file, or a plan of the project.")
         return plan_file.read(file)
 
-    def _about(self, plan: str, file: str | None) -> str:
+    def _about(self, plan: str | None, file: str | None) -> str:
         try:
-            found = plan_file.find(plan) if plan != OWN else self._own(file) if file else None
+            found = self._plan(plan, file) if plan and (plan != OWN or file) else None
         except InputError as error:
             return words.note(str(error), "alert")
         return words.note(" ".join(found.about.split())) if found else ""
 
     def _run(
-        self, plan: str, file: str | None, limit: float | None, here: bool, pair: PairChoice, request: gr.Request
+        self, plan: str | None, file: str | None, limit: float | None, here: bool, pair: PairChoice, request: gr.Request
     ) -> str:
         try:
             self.background.start(self._request(plan, file, limit, here, pair), request.session_hash)
