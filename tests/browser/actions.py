@@ -48,10 +48,15 @@ def text_of(page: Page, decoder: str) -> str:
 
 
 def unfold_form(page: Page) -> None:
-    """Show decoders, settings and models."""
+    """Show decoders, settings and models: Gradio puts nothing of a fold on the page before it is opened."""
     fold = page.locator("#form > button")
     if "open" not in (fold.get_attribute("class") or ""):
         fold.click()
+
+
+def setting(page: Page, label: str) -> Locator:
+    """The input of a setting of the opened form. The label must match whole: the decoders' summaries speak of settings too."""
+    return page.locator("#form").get_by_label(label, exact=True)
 
 
 def toggle(page: Page, group: str, label: str) -> None:

@@ -2,12 +2,13 @@
 
 from playwright.sync_api import Route, expect
 
-from tests.browser.actions import fill_prompt, link, press_run, run, unfold_form
+from tests.browser.actions import fill_prompt, link, press_run, run, setting, unfold_form
 from workbench.models.presets import PairChoice
 
 
 def test_faults_are_told_at_their_fields(visit, address):
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
+    unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(2)
     fill_prompt(page, "   ")
     press_run(page)
@@ -20,12 +21,11 @@ def test_faults_are_told_at_their_fields(visit, address):
     expect(page.locator("#prompt textarea")).to_have_value("long " * 200)
 
     fill_prompt(page, "Once")
-    unfold_form(page)
     page.locator("#settings > button").click()
-    page.get_by_label("temperature").fill("101")
+    setting(page, "temperature").fill("101")
     press_run(page)
     expect(page.locator("#settings")).to_contain_text("temperature must be")
-    page.get_by_label("temperature").fill("1")
+    setting(page, "temperature").fill("1")
 
     page.get_by_role("button", name="MTAD ·").click()
     threshold = page.locator(".fold").filter(has_text="MTAD ·").get_by_label("threshold")
@@ -47,9 +47,9 @@ def test_faults_are_told_at_their_fields(visit, address):
 def test_a_message_stays_until_its_field_changes(visit, address):
     """Once the answer to a change of the form that came after Run's redrew the fields, and a message was gone before it was read."""
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
+    unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(2)
     run(page)
-    unfold_form(page)
     decoders, prompt = page.locator("#decoders"), page.locator("#prompt")
     held: list[Route] = []
     page.route("**/gradio_api/run/**", lambda route: held.append(route))
@@ -77,13 +77,14 @@ def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
     unfold_form(page)
     page.locator("#models > button").click()
-    page.get_by_label("Pair").click()
+    setting(page, "Pair").click()
     page.get_by_role("option", name="own models").click()
-    page.get_by_label("Target").fill("/no/such/folder")
+    target = page.locator("#own-target").get_by_role("textbox")
+    target.fill("/no/such/folder")
     page.get_by_role("button", name="Load").click()
     expect(page.locator("#pair-note [role=alert]")).to_contain_text("In use: embedded pair")
     assert host.pairs.peek(PairChoice("/no/such/folder")) is None
-    expect(page.get_by_label("Target")).to_have_value("/no/such/folder")
+    expect(target).to_have_value("/no/such/folder")
     run(page)
 
 
@@ -97,6 +98,7 @@ def test_what_others_add_to_a_link_is_passed_over(visit, address):
     """utm_source once raised an alert with 60 names."""
     page = visit(link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b"))
     expect(page.locator("#prompt textarea")).to_have_value("Twice")
+    unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(1)
     expect(page.locator("#notice")).to_be_hidden()
 
@@ -104,5 +106,6 @@ def test_what_others_add_to_a_link_is_passed_over(visit, address):
 def test_what_a_link_fills_in_a_shut_fold_is_run(visit, server):
     address, host = server
     page = visit(link(address, "Once", decoders="mtad", max_new_tokens=4, **{"mtad.threshold": 0.25}))
-    expect(page.locator("#decoders input:checked")).to_have_count(1)
+    expect(page.locator("#token-count")).to_contain_text("· 4 new tokens · MTAD")
+    expect(page.locator("#decoders")).to_have_count(0)  # what is shut is not on the page
     assert host.store.get(run(page)).settings["mtad"]["threshold"] == 0.25

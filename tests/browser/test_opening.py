@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from decoders import catalog
-from tests.browser.actions import finished, link, panel, press_run
+from tests.browser.actions import finished, link, panel, press_run, setting, unfold_form
 from workbench.runs.recorded import recordings
 
 
@@ -94,7 +94,7 @@ def test_pointing_at_a_token_lights_up_the_legend(visit, address):
 
 def test_the_usual_and_all_decoders_are_one_click_away(visit, address):
     page = visit(address)
-    page.locator("#form > button").click()
+    unfold_form(page)
     page.get_by_role("button", name=re.compile("^All ")).click()
     expect(page.locator("#decoders input:checked")).to_have_count(len(catalog))
     page.get_by_role("button", name="The five").click()
@@ -110,9 +110,9 @@ def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address
     preset.click()
     page.get_by_role("option", name="MTAD paper: temperature 1, top-k 20, top-p 0.9").click()
     expect(preset).to_have_value("MTAD paper: temperature 1, top-k 20, top-p 0.9")
+    unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(1)
-    page.locator("#form > button").click()
     page.locator("#settings > button").click()
-    expect(page.get_by_label("max new tokens")).to_have_value("7")
-    page.get_by_label("top k").fill("21")
+    expect(setting(page, "max new tokens")).to_have_value("7")
+    setting(page, "top k").fill("21")
     expect(preset).to_have_value("settings of your own")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import link, panel, run, text_of, unfold_form
+from tests.browser.actions import link, panel, run, setting, text_of, unfold_form
 from tests.browser.conftest import serving
 from workbench.measuring import session
 from workbench.runs.record import Run
@@ -33,7 +33,7 @@ def test_a_link_outlives_the_server(visit, pair, tmp_path):
         expect(page.locator("#prompt textarea")).to_have_value("Once upon")
         unfold_form(page)
         page.locator("#settings > button").click()
-        expect(page.get_by_label("temperature")).to_have_value("0")
+        expect(setting(page, "temperature")).to_have_value("0")
         page.context.close()
 
 

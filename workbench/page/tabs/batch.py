@@ -62,6 +62,8 @@ class BatchTab:
                 )  # fmt: skip
                 self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
                 self.asked = gr.HTML(words.note(words.chosen(START)), elem_id="batch-asked", elem_classes="wb-note")
+                # Not in the fold: a shut fold is not on the page, and the button puts this link into the address.
+                self.share = gr.HTML(elem_id="batch-settings-link", elem_classes="wb-note")
                 with gr.Row():
                     self.runner.lay_out_buttons("Measure", "batch-")
             with gr.Column(min_width=320):
@@ -86,7 +88,6 @@ class BatchTab:
             self.form.lay_out_decoders()
             with gr.Accordion("Settings", open=False, elem_id="batch-settings"):
                 self.form.lay_out_settings()
-                self.share = gr.HTML(elem_id="batch-settings-link", elem_classes="wb-note")
         self.runner.lay_out_progress("batch-")
         self.results = BatchResults()
         if found := shipped():

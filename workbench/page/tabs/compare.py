@@ -66,11 +66,12 @@ class CompareTab:
         with gr.Row(elem_classes="chips"):
             self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
             self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
+            # Not in the fold: a shut fold is not on the page, and Run puts this link into the address.
+            self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
         with gr.Accordion("Decoders, settings, models", open=False, elem_id="form"):
             self.form.lay_out_decoders()
             with gr.Accordion("Settings", open=False, elem_id="settings"):
                 self.form.lay_out_settings()
-                self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
             with gr.Accordion("Models", open=False, elem_id="models"):
                 self.pairs = PairPicker(self.host)
         self.runner.lay_out_progress()
