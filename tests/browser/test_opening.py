@@ -66,7 +66,7 @@ def test_a_reload_during_a_run_does_not_reopen_another_one(visit, address):
     expect(page.locator("#settings-link a")).to_have_attribute("href", re.compile("Another"))
     press_run(page)
     expect(page.locator("#stop, #run-link").first).to_be_attached()
-    page.wait_for_url(lambda url: recordings()[1].run.id not in url)  # it names the settings, and once there is one, the new run
+    page.wait_for_url(lambda url: recordings()[1].run.id not in url)  # it names the settings, later the new run
     page.reload()
     expect(page.locator("#prompt textarea")).to_have_value("Another text")
 
