@@ -52,6 +52,6 @@ def id_of(name: str) -> str:
 def checksum(folder: Path) -> str:
     """Of all weights of a pair that lies in a folder."""
     found = hashlib.sha256()
-    for file in sorted(folder.glob("*/*.safetensors")):
+    for file in (file for role in ("draft", "target") for file in sorted((folder / role).glob("*.safetensors"))):
         found.update(file.read_bytes())
     return found.hexdigest()
