@@ -1,23 +1,22 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
-import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch.nn.functional import pad
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
 from decoders.engine.cache import Arena, CacheRows
-from decoders.engine.linear import COPIED_BYTES, copied_bytes, hasten
+from decoders.engine.linear import COPIED_BYTES, hasten
+from decoders.engine.loaded import Loaded
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
 from decoders.engine.quantization import stored_bytes
 from decoders.engine.replay import Pass, Recorded
-from decoders.engine.twin import refuse_changes, twin
+from decoders.engine.twin import twin
 from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
@@ -27,7 +26,7 @@ PASSES = "recorded", "plain", "compiled"
 Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
-class PackedModel:
+class PackedModel(Loaded):
     """A causal language model with packed attention: a twin of the caller's model, which stays as it is. The twin shares its weights,
     except for the copies that linear layers of small models have on a CPU (`decoders.engine.linear`).
 
@@ -71,19 +70,6 @@ class PackedModel:
         if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
 
-    @property
-    def copied_bytes(self) -> int:
-        """What copies of weights take that its linear layers have made so far."""
-        return copied_bytes(self._twin)
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
-
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         with undisturbed(self.device):
@@ -110,15 +96,6 @@ class PackedModel:
         cache = arena.take(tokens)
         inputs = pack([Feed(tree, cache, tree.trunk, tree.trunk[-wanted:])], arena, self.by_request)
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
-
-    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
-        """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
-        missing = self.vocabulary - self.own
-        return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)
-
-    def refuse_changes(self) -> None:
-        """Raise InputError if modules of the caller's model are no longer those that the twin shares its weights with."""
-        refuse_changes(self.model, self._twin, self.name)
 
 
 def refuse_unloaded(model: PreTrainedModel, name: str) -> None:

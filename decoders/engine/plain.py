@@ -2,21 +2,20 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.linear import copied_bytes, hasten
+from decoders.engine.linear import hasten
+from decoders.engine.loaded import Loaded
 from decoders.engine.model import refuse_unloaded, undisturbed, weight_bytes
 from decoders.engine.probe import positions_of
-from decoders.engine.twin import refuse_changes, twin
+from decoders.engine.twin import twin
 from decoders.errors import NotPackedError
 from decoders.shapes import Logits, NodeId, TokenId
 
@@ -115,7 +114,7 @@ def reserved_positions(model: PreTrainedModel) -> int:
     return max((padding + 1 for padding in paddings if padding is not None), default=0)
 
 
-class PlainModel:
+class PlainModel(Loaded):
     """A causal language model that is run as `generate` runs it, on one text after another.
 
     role, name, own, vocabulary, positions, weight_bytes   as of a `PackedModel`
@@ -156,23 +155,6 @@ class PlainModel:
             DynamicCache(config=model.config.get_text_config(decoder=True))
         )
 
-    @property
-    def copied_bytes(self) -> int:
-        """What copies of weights take that its linear layers have made so far."""
-        return copied_bytes(self._twin)
-
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
-
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
-
-    def refuse_changes(self) -> None:
-        """Raise InputError if modules of the caller's model are no longer those that were tested."""
-        refuse_changes(self.model, self._twin, self.name)
-
     def extend(self, path: Path, nodes: Sequence[NodeId], tokens: Sequence[TokenId], last: int) -> tuple[Logits, int]:
         """Let the model read on. Returns the logits (last, V) at the last of the nodes, and the passes that it took."""
         at_once = self.following.several or not self.following.cached or not path.nodes
@@ -203,8 +185,3 @@ class PlainModel:
             path.cache = out[self._cache_name]
             self.rewindable = rewindable(path.cache)
         return self.over_vocabulary(out.logits[0, -last:])
-
-    def over_vocabulary(self, logits: Tensor) -> Tensor:
-        """The model's own logits (..., own) over the vocabulary of the pair: (..., V)."""
-        missing = self.vocabulary - self.own
-        return logits[..., : self.vocabulary] if missing <= 0 else pad(logits, (0, missing), value=-math.inf)

@@ -116,7 +116,7 @@ def test_live_panels_follow_a_run_to_its_end(events):
         panels.update(event)
     assert isinstance(ended, Ended)
     shown = [json.loads(p) for p in panels.value()["panels"]]
-    assert shown == [{**p, "marks": []} for p in panels_of(ended.run)]  # who won is told at the end
+    assert shown == [{**p, "marks": []} for p in panels_of(ended.run)]  # who won is shown at the end
 
 
 def test_a_later_repeat_keeps_the_text_of_the_first(events):
