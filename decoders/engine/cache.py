@@ -1,11 +1,13 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import torch
 
+from decoders.engine.reach import Reach
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -23,6 +25,7 @@ class CacheRows:
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
+        self.first = 0  # how many nodes of the tree's trunk come before row 0
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -30,22 +33,11 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
-        live = set(tree.tail)
-        rows = range(self.settled, len(self.nodes))
-        dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
+        dead = self.dead(tree)
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             self.drop_last()
-        moved = None
-        if 2 * len(dead) > len(self.nodes):
-            gone = set(dead)
-            moved = [r for r in range(self.trunk, len(self.nodes)) if r not in gone]
-            keep = np.array(moved, dtype=int) - self.trunk
-            self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
-            for r in dead:
-                del self.row[self.nodes[r]]
-            self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
-            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+        moved = self._squeezed(dead) if self.crowded(len(dead)) else None
         while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
         if shift := self._lengthen_trunk(tree):
@@ -53,11 +45,34 @@ class CacheRows:
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
         return moved
 
+    def dead(self, tree: TokenTree) -> list[int]:
+        """The rows that no later token sees."""
+        live, rows = set(tree.tail), range(self.settled, len(self.nodes))
+        return [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
+
+    def crowded(self, dead: int) -> bool:
+        """Whether so many dead rows are to be squeezed out."""
+        return 2 * dead > len(self.nodes)
+
+    def _squeezed(self, dead: Sequence[int]) -> list[int]:
+        """Forget dead rows. Returns the old rows of what are now the last rows."""
+        gone, early = set(dead), sum(r < self.trunk for r in dead)
+        start = 0 if early else self.trunk
+        moved = [r for r in range(start, len(self.nodes)) if r not in gone]
+        keep = np.array([r for r in moved if r >= self.trunk], dtype=int) - self.trunk
+        self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
+        for r in dead:
+            del self.row[self.nodes[r]]
+        self.nodes[start:] = [self.nodes[r] for r in moved]
+        self.row.update((n, r) for r, n in enumerate(self.nodes[start:], start))
+        self.trunk, self.settled, self.first = self.trunk - early, max(self.settled - early, 0), self.first + early
+        return moved
+
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
         """Give `nodes` (parents first) the next rows. Returns which rows each may see, (nodes, rows) bool, or None if they are a chain
         that sees every row before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
+        chain = tree.depths[nodes[0]] == past + self.first and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
         self.nodes += nodes
         if self.trunk == past:
@@ -93,9 +108,43 @@ class CacheRows:
     def _lengthen_trunk(self, tree: TokenTree) -> int:
         """Extend `trunk` over the rows that continue it; return how many were added."""
         before = self.trunk
-        while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
+        trunk, most = tree.trunk, min(len(self.nodes), len(tree.trunk) - self.first)
+        while self.trunk < most and self.nodes[self.trunk] == trunk[self.trunk + self.first]:
             self.trunk += 1
         return self.trunk - before
+
+
+class ReachRows(CacheRows):
+    """The rows of layers that see only so far back: those of the trunk that no later token sees die, and are squeezed out together with
+    others once they are as many as a window holds. So there are never many more than two windows of them."""
+
+    def __init__(self, base: int, capacity: int, reach: Reach):
+        super().__init__(base, capacity)
+        self.reach = reach
+
+    def dead(self, tree: TokenTree) -> list[int]:
+        fed = len(tree.trunk)
+        while fed > self.first and tree.trunk[fed - 1] not in self.row:
+            fed -= 1
+        # The last one stays: it tells that those before it have been fed.
+        expired = min(int(self.reach.first(fed)), fed - 1) - self.first
+        return [*range(min(expired, self.trunk)), *super().dead(tree)]
+
+    def crowded(self, dead: int) -> bool:
+        return dead > max(self.reach.size, len(self.nodes) - dead)
+
+    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+        """As of `CacheRows`; of a chain that sees all of a sliding window there is no mask either."""
+        mask = super().append(tree, nodes)
+        asked = np.array([tree.depths[node] for node in nodes])
+        hidden = self.reach.first(asked.max()) > self.first
+        if not hidden or (mask is None and self.reach.window):
+            return mask
+        if mask is None:
+            mask = np.tri(len(nodes), len(self.nodes), len(self.nodes) - len(nodes), dtype=bool)
+        later = [tree.depths[node] for node in self.nodes[self.trunk :]]
+        depths = np.concatenate([np.arange(self.first, self.first + self.trunk), np.array(later, dtype=int)])
+        return mask & (depths >= self.reach.first(asked)[:, None])
 
 
 class Arena:
@@ -104,7 +153,7 @@ class Arena:
 
     layout          for each layer (K, D of keys, D of values)
     expected, most  rows to begin with, and the most there may be
-    kind            the class of the stretches
+    kind            the class of the stretches;   reach  how far back its layers see
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
     """
 
@@ -116,8 +165,11 @@ class Arena:
         expected: int = 0,
         most: int | None = None,
         kind: type[CacheRows] = CacheRows,
+        reach: Reach | None = None,
     ):
-        self.expected, self.most, self.kind = expected, most, kind
+        self.expected, self.most, self.reach = expected, most, reach
+        self.kind = kind if reach is None else partial(ReachRows, reach=reach)
+        self.row_bytes = sum(heads * (k + v) for heads, k, v in layout) * dtype.itemsize
         uniform = len(set(layout)) == 1
         groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
 
@@ -143,6 +195,15 @@ class Arena:
     @property
     def rows(self) -> int:
         return len(self.keys[0])
+
+    @property
+    def window(self) -> int:
+        """How many rows before it, its own included, a token of a chain sees; 0 if all."""
+        return self.reach.window if self.reach else 0
+
+    def enough(self, rows: int, prompt: int) -> int:
+        """The rows to begin with of a request that may take `rows` in layers that see all."""
+        return rows if self.reach is None or self.most is not None else min(rows, max(prompt, 2 * self.reach.size) + 64)
 
     def take(self, capacity: int) -> CacheRows | None:
         """A free stretch of `capacity` rows, or None if the arena is full."""

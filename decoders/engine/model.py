@@ -1,6 +1,7 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -9,11 +10,13 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
+from decoders.engine.attention import Layered
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.reach import Reach
 from decoders.engine.quantization import stored_bytes
 from decoders.engine.replay import Pass, Recorded
 from decoders.engine.twin import twin
@@ -35,7 +38,8 @@ class PackedModel(Loaded):
     positions  the most tokens that it can see, or None if its config does not say
     own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
                tokens that it lacks are impossible, and are fed to it as token 0
-    layout     for each layer (K, D of keys, D of values);   by_request  whether attention takes one request after another
+    layout     for each layer (K, D of keys, D of values);   reaches  for each layer how far back it sees, None if all
+    by_request  whether attention takes one request after another
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
@@ -56,7 +60,7 @@ class PackedModel(Loaded):
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout = layout_of(model, self.positions)
+        self.layout, self.reaches = layout_of(model, self.positions)
         self._twin = twin(model, attention.NAME)
         hasten(self._twin)
         self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
@@ -92,9 +96,9 @@ class PackedModel(Loaded):
         """A pass of one request whose last tokens want logits; no two have the same tokens."""
         self._examples += 1
         tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
-        arena = Arena(self.layout, self.dtype, self.device)
-        cache = arena.take(tokens)
-        inputs = pack([Feed(tree, cache, tree.trunk, tree.trunk[-wanted:])], arena, self.by_request)
+        engine = Engine(self)
+        engine.admit(tree, tokens)
+        inputs = engine.pack([Feed(tree, engine.caches[tree][0], tree.trunk, tree.trunk[-wanted:])])
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
 
 
@@ -175,29 +179,54 @@ class Engine:
     """Packed passes of one model for the requests of one run.
 
     rows   cache rows that the requests are expected to need together;   most_rows  the most that they may have
+    reaches   how far back each layer sees, if not as the model's
+    arenas    one for all layers that see equally far, that of the farthest first;   caches  each request's rows in them
     """
 
     cache_kind = CacheRows
 
-    def __init__(self, model: PackedModel, rows: int = 0, most_rows: int | None = None):
+    def __init__(
+        self,
+        model: PackedModel,
+        rows: int = 0,
+        most_rows: int | None = None,
+        reaches: Sequence[Reach | None] | None = None,
+    ):
         self.model = model
-        self.arena = Arena(model.layout, model.dtype, model.device, rows, most_rows, self.cache_kind)
-        self._caches: dict[TokenTree, CacheRows] = {}
+        reaches = model.reaches if reaches is None else reaches
+        kinds = sorted(set(reaches), key=lambda reach: -reach.size if reach else -math.inf)
+        layers = [[i for i, other in enumerate(reaches) if other == reach] for reach in kinds]
+        self.arenas = [
+            Arena([model.layout[i] for i in those], model.dtype, model.device, rows if reach is None else 0, most_rows, self.cache_kind, reach)
+            for reach, those in zip(kinds, layers, strict=True)
+        ]
+        self.places = tuple((kinds.index(reach), layers[kinds.index(reach)].index(i)) for i, reach in enumerate(reaches))
+        self.caches: dict[TokenTree, tuple[CacheRows, ...]] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
-        cache = self.arena.take(rows)
-        if cache is not None:
-            self._caches[tree] = cache
-        return cache is not None
+        caches = tuple(arena.take(arena.enough(rows, len(tree.trunk))) for arena in self.arenas)
+        if None in caches:
+            self._give_back(caches)
+            return False
+        self.caches[tree] = caches
+        return True
 
     def release(self, tree: TokenTree) -> None:
-        if (cache := self._caches.pop(tree, None)) is not None:
-            self.arena.give_back(cache)
+        self._give_back(self.caches.pop(tree, ()))
+
+    def _give_back(self, caches: Sequence[CacheRows | None]) -> None:
+        for arena, cache in zip(self.arenas, caches, strict=False):
+            if cache is not None:
+                arena.give_back(cache)
 
     def rows_of(self, tree: TokenTree) -> int:
-        """How many cache rows a request uses now."""
-        return len(self._caches[tree])
+        """How many cache rows a request uses now, in the layers where it has most."""
+        return max(map(len, self.caches[tree]))
+
+    def cache_bytes(self, tree: TokenTree) -> int:
+        """What the rows of a request take in all layers."""
+        return sum(len(cache) * arena.row_bytes for cache, arena in zip(self.caches[tree], self.arenas, strict=True))
 
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """One forward pass for all requests, with the logits at the nodes that each wants.
@@ -215,22 +244,32 @@ class Engine:
             part = slice(start, start + len(feed.wanted))
             start = part.stop
             given = part if feed.wanted == list(nodes) else None
-            answers.append(Answer(logits, given, len(feed.cache) * self.model.row_bytes, self.model.weight_bytes))
+            answers.append(Answer(logits, given, self.cache_bytes(feed.tree), self.model.weight_bytes))
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
         for tree, nodes in wants:
-            cache = self._caches[tree]
-            self.arena.sync(cache, tree)
-            if any(n in cache.row for n in nodes):
+            caches = self.caches[tree]
+            for arena, cache in zip(self.arenas, caches, strict=True):
+                arena.sync(cache, tree)
+            if any(n in caches[0].row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were dropped")
-            missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
+            missing, wanted = missing_ancestors(tree, caches[0], nodes), list(nodes)
             if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
                 missing, wanted = missing[:chunk], [missing[chunk - 1]]
-            feeds.append(Feed(tree, cache, missing, wanted))
+            feeds.append(Feed(tree, caches[0], missing, wanted))
         return feeds
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        return pack(feeds, self.arena, self.model.by_request)
+        """The tensors of a pass; each arena has packings of its own."""
+        first, *others = self.arenas
+        inputs = pack(feeds, first, self.model.by_request)
+        if not others:
+            return inputs
+        packings = [inputs.packing]
+        for i, arena in enumerate(others, 1):
+            feeds = [replace(feed, cache=self.caches[feed.tree][i]) for feed in feeds]
+            packings.append(pack(feeds, arena, self.model.by_request).packing)
+        return replace(inputs, packing=Layered(tuple(packings), self.places))

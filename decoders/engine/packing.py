@@ -70,9 +70,11 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> Packe
     ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
-        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, parts(feeds, masks, arena, dtype))
+        prepared = parts(feeds, masks, arena, dtype)
+        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, arena.window, prepared)
     else:
-        packing = Packing(rows, *tables(feeds, masks, device, dtype), arena.keys, arena.values)
+        prepared = tables(feeds, masks, device, dtype, arena.window)
+        packing = Packing(rows, *prepared, arena.keys, arena.values, arena.window)
     return PackedInputs(ids[None], positions[None], wanted, packing)
 
 
@@ -83,19 +85,26 @@ def parts(
     found, start = [], 0
     for feed, mask in zip(feeds, masks, strict=True):
         n, total, bias = len(feed.nodes), len(feed.cache), None
-        causal = mask is None and n == total and n > 1
+        begin = max(0, total - n + 1 - arena.window) if arena.window and mask is None else 0  # rows that a chain sees
+        causal = mask is None and n == total and n > 1 and not begin and not 0 < arena.window < total
         if mask is not None:
             bias = torch.from_numpy(np.where(mask, np.float32(0), np.float32(-np.inf))).to(dtype)
         elif n > 1 and not causal:
-            bias = torch.full((n, total), -math.inf, dtype=dtype).triu_(total - n + 1)
-        window = arena.windows(feed.cache.base, feed.cache.base + total)
-        found.append(Part(start, start + n, bias, causal, *window))
+            bias = torch.full((n, total - begin), -math.inf, dtype=dtype).triu_(total - begin - n + 1)
+            if 0 < arena.window < total:  # 0 + -inf
+                bias += torch.full_like(bias, -math.inf).tril_(total - begin - n - arena.window)
+        rows = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        found.append(Part(start, start + n, bias, causal, *rows))
         start += n
     return tuple(found)
 
 
 def tables(
-    feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], device: torch.device, dtype: torch.dtype
+    feeds: Sequence[Feed],
+    masks: Sequence[np.ndarray | None],
+    device: torch.device,
+    dtype: torch.dtype,
+    window: int = 0,
 ) -> tuple[torch.Tensor, ...]:
     """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
     biased = needs_biases(device, dtype)
@@ -104,8 +113,8 @@ def tables(
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
         places = flat.add(mask), -1
-        if biased and (mask is not None or (past and n > 1)):
-            seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
+        if biased and (mask is not None or (n > 1 and (past or 0 < window < n))):
+            seen = chain_mask(n, past, window) if mask is None else mask
             places = places[0], biases.add(np.where(seen, np.float32(0), -np.inf))
         segments.append((start, start + n, feed.cache.base, past, *places))
         start += n
@@ -119,6 +128,12 @@ def tables(
         flat.tensor(torch.bool).to(device),
         biases.tensor(torch.float32).to(device, dtype),
     )
+
+
+def chain_mask(n: int, past: int, window: int) -> np.ndarray:
+    """Which rows each token of a chain sees, (n, past + n) bool; window 0 hides none before it."""
+    seen = np.tri(n, past + n, past, dtype=bool)
+    return seen & ~np.tri(n, past + n, past - window, dtype=bool) if window else seen
 
 
 class Flat:

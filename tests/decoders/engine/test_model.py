@@ -33,7 +33,7 @@ class Check:
 
     def ask(self, wants, chunk=None):
         """wants: (tree, nodes). Returns whether each was answered."""
-        arena, squeeze = self.engine.arena, self.engine.arena.squeeze
+        arena, squeeze = self.engine.arenas[0], self.engine.arenas[0].squeeze
         arena.squeeze = lambda *args: (setattr(self, "squeezes", self.squeezes + 1), squeeze(*args))
         before = arena.rows
         answers = self.engine.run(wants, chunk)
@@ -142,7 +142,7 @@ def test_the_model_stays_as_it_was():
     check = Check(model, [[1, 2, 3]], rows=8)
     check.ask([(check.trees[0], [2])])
     check.engine.model.layout.append(None)
-    check.engine.arena.keys.clear()
+    check.engine.arenas[0].keys.clear()
     with pytest.raises(IndexError):
         check.engine.run([(check.trees[0], [check.trees[0].add(2, 5)])])
     assert model.config._attn_implementation == attention
