@@ -62,7 +62,9 @@ def processors(config: GenerationConfig | None, prompt_length: int, device: torc
     try:
         return LogitsProcessorList([make(given[name]) for name, make in makers.items() if name in given])
     except (ValueError, TypeError) as error:
-        raise InputError(f"The target's generation config cannot be applied ({error}); mend it or leave penalties out.") from None
+        raise InputError(
+            f"The target's generation config cannot be applied ({error}); mend it or leave penalties out."
+        ) from None
 
 
 def applied(penalties: Penalties, text: Sequence[TokenId], row: Logits) -> Logits:

@@ -119,7 +119,20 @@ class Task:
         ends = pair.end_tokens if sampling.end_tokens is None else as_ids("end_tokens", sampling.end_tokens)
         ends = frozenset() if sampling.ignore_eos else ends
         penalties = [_penalties(sampling, pair.target, len(ids)) for ids in prompts]
-        return cls(pair, method, sampling, batching, warping, prompts, penalties, seeds, stops, ends, rows, cancel_check(cancel))
+        return cls(
+            pair,
+            method,
+            sampling,
+            batching,
+            warping,
+            prompts,
+            penalties,
+            seeds,
+            stops,
+            ends,
+            rows,
+            cancel_check(cancel),
+        )
 
     def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
         """What says whether the new tokens of a request end it: the caller's own function, or one that looks for the stop strings."""

@@ -151,10 +151,20 @@ OWN: dict[str, dict[str, Any]] = {
         "n_groups": 2,
         "moe_shared_expert_intermediate_size": 16,
     },
-    "prophetnet": {"num_hidden_layers": DROPPED, "num_decoder_layers": 2, "num_encoder_layers": 2, "is_encoder_decoder": False}
+    "prophetnet": {
+        "num_hidden_layers": DROPPED,
+        "num_decoder_layers": 2,
+        "num_encoder_layers": 2,
+        "is_encoder_decoder": False,
+    }
     | {"num_decoder_attention_heads": 4, "num_encoder_attention_heads": 4, "is_decoder": True},
     "qwen4_exp_text": QWEN4,
-    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 16, "layers_block_type": DROPPED},
+    "recurrent_gemma": {
+        "num_hidden_layers": 3,
+        "lru_width": 32,
+        "attention_window_size": 16,
+        "layers_block_type": DROPPED,
+    },
     "reformer": {
         "num_hidden_layers": DROPPED,
         "is_decoder": True,

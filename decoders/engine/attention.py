@@ -182,9 +182,7 @@ def attend_with_triton(*arguments) -> Tensor:
     return attend_packed(*arguments)
 
 
-def attend_one_by_one(
-    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
-) -> Tensor:
+def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype."""
     parts = []
     for start, stop, base, past, mask_start, bias_start in segments.tolist():

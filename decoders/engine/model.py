@@ -16,8 +16,8 @@ from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
 from decoders.engine.probe import layout_of, positions_of
-from decoders.engine.reach import Reach
 from decoders.engine.quantization import stored_bytes
+from decoders.engine.reach import Reach
 from decoders.engine.replay import Pass, Recorded
 from decoders.engine.twin import twin
 from decoders.errors import InputError, NotPackedError
@@ -197,10 +197,20 @@ class Engine:
         kinds = sorted(set(reaches), key=lambda reach: -reach.size if reach else -math.inf)
         layers = [[i for i, other in enumerate(reaches) if other == reach] for reach in kinds]
         self.arenas = [
-            Arena([model.layout[i] for i in those], model.dtype, model.device, rows if reach is None else 0, most_rows, self.cache_kind, reach)
+            Arena(
+                [model.layout[i] for i in those],
+                model.dtype,
+                model.device,
+                rows if reach is None else 0,
+                most_rows,
+                self.cache_kind,
+                reach,
+            )
             for reach, those in zip(kinds, layers, strict=True)
         ]
-        self.places = tuple((kinds.index(reach), layers[kinds.index(reach)].index(i)) for i, reach in enumerate(reaches))
+        self.places = tuple(
+            (kinds.index(reach), layers[kinds.index(reach)].index(i)) for i, reach in enumerate(reaches)
+        )
         self.caches: dict[TokenTree, tuple[CacheRows, ...]] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:

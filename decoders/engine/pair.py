@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from decoders.engine.choice import named, prepared
 from decoders.engine.model import PASSES
@@ -11,8 +11,8 @@ from decoders.engine.plain import PlainModel
 from decoders.engine.translated import Translated
 from decoders.engine.translation import Translation, Vocabulary
 from decoders.errors import InputError
-from decoders.penalties import said
 from decoders.inputs import as_list
+from decoders.penalties import said
 
 log = logging.getLogger("decoders")
 
@@ -68,7 +68,9 @@ class ModelPair:
         for role, plain in self.plain.items():
             log.warning("The %s runs %s.", named(plain.model, role), plain.engine_name)
         if asked := said(target.generation_config):
-            log.warning("The generation config of the %s asks for %s.", self.packed["target"].name, "; and for ".join(asked))
+            log.warning(
+                "The generation config of the %s asks for %s.", self.packed["target"].name, "; and for ".join(asked)
+            )
 
     @property
     def end_tokens(self) -> frozenset[int]:

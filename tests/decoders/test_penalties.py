@@ -1,6 +1,5 @@
 """What a generation config asks for and depends on the text alone: applied at every node, on choice, and said."""
 
-import itertools
 import logging
 
 import numpy as np
@@ -10,10 +9,8 @@ from transformers import LogitsProcessorList
 from transformers.generation import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor, SuppressTokensLogitsProcessor
 
 from decoders import InputError, ModelPair, catalog, check, generate
-from decoders.generate import prepare
-from decoders.loop import drive
-from decoders.task import Batching, Sampling, Task
 from decoders.testing import oracle
+from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
 
 ASKED = {
@@ -70,24 +67,10 @@ def test_the_law_is_that_of_the_penalised_target(name):
                              "spectr": {"drafts": 2, "draft_length": 1}}  # fmt: skip
     method = catalog[name](**small.get(name, {}))
 
-    def run(source):
-        task = Task.read(pair, prompt, method, Sampling(2, temperature=0.8, penalties=True), Batching())
-        (turn,), engines = prepare(task, itertools.count().__next__)
-        turn.request.source = source
-        for _ in drive([turn], engines):
-            pass
-        return tuple(turn.request.tree.new_tokens(turn.request.answer))
-
-    law = {}
-    for probability, text in oracle.outcomes(run):
-        law[text] = law.get(text, 0.0) + probability
-    exact = {}
-    first = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(1.8), SuppressTokensLogitsProcessor([2])])
-    then = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(1.8)])
-    for a in range(4):
-        p = (penalised(target, prompt, first) / 0.8).softmax(-1)[a].item()
-        for b in range(4):
-            exact[a, b] = p * (penalised(target, [*prompt, a], then) / 0.8).softmax(-1)[b].item()
+    law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, penalties=True)
+    penalty = RepetitionPenaltyLogitsProcessor(1.8)
+    first = LogitsProcessorList([penalty, SuppressTokensLogitsProcessor([2])])
+    exact = laws.of_two_tokens(target, prompt, 0.8, (first, LogitsProcessorList([penalty])))
     assert oracle.variation(law, exact) < 1e-9
     assert law.get((2, 0), 0.0) == 0
 
@@ -113,7 +96,9 @@ def test_processors_of_the_callers():
 
 def test_a_config_that_cannot_be_applied():
     pair = asking(build_pair(), repetition_penalty=-2.0)
-    with pytest.raises(InputError, match="The target's generation config cannot be applied .*; mend it or leave penalti"):
+    with pytest.raises(
+        InputError, match=r"The target's generation config cannot be applied .*; mend it or leave penalti"
+    ):
         check(pair, PROMPTS[0], "greedy", penalties=True)
 
 

@@ -6,9 +6,9 @@ import transformers
 from transformers import AutoModelForCausalLM
 
 from decoders import InputError, ModelPair, generate
-from decoders.errors import NotPackedError
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.reach import Reach, reach_of
+from decoders.errors import NotPackedError
 from tests.models import VOCABULARY, build
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,

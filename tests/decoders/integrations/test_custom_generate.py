@@ -266,7 +266,10 @@ def test_a_model_in_training_is_left_in_training():
     [
         ({"num_beams": 3}, "num_beams and num_return_sequences repeat the rows"),
         ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
-        ({"min_new_tokens": 3, "eos_token_id": END}, "Decoders do not apply MinNewTokensLengthLogitsProcessor; leave out"),
+        (
+            {"min_new_tokens": 3, "eos_token_id": END},
+            "Decoders do not apply MinNewTokensLengthLogitsProcessor; leave out",
+        ),
         ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
         (
             {"logits_processor": LogitsProcessorList([MinLengthLogitsProcessor(9, END)])},
