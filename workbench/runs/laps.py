@@ -104,11 +104,16 @@ def energy(laps: Laps) -> Energy:
     return Energy(joules(laps), found[0].source, f"mean of {len(found)} laps; {found[0].detail}")
 
 
+def wide(result: Result, base: Result | None) -> Estimate | None:
+    """The result's speed over the base's, or alone if it is the base, if several timings leave it too uncertain to be compared."""
+    found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
+    return found if found is not None and found.laps > 1 and found.wide else None
+
+
 def unsteady(result: Result, base: Result | None) -> list[str]:
     """Why the result's speed cannot be trusted, in sentences; [] if it can. A single timing has no range, but it has counters."""
     reasons = []
-    found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
-    if found is not None and found.laps > 1 and found.wide:
+    if (found := wide(result, base)) is not None:
         share = max(found.high / found.value - 1, 1 - found.low / found.value)
         reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
     for sentence, disturbed in _DISTURBED.items():
