@@ -14,13 +14,13 @@ log = logging.getLogger("decoders")
 
 # The numbers of tokens that share one recording: linear layers may multiply in another way after 8 and after 32 (`linear.FEW`), and a
 # long prompt has nothing to gain.
-SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 129)
+SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 257)
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 Pass = Callable[..., Tensor]  # called with INPUTS by name; returns logits (wanted, V)
 
 
 class Recorded:
-    """Passes of up to 128 tokens replayed from recordings, others as they are.
+    """Passes of up to 256 tokens replayed from recordings, others as they are.
 
     plain     the pass, run as it is
     example   the INPUTS of a pass of so many tokens of which so many want logits
