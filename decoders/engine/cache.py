@@ -1,7 +1,8 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,13 +10,23 @@ import torch
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
+SPARE = 8  # so many dead rows between live ones are not worth moving the others for
+
+
+class Mask(NamedTuple):
+    """Which rows new tokens of a request see: all before `start`, and of those from there on the ones in `seen` (tokens, rows)."""
+
+    start: int
+    seen: np.ndarray
+
 
 class CacheRows:
     """The rows of one request in one model's arena: row `base + r` holds `nodes[r]`.
 
     The first `trunk` rows hold the first nodes of the tree's trunk in order and never move; the rows after them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows cannot die.
+    than SPARE, or half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows
+    cannot die.
     """
 
     def __init__(self, base: int, capacity: int):
@@ -23,6 +34,7 @@ class CacheRows:
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
+        self._commits: int | None = None  # of the tree at the last sync: rows die when it drops nodes
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -30,14 +42,16 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
-        live = set(tree.tail)
+        if tree.commits == self._commits:
+            return None
+        self._commits, live = tree.commits, set(tree.tail)
         rows = range(self.settled, len(self.nodes))
         dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             self.drop_last()
         moved = None
-        if 2 * len(dead) > len(self.nodes):
+        if len(dead) > min(SPARE, len(self.nodes) / 2):
             gone = set(dead)
             moved = [r for r in range(self.trunk, len(self.nodes)) if r not in gone]
             keep = np.array(moved, dtype=int) - self.trunk
@@ -53,9 +67,9 @@ class CacheRows:
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
         return moved
 
-    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
-        """Give `nodes` (parents first) the next rows. Returns which rows each may see, (nodes, rows) bool, or None if they are a chain
-        that sees every row before it."""
+    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
+        """Give `nodes` (parents first) the next rows. Returns which rows each may see, or None if they are a chain that sees every row
+        before it."""
         past = len(self.nodes)
         chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
@@ -70,9 +84,10 @@ class CacheRows:
             self.visible[i, i] = True
         if chain:
             return None
-        mask = np.tri(len(nodes), len(self.nodes), past, dtype=bool)
-        mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
-        return mask
+        start = min(past, self.trunk)
+        seen = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
+        seen[first - past :, self.trunk - start :] = self.visible[first - self.trunk : tail, :tail]
+        return Mask(start, seen)
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         """Whether the row of this node cannot die any more."""
@@ -102,7 +117,7 @@ class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
     Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
 
-    layout          for each layer (K, D of keys, D of values)
+    layout          for each layer (K, D of keys, D of values); after the `rows` comes one that no request has, the last
     expected, most  rows to begin with, and the most there may be
     kind            the class of the stretches
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
@@ -122,7 +137,7 @@ class Arena:
         groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
 
         def empty(layers: int, heads: int, size: int) -> torch.Tensor:
-            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
+            return torch.empty(layers, 1, heads, size, dtype=dtype, device=device)
 
         self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
         self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
@@ -142,7 +157,7 @@ class Arena:
 
     @property
     def rows(self) -> int:
-        return len(self.keys[0])
+        return len(self.keys[0]) - 1
 
     def take(self, capacity: int) -> CacheRows | None:
         """A free stretch of `capacity` rows, or None if the arena is full."""
@@ -177,27 +192,31 @@ class Arena:
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
 
-    def sync(self, cache: CacheRows, tree: TokenTree) -> None:
-        """Drop the rows of nodes that the tree dropped, and close the gaps if they are more than half."""
-        moved = cache.sync(tree)
-        if moved is not None:
-            self.squeeze(cache, moved)
+    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
+        """Drop the rows of nodes that their trees dropped, and close the gaps of those that have many."""
+        old, new = [], []
+        for cache, tree in requests:
+            if (moved := cache.sync(tree)) is not None:
+                old += [cache.base + row for row in moved]
+                end = cache.base + len(cache)
+                new += range(end - len(moved), end)
+        if old:
+            self.move(old, new)
 
-    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` the next rows of a cache, which moves if it is full. Returns the mask of `CacheRows.append`."""
         self.make_room(cache, len(nodes))
         return cache.append(tree, nodes)
 
-    def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
-        """Move the rows `moved` of a cache to its rows from `trunk` on."""
-        start = len(cache) - len(moved) + cache.base
-        old = torch.tensor(moved, device=self.keys[0].device) + cache.base
+    def move(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """Move rows to others, all at once."""
+        places = torch.tensor([old, new], device=self.keys[0].device)
         for slab in (*self._key_slabs, *self._value_slabs):
-            slab[:, start : start + len(moved)] = slab[:, old]
+            slab[:, places[1]] = slab[:, places[0]]
 
     def _grow(self, rows: int) -> None:
         for slabs in (self._key_slabs, self._value_slabs):
             for i, old in enumerate(slabs):
-                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+                slabs[i] = old.new_empty(len(old), rows + 1, *old.shape[2:])
                 slabs[i][:, : old.shape[1]] = old
         self._name_layers()

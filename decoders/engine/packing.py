@@ -1,6 +1,6 @@
 """From what each request feeds to the tensors of one pass."""
 
-import math
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from decoders.engine.attention import Packing, Part, needs_biases
-from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.cache import Arena, CacheRows, Mask
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -66,7 +66,7 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> Packe
     if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
     # In one tensor, for a single transfer to the device.
-    indices = torch.tensor(tokens + positions + rows + wanted, device=device)
+    indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long).to(device)
     ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
@@ -76,46 +76,49 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> Packe
     return PackedInputs(ids[None], positions[None], wanted, packing)
 
 
-def parts(
-    feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], arena: Arena, dtype: torch.dtype
-) -> tuple[Part, ...]:
+def parts(feeds: Sequence[Feed], masks: Sequence[Mask | None], arena: Arena, dtype: torch.dtype) -> tuple[Part, ...]:
     """For attention request by request: each request's rows, and what to add to its scores."""
     found, start = [], 0
     for feed, mask in zip(feeds, masks, strict=True):
         n, total, bias = len(feed.nodes), len(feed.cache), None
         causal = mask is None and n == total and n > 1
-        if mask is not None:
-            bias = torch.from_numpy(np.where(mask, np.float32(0), np.float32(-np.inf))).to(dtype)
-        elif n > 1 and not causal:
-            bias = torch.full((n, total), -math.inf, dtype=dtype).triu_(total - n + 1)
+        if mask is not None or (n > 1 and not causal):
+            bias = torch.from_numpy(added(mask, n, total)).to(dtype)
         window = arena.windows(feed.cache.base, feed.cache.base + total)
         found.append(Part(start, start + n, bias, causal, *window))
         start += n
     return tuple(found)
 
 
+def added(mask: Mask | None, n: int, total: int) -> np.ndarray:
+    """What to add to the scores of a request's last n rows with all `total`, (n, total): 0 for what they see, else -inf. Without a mask
+    they are a chain."""
+    bias = np.zeros((n, total), dtype=np.float32)
+    start, seen = mask or (total - n, np.tri(n, dtype=bool))
+    bias[:, start:][~seen] = -np.inf
+    return bias
+
+
 def tables(
-    feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], device: torch.device, dtype: torch.dtype
+    feeds: Sequence[Feed], masks: Sequence[Mask | None], device: torch.device, dtype: torch.dtype
 ) -> tuple[torch.Tensor, ...]:
     """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
     biased = needs_biases(device, dtype)
-    segments: list[tuple[int, int, int, int, int, int]] = []
+    segments: list[tuple[int, ...]] = []
     flat, biases, start = Flat(), Flat(16), 0  # memory-efficient SDPA reads biases in aligned pieces
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
-        places = flat.add(mask), -1
-        if biased and (mask is not None or (past and n > 1)):
-            seen = np.tri(n, past + n, past, dtype=bool) if mask is None else mask
-            places = places[0], biases.add(np.where(seen, np.float32(0), -np.inf))
+        bias = added(mask, n, past + n) if biased and (mask is not None or (past and n > 1)) else None
+        places = flat.add(mask and mask.seen), biases.add(bias), mask.start if mask else past
         segments.append((start, start + n, feed.cache.base, past, *places))
         start += n
     # Compiled graphs specialise on sizes 0 and 1.
     if start > 1:
-        segments += [(start, start, 0, 0, -1, -1)] * (len(segments) == 1)
-    table = [(start, base, past + stop - start, mask) for start, stop, base, past, mask, _ in segments]
+        segments += [(start, start, 0, 0, -1, -1, 0)] * (len(segments) == 1)
+    table = [(start, base, past + stop - start, mask, told) for start, stop, base, past, mask, _, told in segments]
     return (
         torch.tensor(segments),
-        torch.tensor([*table, (start, 0, 0, -1)], dtype=torch.int32).T.contiguous().to(device),
+        torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous().to(device),
         flat.tensor(torch.bool).to(device),
         biases.tensor(torch.float32).to(device, dtype),
     )
