@@ -1,6 +1,7 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from transformers import PreTrainedModel
 
 from decoders.engine import attention
 from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.graphs import Graphs
 from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
 from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
@@ -21,8 +23,11 @@ from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
-# How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, or as Inductor compiles them.
-PASSES = "recorded", "plain", "compiled"
+log = logging.getLogger("decoders")
+
+# How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, as Inductor compiles them, or on a
+# GPU replayed from CUDA graphs, which nobody has tried on a device yet.
+PASSES = "recorded", "plain", "compiled", "graphs"
 Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
@@ -69,6 +74,12 @@ class PackedModel(Loaded):
         self.weight_bytes = weight_bytes(model)
         if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
+        if passes == "graphs":
+            if self.by_request:
+                log.warning("The passes of the %s are not recorded (its attention has no kernel here); they take longer.", self.name)
+            else:
+                self.forward = Graphs(self.plain, self._weights, self.name)
+        self._idle: list[Arena] = []
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
@@ -84,6 +95,19 @@ class PackedModel(Loaded):
             input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
         )
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
+
+    def lend(self, rows: int, most_rows: int | None, kind: type[CacheRows]) -> Arena:
+        """An arena for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
+        if self._idle and most_rows is None and kind is CacheRows:
+            return self._idle.pop()
+        return Arena(self.layout, self.dtype, self.device, rows, most_rows, kind)
+
+    def take_back(self, arena: Arena) -> bool:
+        """Keep an arena that no request uses any more, if it is of use; returns whether it was kept."""
+        kept = isinstance(self.forward, Graphs) and arena.most is None and arena.kind is CacheRows
+        if kept:
+            self._idle.append(arena)
+        return kept
 
     def _weights(self) -> list[torch.Tensor]:
         return [parameters[name] for parameters, name in self._places]
@@ -181,11 +205,14 @@ class Engine:
 
     def __init__(self, model: PackedModel, rows: int = 0, most_rows: int | None = None):
         self.model = model
-        self.arena = Arena(model.layout, model.dtype, model.device, rows, most_rows, self.cache_kind)
+        self.arena: Arena | None = None
+        self._wanted = rows, most_rows, self.cache_kind
         self._caches: dict[TokenTree, CacheRows] = {}
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
+        if self.arena is None:
+            self.arena = self.model.lend(*self._wanted)
         cache = self.arena.take(rows)
         if cache is not None:
             self._caches[tree] = cache
@@ -194,6 +221,8 @@ class Engine:
     def release(self, tree: TokenTree) -> None:
         if (cache := self._caches.pop(tree, None)) is not None:
             self.arena.give_back(cache)
+            if not self._caches and self.model.take_back(self.arena):
+                self.arena = None
 
     def rows_of(self, tree: TokenTree) -> int:
         """How many cache rows a request uses now."""
@@ -221,9 +250,9 @@ class Engine:
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
+        self.arena.sync((self._caches[tree], tree) for tree, _ in wants)
         for tree, nodes in wants:
             cache = self._caches[tree]
-            self.arena.sync(cache, tree)
             if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were dropped")
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)

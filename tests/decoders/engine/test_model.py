@@ -33,8 +33,9 @@ class Check:
 
     def ask(self, wants, chunk=None):
         """wants: (tree, nodes). Returns whether each was answered."""
-        arena, squeeze = self.engine.arena, self.engine.arena.squeeze
-        arena.squeeze = lambda *args: (setattr(self, "squeezes", self.squeezes + 1), squeeze(*args))
+        arena = self.engine.arena
+        move = type(arena).move
+        arena.move = lambda *args: (setattr(self, "squeezes", self.squeezes + 1), move(arena, *args))
         before = arena.rows
         answers = self.engine.run(wants, chunk)
         self.growths += arena.rows > before
