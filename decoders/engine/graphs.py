@@ -14,10 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from decoders.engine import attention
 from decoders.engine.attention import Packing
 from decoders.engine.recorded import CannotRecord
-from decoders.engine.replay import Pass, agree, stamps_of
+from decoders.engine.replay import Pass, stamps_of
 from decoders.errors import first_line
 
 log = logging.getLogger("decoders")
@@ -75,7 +74,6 @@ class Graph:
     def run(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing) -> Tensor:
         """The logits of a pass, in memory of their own: the next replay overwrites the graph's."""
         tokens, requests = self.shape
-        spare = tokens - input_ids.shape[1]
         for line, given, filler in zip(
             self.indices,
             (input_ids[0], position_ids[0], packing.rows, wanted),
@@ -89,6 +87,14 @@ class Graph:
         self.masks[: len(packing.masks)].copy_(packing.masks)
         self.replay()
         return self.answer[: len(wanted)].clone()
+
+
+def check(replayed: Tensor, plain: Tensor) -> None:
+    """Raise CannotRecord unless two passes gave the same logits, but for rounding: they may attend in different ways."""
+    finite = plain.isfinite()
+    error = (replayed.double() - plain.double())[finite].norm() / plain.double()[finite].norm()
+    if not error <= (0.05 if plain.dtype.itemsize == 2 else 1e-3):
+        raise CannotRecord("a replay gave other logits")
 
 
 class Graphs:
@@ -127,7 +133,7 @@ class Graphs:
             expected = self.plain(**inputs)
             try:
                 graph = Graph(shape, self.plain, packing, self.record)
-                agree(graph.run(**inputs), expected)
+                check(graph.run(**inputs), expected)
             except Exception as error:  # of a driver, or foreign code that a capture refuses
                 self._failed, self._graphs = True, {}
                 reason = str(error) if isinstance(error, CannotRecord) else first_line(error)

@@ -76,7 +76,10 @@ class PackedModel(Loaded):
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
         if passes == "graphs":
             if self.by_request:
-                log.warning("The passes of the %s are not recorded (its attention has no kernel here); they take longer.", self.name)
+                log.warning(
+                    "The passes of the %s are not recorded (its attention has no kernel here); they take longer.",
+                    self.name,
+                )
             else:
                 self.forward = Graphs(self.plain, self._weights, self.name)
         self._idle: list[Arena] = []

@@ -28,7 +28,9 @@ class Noted(TorchDispatchMode):
             raise RuntimeError(f"{function.name()} reads a value back")
         out = function(*args, **kwargs)
         given = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
-        self.steps.append((function, args, kwargs, out, [t.untyped_storage().data_ptr() not in given for t in tensors(out)]))
+        self.steps.append(
+            (function, args, kwargs, out, [t.untyped_storage().data_ptr() not in given for t in tensors(out)])
+        )
         return out
 
 
@@ -128,7 +130,9 @@ def test_answers_stay_as_they_are(kernels):
     engine, trees = engine_of(PackedModel(build(), "target", passes="graphs"), PROMPTS[:2])
     answers, copies = [], []
     for token in range(5):
-        answer = engine.run([(tree, [tree.add(tree.tail[-1] if tree.tail else tree.trunk[-1], token)]) for tree in trees])[0]
+        answer = engine.run(
+            [(tree, [tree.add(tree.tail[-1] if tree.tail else tree.trunk[-1], token)]) for tree in trees]
+        )[0]
         answers.append(answer.rows)
         copies.append(answer.rows.clone())
     assert all(torch.equal(a, b) for a, b in zip(answers, copies, strict=True))
@@ -137,7 +141,9 @@ def test_answers_stay_as_they_are(kernels):
 def test_an_arena_that_grows_gets_graphs_of_its_own(kernels):
     pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
     for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
-        assert tokens(pair, prompts=prompts, max_new_tokens=count) == tokens(plain, prompts=prompts, max_new_tokens=count)
+        assert tokens(pair, prompts=prompts, max_new_tokens=count) == tokens(
+            plain, prompts=prompts, max_new_tokens=count
+        )
 
 
 def test_changes_of_weights_are_followed(kernels):
