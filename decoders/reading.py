@@ -65,7 +65,7 @@ class Readings(Sequence["Reading"]):
     def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0, every: bool = False):
         self.rows, (self.count, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
-        self.host: np.ndarray | None = None
+        self.every, self.host = every, None
         self.excesses: dict[float, np.ndarray] = {}
         if rows.device.type == "cpu":
             self.host, self.highest = rows.numpy(), rows.amax(-1).tolist()
@@ -120,6 +120,11 @@ class Readings(Sequence["Reading"]):
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
+        if self.every and temperature == 1:
+            with np.errstate(invalid="ignore"):  # of a request that fails; the others of its pass continue
+                over = self.host - np.array(self.highest, dtype=self.host.dtype)[:, None]
+                self.excesses[temperature] = np.log(np.exp(over, out=over).sum(-1).astype(float))
+            return float(self.excesses[temperature][place])
         over = self.host[place] - self.host.dtype.type(self.highest[place])
         if temperature != 1:
             with np.errstate(over="ignore"):
