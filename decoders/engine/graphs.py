@@ -115,7 +115,7 @@ class Graphs:
     ):
         self.plain, self.weights, self.name, self.record = plain, weights, name, record
         self._graphs: dict[tuple, Graph] = {}
-        self._stamps: list[tuple] = []
+        self._stamps: tuple = ()
         self._running = threading.Lock()
         self._failed = False
 

@@ -147,7 +147,8 @@ def weight_bytes(model: PreTrainedModel) -> int:
 def undisturbed(device: torch.device) -> Iterator[None]:
     """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
     current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
+    casting = torch.is_autocast_enabled(device.type)
+    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False) if casting else nullcontext():
         yield
 
 
