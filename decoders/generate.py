@@ -140,8 +140,9 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
     if task.batching.max_cache_bytes is None:
-        # Enough for a chain and its draft; a long text or many beams move to a larger stretch from time to time.
-        most_rows, reserved = None, [len(ids) + min(budget, 512) + 16 for ids in task.prompts]
+        # Enough for one path and its drafts; a long text or many beams move to a larger stretch from time to time.
+        spare = 16 + method.branches[1]
+        most_rows, reserved = None, [len(ids) + min(budget, 512) + spare for ids in task.prompts]
     else:
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))

@@ -14,7 +14,7 @@ from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
-from decoders.trace import KEPT, Round
+from decoders.trace import Round
 
 ALTERNATIVES = 5
 
@@ -107,8 +107,8 @@ class Turn:
     def annotate(self, entry: Round) -> None:
         """Give every token that a round kept its raw target log-probability and the likeliest tokens in its place."""
         target = self.known["target"]
-        for trial in entry.trials:
-            if trial.fate in KEPT and (reading := target.get(trial.parent)) is not None:
+        for trial in entry.tried.kept:
+            if (reading := target.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.alternatives = reading.alternatives(ALTERNATIVES)
                 self.request.kept[trial.node] = trial
@@ -185,13 +185,12 @@ def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | No
         if answer.part is None:
             continue
         try:
-            given = readings[answer.part]
-            if not all(reading.sound for reading in given):
+            if not readings.sound(answer.part):
                 step = turn.request.tree.new_length(turn.request.answer) + 1
                 raise ModelError(
                     f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
                 )
-            turn.answer(given)
+            turn.answer(readings[answer.part])
         except ModelError as error:
             turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             turn.decoding.close()
@@ -214,9 +213,10 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
 
 def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
     """The readings of a pass for these turns, with as many of the likeliest tokens as any of them needs."""
-    alternatives = ALTERNATIVES if any(t.waiting.model == "target" for t in asking) else 0
-    needed = [max(held(t.request.warping), t.waiting.likeliest) for t in asking]
-    return Readings(rows, max(alternatives, *needed), asking[0].request.warping.temperature)
+    drafts = all(t.waiting.model == "draft" for t in asking)
+    needed = max(max(held(t.request.warping), t.waiting.likeliest) for t in asking)
+    temperature = asking[0].request.warping.temperature
+    return Readings(rows, needed if drafts else max(needed, ALTERNATIVES), temperature, every=drafts)
 
 
 def _count(turn: Turn, model: str, engine: Engine, answer: Answer, sharing: int) -> None:

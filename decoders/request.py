@@ -8,7 +8,7 @@ from decoders.ledger import Ledger
 from decoders.reading import Reading
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Round, Trial
+from decoders.trace import Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 
@@ -123,7 +123,7 @@ class Request:
         """Ask for a chain."""
         return Ask(model, (node,), steps=steps)
 
-    def advance(self, trials: list[Trial], tip: NodeId) -> Round:
+    def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node before it that ends
         the text. Trials after that node are dropped, since nothing after it is output. Yield the result."""
         path = self.tree.lineage(tip, self.tree.depths[self.answer] + 1)
@@ -132,7 +132,8 @@ class Request:
             finished = self.ends(node)
             if finished:
                 tip = node
-                trials = [t for t in trials if self.tree.depths[t.node] <= self.tree.depths[tip]]
+                every = trials if isinstance(trials, list) else trials.every()
+                trials = [t for t in every if self.tree.depths[t.node] <= self.tree.depths[tip]]
                 break
         if not finished and self.tree.new_length(tip) >= self.budget:
             finished = "budget"
@@ -140,7 +141,7 @@ class Request:
 
     def commit(
         self,
-        trials: list[Trial],
+        trials: Trials | list[Trial],
         tips: Sequence[NodeId],
         answer: NodeId,
         finished: str | None = None,

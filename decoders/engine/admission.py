@@ -11,8 +11,7 @@ from transformers import PreTrainedModel
 
 from decoders.engine.engines import Model, engine_of
 from decoders.engine.model import Engine, undisturbed
-from decoders.engine.probe import layout_of
-from decoders.engine.reach import Reach
+from decoders.engine.probe import Layout, layout_of
 from decoders.engine.twin import twin
 from decoders.errors import NotPackedError, first_line
 from decoders.shapes import NodeId
@@ -37,9 +36,9 @@ def agrees_with_plain_pass(model: Model) -> None:
     """
     try:
         kind = "plain"
-        whole, reaches = whole_texts(model)
+        whole, layout = whole_texts(model)
         kind = "packed" if model.packed else "cached"
-        answers = list(cached_rows(model, reaches))
+        answers = list(cached_rows(model, layout))
         kind = "plain"
         plain = plain_rows(model, whole, answers)
     except (MemoryError, torch.OutOfMemoryError, NotPackedError):
@@ -75,8 +74,8 @@ def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
     return bool((log_p - log_q).norm() <= allowed)
 
 
-def whole_texts(model: Model) -> tuple[PreTrainedModel, tuple[Reach | None, ...] | None]:
-    """The model that takes whole texts, and how far back the layers of cached passes are to see, None if as far as the model's own.
+def whole_texts(model: Model) -> tuple[PreTrainedModel, list[Layout] | None]:
+    """The model that takes whole texts, and the layout of cached passes if it is not the model's own.
 
     Windows and chunks too large for the check's prompts are made small in both. Raises NotPackedError if its config does not do that.
     """
@@ -86,25 +85,28 @@ def whole_texts(model: Model) -> tuple[PreTrainedModel, tuple[Reach | None, ...]
     whole = twin(own, "eager")
     if not (model.packed and any(reach and reach.size > REDUCED for reach in model.reaches)):
         return whole, None
-    reaches = tuple(reach and replace(reach, size=min(reach.size, REDUCED)) for reach in model.reaches)
     config = whole.config.get_text_config()
     for name in SIZES:
         if isinstance(size := getattr(config, name, None), int):
             setattr(config, name, min(size, REDUCED))
-    if layout_of(whole, model.positions)[1] != reaches:
+    small = [
+        replace(layer, reach=layer.reach and replace(layer.reach, size=min(layer.reach.size, REDUCED)))
+        for layer in model.layout
+    ]
+    if layout_of(whole, model.positions) != small:
         raise NotPackedError("its windows cannot be made small to test it")
-    return whole, reaches
+    return whole, small
 
 
 def cached_rows(
-    model: Model, reaches: Sequence[Reach | None] | None = None
+    model: Model, layout: Sequence[Layout] | None = None
 ) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
     """What four passes answer three requests: prompts; single tokens; two children each; a tree, a fork and a single token.
 
     These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
     most = model.positions or max(PROMPTS) + DEEPEST
-    engine = engine_of(model) if reaches is None else Engine(model, reaches=reaches)
+    engine = engine_of(model) if layout is None else Engine(model, layout=layout)
     draw, tokens = random.Random(0), range(min(model.own, model.vocabulary))
     trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
     for tree in trees:

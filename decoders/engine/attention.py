@@ -51,11 +51,12 @@ class Packing(NamedTuple):
     """How the tokens of one pass belong to requests.
 
     rows      (tokens,) the arena row for each token's key and value
-    segments  (requests, 6) on the CPU: first token, token after the last, first arena row, rows in use before the pass, and the start
-              of the request's part in `masks` and in `biases`, or -1 if it has none
-    table     (4, requests + 1) int32 on the device, the same for kernels: first tokens and the end of the last; first arena rows; rows
-              in use after the pass; starts in `masks`
-    masks     the (tokens, rows) masks flattened, bool; a token sees the rows that are True. A chain that sees all before it has none
+    segments  (requests, 7) on the CPU: first token, token after the last, first arena row, rows in use before the pass, the start of
+              the request's part in `masks` and in `biases`, or -1 if it has none, and the first of its rows that its mask speaks of
+    table     (5, requests + 1) int32 on the device, the same for kernels: first tokens and the end of the last; first arena rows; rows
+              in use after the pass; starts in `masks`; first rows of masks
+    masks     the (tokens, rows) masks flattened, bool; a token sees all rows before those and the ones that are True. A chain that
+              sees all before it has none
     biases    the same for attention request by request, made once for all layers: what is added to the scores, 0 or -inf, (tokens, rows)
               flattened. Single tokens and whole prompts have none
     keys, values   the arena's tensors by layer, (rows, K, D)
@@ -155,7 +156,7 @@ def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
 
 def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
-    starts, bases, totals, _ = table
+    starts, bases, totals, *_ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
     most, longest = int(count.max()), int((past + count).max())
     hides = 0 < window < longest
@@ -185,7 +186,7 @@ def attend_with_triton(*arguments) -> Tensor:
 def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype."""
     parts = []
-    for start, stop, base, past, mask_start, bias_start in segments.tolist():
+    for start, stop, base, past, mask_start, bias_start, told in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
             continue
@@ -196,7 +197,7 @@ def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, so
         elif mask_start >= 0 or (n > 1 and not causal):  # there are none if they are not needed usually
             seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
             if mask_start >= 0:
-                seen = masks[mask_start : mask_start + n * total].view(n, total)
+                seen[:, told:] = masks[mask_start : mask_start + n * (total - told)].view(n, total - told)
             elif hides:
                 seen = seen.triu(past - window + 1)
             bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))

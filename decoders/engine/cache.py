@@ -1,15 +1,23 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from decoders.engine.reach import Reach
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
+
+SPARE = 8  # so many dead rows between live ones are not worth moving the others for
+
+
+class Mask(NamedTuple):
+    """Which rows new tokens of a request see: all before `start`, and of those from there on the ones in `seen` (tokens, rows)."""
+
+    start: int
+    seen: np.ndarray
 
 
 class CacheRows:
@@ -17,7 +25,8 @@ class CacheRows:
 
     The first `trunk` rows hold the first nodes of the tree's trunk in order and never move; the rows after them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows cannot die.
+    than SPARE, or half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows
+    cannot die.
     """
 
     def __init__(self, base: int, capacity: int):
@@ -26,6 +35,7 @@ class CacheRows:
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
         self.first = 0  # how many nodes of the tree's trunk come before row 0
+        self._stamp: object = None  # of the last sync: only when this differs are there more dead rows
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -33,11 +43,17 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
-        dead = self.dead(tree)
+        if (stamp := self.stamp(tree)) == self._stamp:
+            return None
+        self._stamp, live = stamp, set(tree.tail)
+        rows = range(self.settled, len(self.nodes))
+        dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             self.drop_last()
-        moved = self._squeezed(dead) if self.crowded(len(dead)) else None
+        moved, early = None, self.expired(tree)
+        if early or len(dead) > min(SPARE, len(self.nodes) / 2):
+            moved = self._squeeze(early, dead)
         while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
         if shift := self._lengthen_trunk(tree):
@@ -45,32 +61,31 @@ class CacheRows:
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
         return moved
 
-    def dead(self, tree: TokenTree) -> list[int]:
-        """The rows that no later token sees."""
-        live, rows = set(tree.tail), range(self.settled, len(self.nodes))
-        return [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
+    def stamp(self, tree: TokenTree) -> object:
+        """What differs when rows may have died: they do when the tree drops nodes."""
+        return tree.commits
 
-    def crowded(self, dead: int) -> bool:
-        """Whether so many dead rows are to be squeezed out."""
-        return 2 * dead > len(self.nodes)
+    def expired(self, tree: TokenTree) -> int:
+        """How many of the first rows are to be given back, because no later token sees them."""
+        return 0
 
-    def _squeezed(self, dead: Sequence[int]) -> list[int]:
-        """Forget dead rows. Returns the old rows of what are now the last rows."""
-        gone, early = set(dead), sum(r < self.trunk for r in dead)
-        start = 0 if early else self.trunk
+    def _squeeze(self, early: int, dead: Sequence[int]) -> list[int]:
+        """Forget the first `early` rows, which are of the trunk, and dead ones of the tail. Returns the old rows of what are now the
+        last rows."""
+        gone, start = {*range(early), *dead}, 0 if early else self.trunk
         moved = [r for r in range(start, len(self.nodes)) if r not in gone]
         keep = np.array([r for r in moved if r >= self.trunk], dtype=int) - self.trunk
         self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
-        for r in dead:
+        for r in gone:
             del self.row[self.nodes[r]]
         self.nodes[start:] = [self.nodes[r] for r in moved]
         self.row.update((n, r) for r, n in enumerate(self.nodes[start:], start))
         self.trunk, self.settled, self.first = self.trunk - early, max(self.settled - early, 0), self.first + early
         return moved
 
-    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
-        """Give `nodes` (parents first) the next rows. Returns which rows each may see, (nodes, rows) bool, or None if they are a chain
-        that sees every row before it."""
+    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
+        """Give `nodes` (parents first) the next rows. Returns which rows each may see, or None if they are a chain that sees every row
+        before it."""
         past = len(self.nodes)
         chain = tree.depths[nodes[0]] == past + self.first and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
@@ -85,9 +100,10 @@ class CacheRows:
             self.visible[i, i] = True
         if chain:
             return None
-        mask = np.tri(len(nodes), len(self.nodes), past, dtype=bool)
-        mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
-        return mask
+        start = min(past, self.trunk)
+        seen = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
+        seen[first - past :, self.trunk - start :] = self.visible[first - self.trunk : tail, :tail]
+        return Mask(start, seen)
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         """Whether the row of this node cannot die any more."""
@@ -114,46 +130,13 @@ class CacheRows:
         return self.trunk - before
 
 
-class ReachRows(CacheRows):
-    """The rows of layers that see only so far back: those of the trunk that no later token sees die, and are squeezed out together with
-    others once they are as many as a window holds. So there are never many more than two windows of them."""
-
-    def __init__(self, base: int, capacity: int, reach: Reach):
-        super().__init__(base, capacity)
-        self.reach = reach
-
-    def dead(self, tree: TokenTree) -> list[int]:
-        fed = len(tree.trunk)
-        while fed > self.first and tree.trunk[fed - 1] not in self.row:
-            fed -= 1
-        # The last one stays: it tells that those before it have been fed.
-        expired = min(int(self.reach.first(fed)), fed - 1) - self.first
-        return [*range(min(expired, self.trunk)), *super().dead(tree)]
-
-    def crowded(self, dead: int) -> bool:
-        return dead > max(self.reach.size, len(self.nodes) - dead)
-
-    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
-        """As of `CacheRows`; of a chain that sees all of a sliding window there is no mask either."""
-        mask = super().append(tree, nodes)
-        asked = np.array([tree.depths[node] for node in nodes])
-        hidden = self.reach.first(asked.max()) > self.first
-        if not hidden or (mask is None and self.reach.window):
-            return mask
-        if mask is None:
-            mask = np.tri(len(nodes), len(self.nodes), len(self.nodes) - len(nodes), dtype=bool)
-        later = [tree.depths[node] for node in self.nodes[self.trunk :]]
-        depths = np.concatenate([np.arange(self.first, self.first + self.trunk), np.array(later, dtype=int)])
-        return mask & (depths >= self.reach.first(asked)[:, None])
-
-
 class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
     Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
 
-    layout          for each layer (K, D of keys, D of values)
+    layout          for each layer (K, D of keys, D of values); after the `rows` comes one that no request has, the last
     expected, most  rows to begin with, and the most there may be
-    kind            the class of the stretches;   reach  how far back its layers see
+    kind            makes a stretch of its base and capacity
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
     """
 
@@ -164,17 +147,14 @@ class Arena:
         device: torch.device,
         expected: int = 0,
         most: int | None = None,
-        kind: type[CacheRows] = CacheRows,
-        reach: Reach | None = None,
+        kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
-        self.expected, self.most, self.reach = expected, most, reach
-        self.kind = kind if reach is None else partial(ReachRows, reach=reach)
-        self.row_bytes = sum(heads * (k + v) for heads, k, v in layout) * dtype.itemsize
+        self.expected, self.most, self.kind = expected, most, kind
         uniform = len(set(layout)) == 1
         groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
 
         def empty(layers: int, heads: int, size: int) -> torch.Tensor:
-            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
+            return torch.empty(layers, 1, heads, size, dtype=dtype, device=device)
 
         self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
         self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
@@ -194,16 +174,7 @@ class Arena:
 
     @property
     def rows(self) -> int:
-        return len(self.keys[0])
-
-    @property
-    def window(self) -> int:
-        """How many rows before it, its own included, a token of a chain sees; 0 if all."""
-        return self.reach.window if self.reach else 0
-
-    def enough(self, rows: int, prompt: int) -> int:
-        """The rows to begin with of a request that may take `rows` in layers that see all."""
-        return rows if self.reach is None or self.most is not None else min(rows, max(prompt, 2 * self.reach.size) + 64)
+        return len(self.keys[0]) - 1
 
     def take(self, capacity: int) -> CacheRows | None:
         """A free stretch of `capacity` rows, or None if the arena is full."""
@@ -238,27 +209,31 @@ class Arena:
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
 
-    def sync(self, cache: CacheRows, tree: TokenTree) -> None:
-        """Drop the rows of nodes that the tree dropped, and close the gaps if they are more than half."""
-        moved = cache.sync(tree)
-        if moved is not None:
-            self.squeeze(cache, moved)
+    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
+        """Drop the rows of nodes that their trees dropped, and close the gaps of those that have many."""
+        old, new = [], []
+        for cache, tree in requests:
+            if (moved := cache.sync(tree)) is not None:
+                old += [cache.base + row for row in moved]
+                end = cache.base + len(cache)
+                new += range(end - len(moved), end)
+        if old:
+            self.move(old, new)
 
-    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` the next rows of a cache, which moves if it is full. Returns the mask of `CacheRows.append`."""
         self.make_room(cache, len(nodes))
         return cache.append(tree, nodes)
 
-    def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
-        """Move the rows `moved` of a cache to its rows from `trunk` on."""
-        start = len(cache) - len(moved) + cache.base
-        old = torch.tensor(moved, device=self.keys[0].device) + cache.base
+    def move(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """Move rows to others, all at once."""
+        places = torch.tensor([old, new], device=self.keys[0].device)
         for slab in (*self._key_slabs, *self._value_slabs):
-            slab[:, start : start + len(moved)] = slab[:, old]
+            slab[:, places[1]] = slab[:, places[0]]
 
     def _grow(self, rows: int) -> None:
         for slabs in (self._key_slabs, self._value_slabs):
             for i, old in enumerate(slabs):
-                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+                slabs[i] = old.new_empty(len(old), rows + 1, *old.shape[2:])
                 slabs[i][:, : old.shape[1]] = old
         self._name_layers()

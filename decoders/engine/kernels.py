@@ -51,7 +51,9 @@ def kernel(
     masked = mask_start >= 0
     end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
     begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
-    told = tl.where(masked, end, 0)  # rows of which the mask tells who sees them
+    # The mask tells who sees the rows from `opening` up to `told`.
+    opening = tl.load(table + 4 * (requests + 1) + request)
+    told = tl.where(masked, end, 0)
 
     line = tl.arange(0, TOKENS * LANES)
     token, lane = first + line // LANES, line % LANES
@@ -79,8 +81,9 @@ def kernel(
         if SOFTCAP > 0:
             scores = SOFTCAP * (2 * tl.sigmoid(scores * (2 / SOFTCAP)) - 1)  # tanh
         # Without a branch: a condition that leaves an `if` as a boolean does not compile for capability 7.5.
-        asked = real[:, None] & (rows < told)[None, :]
-        mask = tl.load(masks + mask_start + token[:, None] * total + rows[None, :], mask=asked, other=1)
+        asked = real[:, None] & ((rows >= opening) & (rows < told))[None, :]
+        line_start = mask_start + token[:, None] * (total - opening) - opening
+        mask = tl.load(masks + line_start + rows[None, :], mask=asked, other=1)
         last = tl.where(masked, total, total - n + token)
         least = tl.where(masked, -1, last - window)
         seen = (mask != 0) & (rows[None, :] <= last[:, None]) & (rows[None, :] > least[:, None]) & inside[None, :]

@@ -45,7 +45,8 @@ def load_pair(
 
     device   default: `default_device()`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
-    passes   "recorded"; "plain", which runs the models' own modules; or "compiled", which takes about a minute and is announced
+    passes   "recorded"; "plain", which runs the models' own modules; "compiled", which takes about a minute and is announced; or, on
+             CUDA and not yet tried on a device, "graphs"
     safetensors   True refuses weights in any other format; by default other formats are read, as plain tensors only, if there are no
                   safetensors
     quantization  "int8" or, on CUDA, "int4": weights of linear layers are stored so (torchao), and computed with in `dtype`. Checkpoints

@@ -1,7 +1,7 @@
 """A model prepared for packed passes (PackedModel), and the passes and cache memory of one run on it (Engine)."""
 
 import inspect
-import math
+import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -10,12 +10,13 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
-from decoders.engine.attention import Layered
+from decoders.engine.arenas import Arenas, Caches
 from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.graphs import Graphs
 from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
-from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
-from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.packing import Feed, PackedInputs, missing_ancestors
+from decoders.engine.probe import Layout, layout_of, positions_of
 from decoders.engine.quantization import stored_bytes
 from decoders.engine.reach import Reach
 from decoders.engine.replay import Pass, Recorded
@@ -24,8 +25,11 @@ from decoders.errors import InputError, NotPackedError
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
-# How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, or as Inductor compiles them.
-PASSES = "recorded", "plain", "compiled"
+log = logging.getLogger("decoders")
+
+# How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, as Inductor compiles them, or on a
+# GPU replayed from CUDA graphs, which nobody has tried on a device yet.
+PASSES = "recorded", "plain", "compiled", "graphs"
 Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
@@ -38,8 +42,7 @@ class PackedModel(Loaded):
     positions  the most tokens that it can see, or None if its config does not say
     own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
                tokens that it lacks are impossible, and are fed to it as token 0
-    layout     for each layer (K, D of keys, D of values);   reaches  for each layer how far back it sees, None if all
-    by_request  whether attention takes one request after another
+    layout     for each layer what its cache holds, and how far back it sees;   by_request  whether attention takes one request after another
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
@@ -60,7 +63,7 @@ class PackedModel(Loaded):
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
-        self.layout, self.reaches = layout_of(model, self.positions)
+        self.layout = layout_of(model, self.positions)
         self._twin = twin(model, attention.NAME)
         hasten(self._twin)
         self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
@@ -69,10 +72,19 @@ class PackedModel(Loaded):
         self._places = [
             (m._parameters, name) for m in self._twin.modules() for name, p in m._parameters.items() if p is not None
         ]
-        self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
+        self.row_bytes = sum(self.arenas().row_bytes)
         self.weight_bytes = weight_bytes(model)
         if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
+        if passes == "graphs":
+            if self.by_request:
+                log.warning(
+                    "The passes of the %s are not recorded (its attention has no kernel here); they take longer.",
+                    self.name,
+                )
+            else:
+                self.forward = Graphs(self.plain, self._weights, self.name)
+        self._idle: list[Arenas] = []
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
@@ -89,6 +101,33 @@ class PackedModel(Loaded):
         )
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
 
+    @property
+    def reaches(self) -> tuple[Reach | None, ...]:
+        """For each layer how far back it sees, None if all."""
+        return tuple(layer.reach for layer in self.layout)
+
+    def arenas(
+        self,
+        rows: int = 0,
+        most_rows: int | None = None,
+        kind: type[CacheRows] = CacheRows,
+        layout: Sequence[Layout] | None = None,
+    ) -> Arenas:
+        return Arenas(layout or self.layout, self.dtype, self.device, rows, most_rows, kind)
+
+    def lend(self, rows: int, most_rows: int | None, kind: type[CacheRows], layout: Sequence[Layout] | None) -> Arenas:
+        """Arenas for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
+        if self._idle and most_rows is None and kind is CacheRows and layout is None:
+            return self._idle.pop()
+        return self.arenas(rows, most_rows, kind, layout)
+
+    def take_back(self, arenas: Arenas) -> bool:
+        """Keep arenas that no request uses any more, if they are of use; returns whether they were kept."""
+        kept = isinstance(self.forward, Graphs) and arenas.most is None and arenas.kind is CacheRows and arenas.simple
+        if kept:
+            self._idle.append(arenas)
+        return kept
+
     def _weights(self) -> list[torch.Tensor]:
         return [parameters[name] for parameters, name in self._places]
 
@@ -96,9 +135,10 @@ class PackedModel(Loaded):
         """A pass of one request whose last tokens want logits; no two have the same tokens."""
         self._examples += 1
         tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
-        engine = Engine(self)
-        engine.admit(tree, tokens)
-        inputs = engine.pack([Feed(tree, engine.caches[tree][0], tree.trunk, tree.trunk[-wanted:])])
+        arenas = self.arenas()
+        caches = arenas.take(tokens, tokens)
+        feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
+        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
 
 
@@ -124,7 +164,8 @@ def weight_bytes(model: PreTrainedModel) -> int:
 def undisturbed(device: torch.device) -> Iterator[None]:
     """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
     current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
-    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False):
+    casting = torch.is_autocast_enabled(device.type)
+    with current, torch.inference_mode(), torch.autocast(device.type, enabled=False) if casting else nullcontext():
         yield
 
 
@@ -179,64 +220,42 @@ class Engine:
     """Packed passes of one model for the requests of one run.
 
     rows   cache rows that the requests are expected to need together;   most_rows  the most that they may have
-    reaches   how far back each layer sees, if not as the model's
-    arenas    one for all layers that see equally far, that of the farthest first;   caches  each request's rows in them
+    layout   what the layers' caches hold, if not as the model's
     """
 
     cache_kind = CacheRows
 
     def __init__(
-        self,
-        model: PackedModel,
-        rows: int = 0,
-        most_rows: int | None = None,
-        reaches: Sequence[Reach | None] | None = None,
+        self, model: PackedModel, rows: int = 0, most_rows: int | None = None, layout: Sequence[Layout] | None = None
     ):
         self.model = model
-        reaches = model.reaches if reaches is None else reaches
-        kinds = sorted(set(reaches), key=lambda reach: -reach.size if reach else -math.inf)
-        layers = [[i for i, other in enumerate(reaches) if other == reach] for reach in kinds]
-        self.arenas = [
-            Arena(
-                [model.layout[i] for i in those],
-                model.dtype,
-                model.device,
-                rows if reach is None else 0,
-                most_rows,
-                self.cache_kind,
-                reach,
-            )
-            for reach, those in zip(kinds, layers, strict=True)
-        ]
-        self.places = tuple(
-            (kinds.index(reach), layers[kinds.index(reach)].index(i)) for i, reach in enumerate(reaches)
-        )
-        self.caches: dict[TokenTree, tuple[CacheRows, ...]] = {}
+        self.arenas: Arenas | None = None
+        self._wanted = rows, most_rows, self.cache_kind, layout
+        self.caches: dict[TokenTree, Caches] = {}
+
+    @property
+    def arena(self) -> Arena:
+        """That of the layers which see farthest; of most models the only one."""
+        return self.arenas.each[0]
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
-        caches = tuple(arena.take(arena.enough(rows, len(tree.trunk))) for arena in self.arenas)
-        if None in caches:
-            self._give_back(caches)
-            return False
-        self.caches[tree] = caches
-        return True
+        if self.arenas is None:
+            self.arenas = self.model.lend(*self._wanted)
+        caches = self.arenas.take(rows, tree.prompt_length)
+        if caches is not None:
+            self.caches[tree] = caches
+        return caches is not None
 
     def release(self, tree: TokenTree) -> None:
-        self._give_back(self.caches.pop(tree, ()))
-
-    def _give_back(self, caches: Sequence[CacheRows | None]) -> None:
-        for arena, cache in zip(self.arenas, caches, strict=False):
-            if cache is not None:
-                arena.give_back(cache)
+        if (caches := self.caches.pop(tree, None)) is not None:
+            self.arenas.give_back(caches)
+            if not self.caches and self.model.take_back(self.arenas):
+                self.arenas = None
 
     def rows_of(self, tree: TokenTree) -> int:
         """How many cache rows a request uses now, in the layers where it has most."""
         return max(map(len, self.caches[tree]))
-
-    def cache_bytes(self, tree: TokenTree) -> int:
-        """What the rows of a request take in all layers."""
-        return sum(len(cache) * arena.row_bytes for cache, arena in zip(self.caches[tree], self.arenas, strict=True))
 
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """One forward pass for all requests, with the logits at the nodes that each wants.
@@ -254,32 +273,23 @@ class Engine:
             part = slice(start, start + len(feed.wanted))
             start = part.stop
             given = part if feed.wanted == list(nodes) else None
-            answers.append(Answer(logits, given, self.cache_bytes(feed.tree), self.model.weight_bytes))
+            held = self.arenas.bytes(self.caches[feed.tree])
+            answers.append(Answer(logits, given, held, self.model.weight_bytes))
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
+        self.arenas.sync((self.caches[tree], tree) for tree, _ in wants)
         for tree, nodes in wants:
-            caches = self.caches[tree]
-            for arena, cache in zip(self.arenas, caches, strict=True):
-                arena.sync(cache, tree)
-            if any(n in caches[0].row for n in nodes):
+            cache, *_ = self.caches[tree]
+            if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were dropped")
-            missing, wanted = missing_ancestors(tree, caches[0], nodes), list(nodes)
+            missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
             if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
                 missing, wanted = missing[:chunk], [missing[chunk - 1]]
-            feeds.append(Feed(tree, caches[0], missing, wanted))
+            feeds.append(Feed(tree, cache, missing, wanted))
         return feeds
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        """The tensors of a pass; each arena has packings of its own."""
-        first, *others = self.arenas
-        inputs = pack(feeds, first, self.model.by_request)
-        if not others:
-            return inputs
-        packings = [inputs.packing]
-        for i, arena in enumerate(others, 1):
-            feeds = [replace(feed, cache=self.caches[feed.tree][i]) for feed in feeds]
-            packings.append(pack(feeds, arena, self.model.by_request).packing)
-        return replace(inputs, packing=Layered(tuple(packings), self.places))
+        return self.arenas.pack(feeds, self.caches, self.model.by_request)

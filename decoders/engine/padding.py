@@ -116,8 +116,8 @@ class PaddedEngine(Engine):
             tree, cache = feed.tree, feed.cache
             self._rows[tree] = self._longest - kept[tree]
             self._aligned[tree] = alive[tree], tree.commits
-            self.arenas[0].make_room(cache, self._rows[tree])
+            self.arena.make_room(cache, self._rows[tree])
             end = cache.base + len(cache)
-            for t in (*self.arenas[0].keys, *self.arenas[0].values):
+            for t in (*self.arena.keys, *self.arena.values):
                 t[end : end + self._rows[tree]] = 0
             cache.append_pads(self._rows[tree])

@@ -19,18 +19,37 @@ ATTENTIONS = frozenset({"full_attention", "sliding_attention", "chunked_attentio
 NO_LIMIT = 2**20  # positions at which masks are tested if the config names no limit
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the cache of a layer holds.
+
+    sizes   (K, D of keys, D of values);   reach  how far back it sees, None if all
+    owner   the number of the layer whose keys and values it takes, usually its own
+    """
+
+    sizes: tuple[int, int, int]
+    reach: Reach | None
+    owner: int
+
+    @property
+    def row_size(self) -> int:
+        """Numbers in a row."""
+        heads, k, v = self.sizes
+        return heads * (k + v)
+
+
 @dataclass
 class Probe:
     """What a first pass notes.
 
-    positions  how many tokens the model can see, or None;   layers  for each layer number (K, D of keys, D of values)
-    reaches    for each layer number how far back it sees;   rules  the same for each rule of a mask
+    positions  how many tokens the model can see, or None;   layers  for each layer number what its cache holds
+    rules      how far back a token sees, for each rule of a mask;   given  the keys and values of each layer
     """
 
     positions: int | None
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    reaches: dict[int, Reach | None] = field(default_factory=dict)
+    layers: dict[int, Layout] = field(default_factory=dict)
     rules: dict[Callable, Reach | None] = field(default_factory=dict)
+    given: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def note(self, layer: int, key: Tensor, value: Tensor, rule: Callable | None) -> None:
         if layer in self.layers:
@@ -38,10 +57,13 @@ class Probe:
             raise NotPackedError(
                 "a layer attends more than once in a pass, and the packed cache has one place for each layer"
             )
-        self.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
         if rule is not None and rule not in self.rules:
             self.rules[rule] = reach_of(rule, self.positions or NO_LIMIT, key.device)
-        self.reaches[layer] = self.rules.get(rule)
+        reach, sizes = self.rules.get(rule), (key.shape[1], key.shape[3], value.shape[3])
+        # Layers may be given what an earlier one computed.
+        same = (i for i, (k, v) in self.given.items() if k is key and v is value and self.layers[i].reach == reach)
+        self.layers[layer] = Layout(sizes, reach, next(same, layer))
+        self.given[layer] = key, value
 
 
 def probing_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
@@ -84,10 +106,8 @@ def positions_of(config: PreTrainedConfig) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def layout_of(
-    model: PreTrainedModel, positions: int | None
-) -> tuple[list[tuple[int, int, int]], tuple[Reach | None, ...]]:
-    """For each layer (K, D of keys, D of values), and how far back it sees. Raises NotPackedError."""
+def layout_of(model: PreTrainedModel, positions: int | None) -> list[Layout]:
+    """For each layer what its cache holds. Raises NotPackedError."""
     config = model.config.get_text_config()
     if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
         raise NotPackedError(f"it has {' and '.join(kinds)} layers")
@@ -103,8 +123,7 @@ def layout_of(
         raise NotPackedError(f"it cannot run a packed pass: {first_line(error)}") from None
     if sorted(probe.layers) != list(range(len(probe.layers))) or not probe.layers:
         raise NotPackedError("it does not send all its layers through the attention interface of transformers")
-    layers = range(len(probe.layers))
-    return [probe.layers[i] for i in layers], tuple(probe.reaches[i] for i in layers)
+    return [probe.layers[i] for i in range(len(probe.layers))]
 
 
 AttentionInterface.register(NAME, probing_attention)

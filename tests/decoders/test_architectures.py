@@ -159,8 +159,8 @@ def test_rows_of_windows_stop_growing(name):
         rows = {}
         for node in range(19, length):
             engine.run([(tree, [node])])
-            for arena, cache in zip(engine.arenas, engine.caches[tree], strict=True):
-                rows[arena.reach] = max(rows.get(arena.reach, 0), len(cache))
+            for reach, cache in zip(engine.arenas.reaches, engine.caches[tree], strict=True):
+                rows[reach] = max(rows.get(reach, 0), len(cache))
             tree.keep([tree.add(node, node % 60)])
         counts.append(rows)
     short, long = counts

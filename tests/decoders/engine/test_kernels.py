@@ -18,6 +18,7 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from decoders import ModelPair, generate
 from decoders.engine import attention
+from decoders.engine.arenas import ReachRows
 from decoders.engine.attention import (
     attend_chains,
     attend_layer,
@@ -26,7 +27,7 @@ from decoders.engine.attention import (
     attend_with_triton,
     choose_way,
 )
-from decoders.engine.cache import Arena
+from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
 from decoders.engine.padding import fill_up
@@ -48,8 +49,8 @@ def draw_feeds(
     seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20), layout=(2, 16, 16), reach=None, parts=False
 ) -> tuple[Packing, list[Feed]]:
     """The same and what it was packed from; `parts` as attention request by request takes it."""
-    rng = random.Random(seed)
-    arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), reach=reach), []
+    rng, kind = random.Random(seed), partial(ReachRows, reach=reach) if reach else CacheRows
+    arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), kind=kind), []
     for _ in range(requests):
         tree = TokenTree([0] * rng.randrange(1, 71))
         cache = arena.take(150 + rng.randrange(9))
@@ -66,7 +67,7 @@ def draw_feeds(
     if padded:
         feeds = fill_up(feeds)
         assert len({len(feed.nodes) for feed in feeds}) == 1
-    packing = pack(feeds, arena, parts).packing
+    packing = pack(feeds, arena, parts, reach.window if reach else 0).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
