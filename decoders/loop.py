@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 import torch
 
 from decoders.distribution import Distribution
-from decoders.engine.model import Answer, Engine, Wants
+from decoders.engine.answer import Answer, Wants
+from decoders.engine.model import Engine
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.reading import Reading, Readings, held

@@ -1,11 +1,12 @@
 """What a generation config asks to do to logits, as far as it depends on the text alone: processors of transformers, applied at each
 node of a tree to the text that ends there."""
 
+import copy
 from collections.abc import Sequence
 from typing import Any
 
 import torch
-from transformers import GenerationConfig, LogitsProcessorList
+from transformers import GenerationConfig, LogitsProcessor, LogitsProcessorList
 from transformers.generation import (
     NoBadWordsLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
@@ -49,15 +50,15 @@ def said(config: GenerationConfig | None) -> list[str]:
     return [f"{settings}, {words}" for settings, words in found if settings]
 
 
-def processors(config: GenerationConfig | None, prompt_length: int, device: torch.device) -> LogitsProcessorList:
+def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsProcessorList:
     """What a generation config asks for of MODELLED, in the order of `generate`. Raises InputError for what cannot be."""
     given = asked(config, MODELLED)
     makers = {
         "repetition_penalty": RepetitionPenaltyLogitsProcessor,
         "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
         "bad_words_ids": lambda ids: NoBadWordsLogitsProcessor(ids, config.eos_token_id),
-        "suppress_tokens": lambda ids: SuppressTokensLogitsProcessor(ids, device),
-        "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(ids, prompt_length, device),
+        "suppress_tokens": lambda ids: SuppressTokensLogitsProcessor(ids, "cpu"),
+        "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(ids, prompt_length, "cpu"),
     }
     try:
         return LogitsProcessorList([make(given[name]) for name, make in makers.items() if name in given])
@@ -67,6 +68,13 @@ def processors(config: GenerationConfig | None, prompt_length: int, device: torc
         ) from None
 
 
+def on_host(processor: LogitsProcessor) -> LogitsProcessor:
+    """The same with its tensors on the CPU: rows are brought there, wherever their models are."""
+    other = copy.copy(processor)
+    vars(other).update({name: value.cpu() for name, value in vars(other).items() if isinstance(value, torch.Tensor)})
+    return other
+
+
 def applied(penalties: Penalties, text: Sequence[TokenId], row: Logits) -> Logits:
     """The logits (V,) of the token after a text, prompt included, as penalties change them."""
-    return penalties(torch.tensor([list(text)], device=row.device), row[None])[0]
+    return penalties(torch.tensor([list(text)]), row[None].cpu())[0].to(row.device)

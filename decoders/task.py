@@ -13,7 +13,7 @@ from decoders.engine.padding import PADDINGS
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
 from decoders.inputs import as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder, whole
-from decoders.penalties import TEXT_ALONE, processors
+from decoders.penalties import TEXT_ALONE, on_host, processors
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
 from decoders.warp import Warping
@@ -145,8 +145,8 @@ def _penalties(sampling: Sampling, target: PreTrainedModel, prompt_length: int) 
     """What changes the logits of a request: what the target's generation config asks for, or the caller's own processors."""
     given = sampling.penalties
     if given is True:
-        given = processors(target.generation_config, prompt_length, target.device)
-    return LogitsProcessorList(given) if given else None
+        given = processors(target.generation_config, prompt_length)
+    return LogitsProcessorList(map(on_host, given)) if given else None
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:

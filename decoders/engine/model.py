@@ -4,12 +4,12 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
 
 import torch
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
+from decoders.engine.answer import Answer, Wants
 from decoders.engine.arenas import Arenas, Caches
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.graphs import Graphs
@@ -22,7 +22,6 @@ from decoders.engine.reach import Reach
 from decoders.engine.replay import Pass, Recorded
 from decoders.engine.twin import twin
 from decoders.errors import InputError, NotPackedError
-from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
@@ -30,7 +29,6 @@ log = logging.getLogger("decoders")
 # How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, as Inductor compiles them, or on a
 # GPU replayed from CUDA graphs, which nobody has tried on a device yet.
 PASSES = "recorded", "plain", "compiled", "graphs"
-Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
 class PackedModel(Loaded):
@@ -59,6 +57,8 @@ class PackedModel(Loaded):
         refuse_unloaded(model, self.name)
         if not getattr(model, "_supports_attention_backend", False):
             raise NotPackedError("it has its own attention")
+        if len(places_of(model)) > 1:
+            raise NotPackedError("its layers are on several devices")
         self.own: int = config.vocab_size
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
@@ -143,13 +143,21 @@ class PackedModel(Loaded):
 
 
 def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
-    """Raise InputError unless this is a causal language model with its weights on one device."""
+    """Raise InputError unless this is a causal language model with all its weights on devices that compute."""
     if model.config.is_encoder_decoder:
         raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
     if model.device.type == "meta":
         raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
-    if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
-        raise InputError(f"The {name} is spread over several devices; load it on one (device_map=None).")
+    if len(places := places_of(model)) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
+        raise InputError(
+            f"The {name} has weights offloaded to {' and '.join(offloaded)}, which every pass would fetch; load it where there is "
+            "room for all of them, or quantised."
+        )
+
+
+def places_of(model: PreTrainedModel) -> set[str]:
+    """Where the package accelerate put the parts of a model; nothing if it did not."""
+    return {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
 
 
 def weight_bytes(model: PreTrainedModel) -> int:
@@ -167,53 +175,6 @@ def undisturbed(device: torch.device) -> Iterator[None]:
     casting = torch.is_autocast_enabled(device.type)
     with current, torch.inference_mode(), torch.autocast(device.type, enabled=False) if casting else nullcontext():
         yield
-
-
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """What padding added to one pass for one request (see `decoders.engine.padding`).
-
-    tokens   computed only to fill up its input;   rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch kept since the last alignment (tau_max of ems-sd.txt eq. 8); 0 if
-                     nothing was aligned
-    """
-
-    tokens: int
-    rows: int
-    longest_growth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of one pass for one request, and what it took.
-
-    rows     the raw logits of the whole pass, (n, V), in memory that no later pass writes to: readings look at them when asked
-    part     those at its nodes; None if only a part of the prompt was fed: ask again
-    cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
-    waste    None in batches without padding;   passes  forward passes that it took
-    """
-
-    rows: Logits
-    part: slice | None
-    cache_bytes: int
-    weight_bytes: int
-    waste: Waste | None = None
-    passes: int = 1
-
-    @property
-    def logits(self) -> Logits | None:
-        """The raw logits (nodes, V) at its nodes."""
-        return None if self.part is None else self.rows[self.part]
-
-
-def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
-    """Answers that have rows of their own, over the rows of all together."""
-    parts = [answer.logits for answer in answers if answer.logits is not None]
-    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
-    for answer in answers:
-        part = None if answer.part is None else slice(start, start := start + len(answer.rows[answer.part]))
-        together.append(replace(answer, rows=rows, part=part))
-    return together
 
 
 class Engine:

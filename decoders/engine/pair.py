@@ -51,10 +51,6 @@ class ModelPair:
                     "wrapped model give the one inside (.module, ._orig_mod, or merge_and_unload() of an adapter)."
                 )
         self.target, self.draft, self.tokenizer, self.passes = target, draft, tokenizer, passes
-        if draft is not None and draft.device != target.device:
-            raise InputError(
-                f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
-            )
         target.eval()
         self.packed = {"target": prepared(target, "target", passes=passes)}
         if draft is not None:
