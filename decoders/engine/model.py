@@ -110,6 +110,7 @@ class PackedModel(Loaded):
         kept = isinstance(self.forward, Graphs) and arena.most is None and arena.kind is CacheRows
         if kept:
             self._idle.append(arena)
+            self.forward.keep([idle.keys for idle in self._idle])
         return kept
 
     def _weights(self) -> list[torch.Tensor]:
