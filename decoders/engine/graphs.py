@@ -23,7 +23,6 @@ log = logging.getLogger("decoders")
 
 TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64  # sizes that passes are filled up to; larger ones run as they are
 MASKS = 2**16  # numbers in all masks of a pass
-MOST = 64  # graphs in memory
 Run = Callable[[], Tensor]
 
 
@@ -57,7 +56,7 @@ class Graph:
 
     def __init__(self, shape: Shape, plain: Pass, packing: Packing, record: Callable[[Run], tuple]):
         device, (tokens, requests) = packing.rows.device, shape
-        self.shape, self.scratch = shape, len(packing.keys[0]) - 1
+        self.shape, self.keys, self.scratch = shape, packing.keys, len(packing.keys[0]) - 1
         self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)  # ids, positions, rows, wanted
         self.indices[2] = self.scratch
         self.table = torch.zeros(5, requests + 1, dtype=torch.int32, device=device)
@@ -119,13 +118,18 @@ class Graphs:
         self._running = threading.Lock()
         self._failed = False
 
+    def keep(self, arenas: Sequence[list[Tensor]]) -> None:
+        """Drop the graphs over other arenas than those with these keys: they would keep memory that nobody uses."""
+        with self._running:
+            self._graphs = {k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)}
+
     def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing) -> Tensor:
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "wanted": wanted, "packing": packing}
         simple = isinstance(packing, Packing)  # windows in some layers alone are not recorded
         shape = Shape.of(input_ids, packing) if simple and not self._failed else None
         if shape is None or len(wanted) > shape.tokens:
             return self.plain(**inputs)
-        key = shape, *(t.data_ptr() for t in (*packing.keys, *packing.values))
+        key = shape, id(packing.keys)  # an arena that grows names its layers anew
         with self._running:
             if (stamps := stamps_of(self.weights())) != self._stamps:
                 self._graphs, self._stamps = {}, stamps
@@ -140,7 +144,5 @@ class Graphs:
                 reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
                 log.warning("The passes of the %s are not recorded (%s); they take longer.", self.name, reason)
                 return expected
-            if len(self._graphs) >= MOST:
-                del self._graphs[next(iter(self._graphs))]
             self._graphs[key] = graph
             return expected

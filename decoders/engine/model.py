@@ -126,6 +126,7 @@ class PackedModel(Loaded):
         kept = isinstance(self.forward, Graphs) and arenas.most is None and arenas.kind is CacheRows and arenas.simple
         if kept:
             self._idle.append(arenas)
+            self.forward.keep([idle.each[0].keys for idle in self._idle])
         return kept
 
     def _weights(self) -> list[torch.Tensor]:

@@ -1,6 +1,8 @@
 """Passes over fixed buffers, with a stand-in for CUDA graphs: it notes operators and replays them into the same memory, with the Python
 numbers of the recording, and refuses to read a value back. What only a device can show is not shown here."""
 
+import weakref
+
 import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -138,12 +140,17 @@ def test_answers_stay_as_they_are(kernels):
     assert all(torch.equal(a, b) for a, b in zip(answers, copies, strict=True))
 
 
-def test_an_arena_that_grows_gets_graphs_of_its_own(kernels):
+def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
+    """And the memory that it had before is not kept by the graphs over it."""
     pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    lent, lend = [], PackedModel.lend
+    monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
     for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
-        assert tokens(pair, prompts=prompts, max_new_tokens=count) == tokens(
-            plain, prompts=prompts, max_new_tokens=count
-        )
+        before = [weakref.ref(arena.keys[0]) for arena in lent]
+        options = {"prompts": prompts, "max_new_tokens": count}
+        assert tokens(pair, **options) == tokens(plain, **options)
+        now = {id(arena.keys[0]) for arena in lent}
+        assert all(keys() is None or id(keys()) in now for keys in before)
 
 
 def test_changes_of_weights_are_followed(kernels):
