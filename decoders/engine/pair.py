@@ -12,7 +12,7 @@ from decoders.engine.translated import Translated
 from decoders.engine.translation import Translation, Vocabulary
 from decoders.errors import InputError
 from decoders.inputs import as_list
-from decoders.penalties import said
+from decoders.penalties import MODELLED, asked, said
 
 log = logging.getLogger("decoders")
 
@@ -63,9 +63,9 @@ class ModelPair:
             self.packed["draft"] = own if translation is None else Translated(own, translation)
         for role, plain in self.plain.items():
             log.warning("The %s runs %s.", named(plain.model, role), plain.engine_name)
-        if asked := said(target.generation_config):
+        if wishes := said(target.generation_config):
             log.warning(
-                "The generation config of the %s asks for %s.", self.packed["target"].name, "; and for ".join(asked)
+                "The generation config of the %s asks for %s.", self.packed["target"].name, "; and for ".join(wishes)
             )
 
     @property
@@ -75,6 +75,11 @@ class ModelPair:
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else map(int, ids))
+
+    @property
+    def penalties(self) -> dict[str, Any]:
+        """What the target's generation config asks for and decoders apply with `penalties=True`."""
+        return asked(self.target.generation_config, MODELLED)
 
     @property
     def one_tokenizer(self) -> bool:

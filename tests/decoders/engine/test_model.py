@@ -20,7 +20,8 @@ TOLERANCE = {torch.float32: 1e-5, torch.float64: 1e-10}
 class Check:
     """Several trees on one engine; every answer is compared with a plain pass over the node's lineage."""
 
-    def __init__(self, model, prompts, rows):
+    def __init__(self, model, prompts, rows, tolerance=None):
+        self.tolerance = tolerance or TOLERANCE[model.dtype]
         self.model, self.engine = model, Engine(PackedModel(model, "target"))
         self.trees = [TokenTree(prompt) for prompt in prompts]
         self.seen = {tree: set() for tree in self.trees}
@@ -40,7 +41,6 @@ class Check:
         before = arena.rows
         answers = self.engine.run(wants, chunk)
         self.growths += arena.rows > before
-        tolerance = TOLERANCE[self.model.dtype]
         for (tree, nodes), answer in zip(wants, answers, strict=True):
             logits = answer.logits
             for node in nodes if logits is not None else ():
@@ -49,7 +49,7 @@ class Check:
                 assert answer.cache_bytes == self.engine.rows_of(tree) * self.engine.model.row_bytes
             for node, row in zip(nodes, logits if logits is not None else (), strict=logits is not None):
                 plain = plain_logits(self.model, [tree.tokens[n] for n in tree.lineage(node)])
-                torch.testing.assert_close(row, plain, rtol=tolerance, atol=tolerance)
+                torch.testing.assert_close(row, plain, rtol=self.tolerance, atol=self.tolerance)
         return [answer.logits is not None for answer in answers]
 
 
@@ -79,7 +79,9 @@ WINDOWED = {  # all layers alike, or some; with and without sinks; layers that s
 def test_windows_chunks_and_sinks_equal_plain(kind):
     """The same far beyond windows and chunks: rows of tokens that no later one sees are given back meanwhile."""
     model = zoo.build_pair(kind, **WINDOWED[kind])[0].double()
-    check = decode_at_random(model, rounds=14, most=8)
+    model.config._experts_implementation = "eager"  # the others have no float64
+    rounds_itself = kind == "llama4_text"  # its rotations are computed in float32
+    check = decode_at_random(model, rounds=14, most=8, tolerance=1e-5 if rounds_itself else None)
     arenas = check.engine.arenas
     assert any(arenas.reaches)
     for tree in check.trees:
@@ -87,9 +89,11 @@ def test_windows_chunks_and_sinks_equal_plain(kind):
             assert reach is None or (cache.first > 0 and len(cache) < 40 + 2 * reach.size)
 
 
-def decode_at_random(model, rounds, most=20):
+def decode_at_random(model, rounds, most=20, tolerance=None):
     rng = random.Random(0)
-    check = Check(model, [[5, 9, 2, 7], [3], [rng.randrange(VOCABULARY) for _ in range(11)]], rows=8)
+    check = Check(
+        model, [[5, 9, 2, 7], [3], [rng.randrange(VOCABULARY) for _ in range(11)]], rows=8, tolerance=tolerance
+    )
     for _ in range(rounds):
         wants = []
         for tree in check.trees:
