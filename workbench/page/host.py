@@ -67,9 +67,13 @@ class Host:
             return None
         return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
 
-    def has_chat_template(self, choice: PairChoice) -> bool:
+    def offers(self, choice: PairChoice) -> dict[str, bool]:
+        """Which settings mean something for a pair, as far as that depends on it."""
         pair = self.pairs.peek(choice)
-        return bool(pair and getattr(pair.tokenizer, "chat_template", None))
+        return {
+            "chat_template": bool(pair and getattr(pair.tokenizer, "chat_template", None)),
+            "penalties": bool(pair and pair.penalties),
+        }
 
     @contextmanager
     def stoppable(self, job: Hashable) -> Iterator[threading.Event]:

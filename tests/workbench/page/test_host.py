@@ -67,8 +67,8 @@ def test_the_length_of_a_prompt(host):
     assert host.tokens("Once", False, PairChoice()) == (4, host.pairs.pair.positions)
     assert host.tokens("", False, PairChoice()) == (0, host.pairs.pair.positions)
     assert host.tokens("Once", False, OTHER) is None  # it is not in memory
-    assert not host.has_chat_template(PairChoice())
-    assert not host.has_chat_template(OTHER)
+    assert not any(host.offers(PairChoice()).values())
+    assert not any(host.offers(OTHER).values())
 
 
 def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
@@ -117,7 +117,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
 
     def type_and_press_run(i: int) -> tuple[int, int | None] | None:
         for choice in (PairChoice(), OTHER):
-            host.has_chat_template(choice)
+            host.offers(choice)
             host.check(study(f"visitor {i}"), choice)
         return host.tokens("Once", False, PairChoice())
 

@@ -96,7 +96,7 @@ class CompareTab:
             trigger_mode="always_last",
             **QUIET,
         )
-        self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **self.noted.filling)
+        self.pairs.choice.change(self._offer, self.pairs.choice, [*self.form.offered.values()], **self.noted.filling)
         wiring = Wiring(
             self.noted, self.pairs.choice, [], self._study, self.prompt, [], self._follow, self.results.outputs
         )  # fmt: skip
@@ -120,7 +120,7 @@ class CompareTab:
     def greet(self) -> Updates:
         """What a fresh page shows: the length of the prompt it opens with."""
         count = self.host.tokens(self.prompt.value, False, PairChoice())
-        return {self.count: words.tokens(count, START), **self._offer_template(PairChoice())}
+        return {self.count: words.tokens(count, START), **self._offer(PairChoice())}
 
     def open_with(self, run: Run) -> Updates:
         """A run that was recorded beforehand, for a visitor who asked for nothing yet: the address stays as it is."""
@@ -147,9 +147,9 @@ class CompareTab:
         link = words.settings_link(Comparison.kind, {"prompt": prompt, "settings": typed})
         return words.tokens(count, typed), link, _preset_of(typed)
 
-    def _offer_template(self, choice: PairChoice) -> Updates:
-        """The chat template's switch, only if the tokenizer has one."""
-        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
+    def _offer(self, choice: PairChoice) -> Updates:
+        """The chat template's switch, only if the tokenizer has one; that of penalties, only if the target asks for some."""
+        return self.form.offer(self.host.offers(choice))
 
     def _preset(self, name: str) -> Updates:
         """The preset says how tokens are drawn; decoders and the number of tokens stay as they are."""
