@@ -105,9 +105,7 @@ def _ordering(keys: Keys, names: Sequence[str]) -> Ordering:
     keys.refuse_others("says", "source", "part", "figure", "less", "than")
     of = _of_part(keys, names)
     _figure(keys, keys.text("figure"))
-    return Ordering(
-        keys.text("says"), keys.text("source"), of, *(keys.text(key) for key in ("figure", "less", "than"))
-    )
+    return Ordering(keys.text("says"), keys.text("source"), of, *(keys.text(key) for key in ("figure", "less", "than")))
 
 
 def _printed(keys: Keys) -> Printed:

@@ -63,4 +63,3 @@ class Keys:
         if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
             raise InputError(f"{self.place}: write `{key}` as [[{key}]].")
         return [Keys(f"{self.place}, {key} {i}", v) for i, v in enumerate(value, 1)]
-

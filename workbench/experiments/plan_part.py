@@ -122,4 +122,3 @@ def _grid(keys: Keys, name: str, grid: Mapping[str, Any]) -> list[Method]:
         return [catalog[name](**dict(values)) for values in itertools.product(*choices)]
     except InputError as error:
         raise InputError(f"{keys.place}: {error}") from None
-

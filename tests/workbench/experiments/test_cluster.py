@@ -11,6 +11,7 @@ from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
+from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -43,7 +44,7 @@ def nodes():
 
 
 def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda now: None) -> str:
-    experiment = driver.prepare(driver.Request(plan, "cluster.toml"), crew)
+    experiment = driver.prepare(Request(plan, "cluster.toml"), crew)
     for number in range(crew.pool.count):  # actors are up before any clock runs
         crew.worker(number).submit("facts", experiment.blocks[0].choice).result()
     for now in driver.run(experiment, journal, crew):
@@ -74,7 +75,7 @@ def test_four_workers_take_a_quarter_of_the_time(nodes, tmp_path):
     seconds = {}
     for count in (1, 4):
         with Crew(Cluster(nodes[0].address, benches.Sleepy, most=count)) as crew:
-            experiment = driver.prepare(driver.Request(killed.PLAN, "cluster.toml"), crew)
+            experiment = driver.prepare(Request(killed.PLAN, "cluster.toml"), crew)
             for number in range(count):
                 crew.worker(number).submit("facts", experiment.blocks[0].choice).result()
             began = time.monotonic()
