@@ -146,11 +146,12 @@ def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval 
 
 
 def accepted_by_position(kept: Kept) -> list[float]:
-    """For each place of the draft the share of rounds, of those that drafted so far, whose output grew beyond it (chain drafts)."""
+    """For each place of the draft the share of rounds, of those that drafted so many tokens, whose output grew beyond it."""
     pairs = [
         (g, d) for row in good(kept).values() for o in row.outputs for g, d in zip(o.gained, o.drafted, strict=False)
     ]
-    longest = max((d for _, d in pairs), default=0)
+    # A tree has more drafts than places; beyond the deepest that was ever kept there is nothing to tell.
+    longest = min(max((d for _, d in pairs), default=0), max(1, max((g - 1 for g, _ in pairs), default=0)))
     shares = []
     for place in range(1, min(longest, 16) + 1):
         reached = [g > place for g, d in pairs if d >= place]

@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if action == "report":
         found = report(journal, name)
-        console.print(Text(show.plain(markdown(found))))
+        console.print(Text(show.plain(markdown(found))), soft_wrap=True)
         write(found, args)
         return 0
     request = Request.from_json(journal.experiment(name)["request"]) if action == "resume" else asked(name, args)
@@ -149,7 +149,7 @@ def follow(request: Request, journal: Journal, args: argparse.Namespace, console
                 bar.update(task, description=words, completed=now.done, total=now.total, left=left)
                 bar.refresh()
     found = report(journal, experiment.id)
-    console.print(Text(show.plain(markdown(found))))
+    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
     write(found, args)
     if now.done < now.total:
         print(

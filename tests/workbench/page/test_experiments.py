@@ -65,11 +65,10 @@ def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, p
     started(visitor, plan)
     said = ended(visitor, "2 of 2 items done")
     assert "Mine &lt;b&gt;" in said
-    tables = visitor.value(visitor.find("experiment-tables"))
+    tables = visitor.value(visitor.find("experiment-report"))
     assert "<td>speculative</td>" in tables
     assert "Mine <b>" not in tables
-    assert visitor.visible(visitor.find("experiment-figure-0"))
-    assert not visitor.visible(visitor.find("experiment-figure-1"))
+    assert '<svg class="plot"' in tables
     assert not visitor.visible(visitor.find("experiment-stop"))
     assert not visitor.visible(visitor.find("experiment-resume"))
 
@@ -80,7 +79,7 @@ def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host)
     for other in (Visitor(visitor.page, session="another"), Visitor(build(host))):
         other.open("Experiments")
         assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
-        assert other.value(other.find("experiment-tables")) == visitor.value(visitor.find("experiment-tables"))
+        assert other.value(other.find("experiment-report")) == visitor.value(visitor.find("experiment-report"))
 
 
 def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, host):
