@@ -1,7 +1,7 @@
 """What an experiment found, as tables and sentences; made from the journal alone, also while it runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.experiments import figures, plan_file
@@ -37,12 +37,16 @@ class Report:
     progress: Progress
     environment: dict[str, Any]
     cells: Sequence[Kept]
+    _known: dict[tuple[str, str, str], Interval | None] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def of_part(self, part: str) -> list[Kept]:
         return [cell for cell in self.cells if cell.part == part]
 
     def figure(self, name: str, cell: Kept) -> Interval | None:
-        return figures.figure(name, cell, figures.greedy_of(cell, self.cells))
+        key = (name, cell.part, cell.cell)
+        if key not in self._known:
+            self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
+        return self._known[key]
 
 
 def report(journal: Journal, id: str) -> Report:
