@@ -112,7 +112,10 @@ def padding(found: Report, part: str) -> Table | None:
 def acceptance(found: Report, part: str) -> Table | None:
     """Mean tokens per round, and the share of rounds that were accepted beyond each place of the draft."""
     rows, longest = [], 0
+    least = min((c.asked["batch_size"] for c in found.of_part(part)), default=1)
     for cell in found.of_part(part):
+        if cell.asked["batch_size"] > least:
+            continue  # what a round gains does not depend on the batch
         shares = figures.accepted_by_position(cell)
         if shares and (mean := figures.mean_gained(cell)) is not None:
             rows.append([cell.label, f"{mean:.2f}", *(f"{s:.2f}" for s in shares[:8])])

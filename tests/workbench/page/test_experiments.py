@@ -138,6 +138,28 @@ def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path,
     assert "No plan is chosen" in visitor.value(visitor.find("experiment-note"))
 
 
+def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a_restart(pair, tmp_path, monkeypatch):
+    """The hidden list of experiments was empty there, so that Resume could not be pressed; and a restarted page forgot it."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
+    monkeypatch.setattr("workbench.experiments.plan_file.FOLDER", tmp_path / "plans")
+    host = a_host(pair, tmp_path, public=True)
+    visitor = Visitor(build(host))
+    visitor.open("Experiments")
+    with host.device.turn:
+        visitor.press("experiment-run")
+        visitor.press("experiment-stop")
+    ended(visitor, "stopped; Resume does the rest")
+    again = Visitor(build(host), session="another")
+    again.open("Experiments")
+    assert again.visible(again.find("experiment-resume"))
+    past = again.find("experiment-past")
+    assert [id for _, id in again.told(past, "choices")] == [again.value(past)]
+    again.press("experiment-resume")
+    assert "3 of 3 items done" in ended(again, "3 of 3 items done")
+    assert again.breakdowns == []
+
+
 def test_advice_is_given_with_the_pair_that_is_loaded(visitor):
     visitor.put("advice-count", 2)
     visitor.put("advice-temperature", 0)
