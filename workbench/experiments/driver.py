@@ -125,8 +125,13 @@ class _Driver:
         yield self._now()
 
     def _fill(self) -> None:
-        """Give each idle worker an item."""
-        for number in self.crew.free({w.worker for w in self.at_work.values()}):
+        """Give each idle worker an item of the first block that has one left."""
+        free = self.crew.free({w.worker for w in self.at_work.values()})
+        if not free:
+            return
+        left = self.journal.left(self.open)
+        self.open = [block for block in self.open if left[block.id]]
+        for number in free:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
@@ -137,11 +142,8 @@ class _Driver:
 
     def _hand_out(self, work: _AtWork) -> None:
         block, prompts = work.block, work.block.items[work.item]
-        self.doing = f"{block.part}: {block.prompts}, " + (
-            f"prompt {prompts[0] + 1} of {len(block.items)}"
-            if len(prompts) == 1
-            else f"batch {work.item + 1} of {len(block.items)}"
-        )
+        what = "prompt" if len(prompts) == 1 else "batch"
+        self.doing = f"{block.part}: {block.prompts}, {what} {work.item + 1} of {len(block.items)}"
         texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
         unit = Unit(block.choice, block.ids, block.cells, work.item, prompts, texts)
         self.at_work[self.crew.worker(work.worker).submit("run", unit)] = work
@@ -181,6 +183,9 @@ class _Driver:
     def _eta(self) -> float | None:
         if not self.cost:
             return None
+        free = self.crew.free({w.worker for w in self.at_work.values()})
+        if not free:
+            return
         left = self.journal.left(self.open)
         return (time.monotonic() - self.began) * sum(_cost(b) * left[b.id] for b in self.open) / self.cost
 
