@@ -26,14 +26,10 @@ def markdown(found: Report, figures: bool = False) -> str:
 
 def to_html(found: Report) -> str:
     """One file that loads nothing: the same with figures."""
-    parts = [_paragraph(found.plan.about.strip())]
+    parts = [as_html([found.plan.about.strip()])]
     for section in sections(found):
-        parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content, _paragraph)]
+        parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content)]
     return frame(found.name, found.plan.title, "\n".join(parts))
-
-
-def _paragraph(words: str) -> str:
-    return f"<p>{html.escape(words)}</p>" if words else ""
 
 
 def to_csv(found: Report) -> str:

@@ -1,7 +1,7 @@
 """What a report says, in its order: titles, each with paragraphs, lists, tables and figures. The page, HTML and Markdown are made of it."""
 
 import html
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from workbench.experiments.charts import draw
@@ -114,14 +114,13 @@ def _markdown(content: Content) -> str:
     return content.markup if isinstance(content, Figure) else content
 
 
-def as_html(content: list[Content], paragraph: Callable[[str], str]) -> str:
-    """paragraph  makes HTML of a text"""
+def as_html(content: list[Content]) -> str:
     parts = []
     for c in content:
         if isinstance(c, list):
             parts.append(f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in c)}</ul>")
         elif not isinstance(c, Figure):
-            parts.append(_printed(c) if isinstance(c, Table) else paragraph(c))
+            parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
     charts = "".join(c.markup for c in content if isinstance(c, Figure))
     return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
 

@@ -56,5 +56,5 @@ class ExperimentView:
 
 
 def _content(found: Report) -> str:
-    each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content, words.note)}" for s in sections(found)]
+    each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
     return "".join(each)
