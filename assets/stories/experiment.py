@@ -40,7 +40,7 @@ def main() -> None:
     found = report(Journal(), args.id)
     args.card.write_text(card.fill(args.card.read_text(encoding="utf-8"), "decoders", of_card(found)), encoding="utf-8")
     made = f"Made of {_command(found)} by `python assets/stories/experiment.py`."
-    args.page.write_text(f"{markdown(found, figures=True)}\n{made}\n", encoding="utf-8")
+    args.page.write_text(f"{markdown(found, charts=True)}\n{made}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -16,11 +16,11 @@ from workbench.show.report import frame
 Files = dict[str, str]
 
 
-def markdown(found: Report, figures: bool = False) -> str:
-    """Tables and sentences; with `figures` also the charts, as HTML for pages that have their style sheet."""
+def markdown(found: Report, charts: bool = False) -> str:
+    """Tables and sentences; with `charts` also those, as HTML for pages that have their style sheet."""
     parts = [f"# {found.plan.title}", found.plan.about.strip()]
     for section in sections(found):
-        parts += [f"## {section.title}", as_markdown(section.content, figures)]
+        parts += [f"## {section.title}", as_markdown(section.content, charts)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 

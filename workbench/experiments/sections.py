@@ -100,9 +100,9 @@ def _part(found: Report, part: Part) -> Section:
     return Section(part.name, [*about, table(found, part.name), INTERVALS, *filter(None, more), *drawn])
 
 
-def as_markdown(content: list[Content], figures: bool = False) -> str:
-    """figures  whether charts are kept, as HTML"""
-    kept = [c for c in content if figures or not isinstance(c, Figure)]
+def as_markdown(content: list[Content], charts: bool = False) -> str:
+    """charts  whether they are kept, as HTML"""
+    kept = [c for c in content if charts or not isinstance(c, Figure)]
     return "\n\n".join(text for c in kept if (text := _markdown(c)))
 
 

@@ -127,7 +127,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
     assert "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call: " in text
     assert "<figure" not in text
-    assert markdown(found, figures=True).count("<figure") == 4
+    assert markdown(found, charts=True).count("<figure") == 4
     assert f"- experiment: {found.progress.id}" in text
 
 
