@@ -183,9 +183,6 @@ class _Driver:
     def _eta(self) -> float | None:
         if not self.cost:
             return None
-        free = self.crew.free({w.worker for w in self.at_work.values()})
-        if not free:
-            return
         left = self.journal.left(self.open)
         return (time.monotonic() - self.began) * sum(_cost(b) * left[b.id] for b in self.open) / self.cost
 
