@@ -160,7 +160,6 @@ def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):
 def test_time_left_is_known_while_items_are_left(prepared, journal, crew, monkeypatch):
     monkeypatch.setattr(driver, "BEAT_SECONDS", 0.01)
     seen = list(driver.run(prepared(), journal, crew))
-    assert seen[0].eta is None
     known = [now.eta for now in seen if now.eta is not None and now.done < now.total]
     assert known
     assert all(0 < seconds < 600 for seconds in known)
