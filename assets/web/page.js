@@ -139,10 +139,10 @@ const WorkbenchPage = (() => {
       trigger("change");
     };
     root.sort = root.sort || { column: "when", up: false };
-    const { rows = [], chosen } = props.value || {};
+    const { rows = [], chosen, empty = "" } = props.value || {};
     const kept = chosen || root.ticks || [];
-    const drawn = JSON.stringify(rows);
-    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p", {}, "No runs.")]));
+    const drawn = JSON.stringify([rows, empty]);
+    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p.count", { role: "status" }, empty)]));
     root.drawn = drawn;
     for (const box of boxes()) box.checked = kept.includes(box.value);
     if (!chosen && rows.length) ticked();

@@ -215,7 +215,7 @@ const Workbench = (() => {
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(says, make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(make("label.toggle", {}, toggle, "show rejected drafts"), says);
     explain(root, bar, says);
     return bar;
   }

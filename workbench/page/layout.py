@@ -23,7 +23,7 @@ from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 
 TITLE = "Decoding Workbench"
-SAYS = "One text, continued in several ways; colours show where each word came from."
+SAYS = "Watch one model continue a text in several ways, and see which is fastest; colours show where each word came from."
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 

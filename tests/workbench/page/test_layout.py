@@ -117,7 +117,7 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
     assert visitor.value(visitor.find("prompt")) == first.title
     assert visitor.ticked("decoders") == first.settings["decoders"]
     assert visitor.value(visitor.find("preset")) == presets.OPENING
-    assert "How it works" in visitor.value(visitor.find("steps"))
+    assert "How speculative decoding works" in visitor.value(visitor.find("steps"))
 
 
 def test_a_link_means_what_it_meant_before_the_page_opened_on_a_preset(visit):

@@ -117,7 +117,7 @@ def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
 
 
 def heading(side: str, run: Run) -> str:
-    return f"<h2>{side} · {html.escape(when(run.created))} · {html.escape(run.title[:120])}</h2>"
+    return f"<h2>{side} · {html.escape(when(run.created))} UTC · <bdi>{html.escape(run.title[:120])}</bdi></h2>"
 
 
 def when(created: str) -> str:
@@ -168,12 +168,14 @@ def models(recordings: Sequence[Recording]) -> str:
 
 
 def source(run: Run) -> str:
-    """Of a run that was recorded beforehand: when, on what, and how to have it measured here; "" for any other run."""
-    if recorded(run.id) is None:
+    """Of a run that was recorded beforehand: what there is to see, when and on what, and how to have it measured here; "" for any other run."""
+    found = recorded(run.id)
+    if found is None:
         return ""
     where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
     machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
-    return f'<p class="source">Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here.</p>'
+    how = f"Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here."
+    return f'<p class="source"><b>{html.escape(found.title)}:</b> {html.escape(found.says)} {how}</p>'
 
 
 def how_it_works(run: Run) -> str:
@@ -182,7 +184,7 @@ def how_it_works(run: Run) -> str:
     if not steps:
         return ""
     items = "".join(f"<li><b>{step.title}.</b> {''.join(map(_part, step.parts))}</li>" for step in steps)
-    title = f'How it works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
+    title = f'How speculative decoding works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
     return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
 
 
