@@ -34,6 +34,7 @@ const Workbench = (() => {
       else if (part) span.append(part);
     });
     if (token.text === "") span.classList.add("part");
+    if (/[\u202a-\u202e\u2066-\u2069]/.test(token.text)) span.classList.add("turns"); // an unclosed one would turn all that follows
     span.token = token;
     return span;
   }
