@@ -23,7 +23,7 @@ from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 
 TITLE = "Decoding Workbench"
-SAYS = "Watch one model continue a text in several ways, and see which is fastest; colours show where each word came from."
+SAYS = "Watch one model continue a text in several ways, and see which is fastest."
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 
@@ -85,7 +85,9 @@ def build(host: Host) -> gr.Blocks:
             return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
 
         shown = [notice, tabs, *compare.outputs, *batch.outputs]
-        page.load(opened, None, shown, **compare.noted.filling)
+        opening = page.load(opened, None, shown, **compare.noted.filling)
+        buttons = [compare.runner.run, batch.runner.run]
+        opening.then(None, None, buttons, js="WorkbenchPage.ready", api_visibility="private")  # whatever happened in `opened`
         for button, recording in zip(compare.gallery, recordings(), strict=True):
             button.click(lambda run=recording.run: runs.show(run), None, shown, **compare.noted.filling)
     page.queue(max_size=host.limits.queue_size)
