@@ -122,9 +122,10 @@ class CompareTab:
         count = self.host.tokens(self.prompt.value, False, PairChoice())
         return {self.count: words.tokens(count, START), **self._offer_template(PairChoice())}
 
-    def open_with(self, run: Run) -> Updates:
-        """A run that was recorded beforehand, for a visitor who asked for nothing yet: the address stays as it is."""
-        return {**self.show(run), self.runner.progress: "", self.results.kept.run_id: ""}
+    @property
+    def unasked(self) -> Updates:
+        """What a run that nobody asked for does not show: how it ended, and its id in the address."""
+        return {self.runner.progress: "", self.results.kept.run_id: ""}
 
     # ---- handlers
 
