@@ -73,6 +73,7 @@ def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
 
 
 def test_an_empty_list_says_why(host, visitor, run):
+    assert listed(visitor) == []
     assert "Press Run under Compare" in visitor.value(visitor.find("past-runs"))["empty"]
     keep(host, run)
     visitor.put("search-runs", "nothing like this")
