@@ -255,7 +255,7 @@ const Workbench = (() => {
     }
   }
 
-  /** Show `value` = {panels: [one JSON string each]} in `root`; called again with every update. */
+  /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
   function show(root, value) {
     if (!root.grid) {
       root.classList.add("wb");
@@ -275,11 +275,11 @@ const Workbench = (() => {
     root.panels.splice(sources.length).forEach(({ box }) => box.remove());
     root.shown.length = sources.length;
     sources.forEach((source, i) => {
-      if (source === root.sources[i]) return;
+      if (source === null || source === root.sources[i]) return;
       root.shown[i] = JSON.parse(source);
       showPanel(root, i, root.shown[i]);
     });
-    root.sources = sources;
+    root.sources = sources.map((source, i) => source ?? root.sources[i]);
     trimLegend(root, root.shown);
   }
 

@@ -180,4 +180,4 @@ class _Live:
         if isinstance(event, Ended):
             return self._results.show(event.run, bool(event.unkept)) if event.run.results else {}
         self._panels.update(event)
-        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.value()}
+        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.changes()}
