@@ -79,6 +79,7 @@ const Workbench = (() => {
     while (same < keys.length && keys[same] === old[same]) same += 1;
     const spans = box.tokens || [];
     for (const group of spans.splice(same)) group.forEach((span) => span.remove());
+    spans.forEach((group, i) => { group[group.length - 1].token = tokens[i]; }); // more is known of it once the decoder is done
     for (let i = same; i < tokens.length; i += 1) {
       const parent = i ? tokens[i - 1].node : trunk;
       const group = [...refusedSpans(tokens[i], parent, rounds), tokenSpan(tokens[i])];

@@ -58,13 +58,14 @@ class Panel:
 
     @staticmethod
     def running(method: Method, prompt: str, temperature: float, progress: Progress | None = None) -> "Panel":
-        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done."""
+        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done, and what else was likely at a
+        token then, too: what is sent ten times a second takes time from it."""
         says = claim(method, temperature)
         if progress is None:
             return Panel(method.name, says, prompt, "running", "reading the prompt")
         return Panel(
             method.name, says, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
-            tokens=progress.tokens, rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+            tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens], rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
             pace=f"{significant(progress.done / progress.seconds)} tokens/s so far" if progress.seconds else "",
         )  # fmt: skip
 

@@ -168,6 +168,9 @@ def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events)
     panels.update(Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None))
     shown = live(panels)["speculative"]
     assert shown["state"] == f"token {len(sample.tokens)} of 12"
+    assert not any(t["alternatives"] for t in shown["tokens"])
+    panels.update(done)
+    assert all(t["alternatives"] for t in live(panels)["speculative"]["tokens"])
     fates = [t["fate"] for r in shown["rounds"] for t in r["trials"]]
     assert set(fates) <= {"rejected", "discarded"}
     assert len(fates) == sum(t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials)
