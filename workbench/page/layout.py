@@ -49,6 +49,8 @@ THEME = gr.themes.Default(
     button_primary_background_fill_hover="*primary_700",
     button_primary_background_fill_dark="*primary_600",
     button_primary_background_fill_hover_dark="*primary_700",
+    checkbox_border_color="*neutral_500",  # a box that is not ticked could hardly be seen: what is drawn needs a contrast of 3
+    checkbox_border_color_dark="*neutral_400",
     button_cancel_background_fill="#b91c1c",
     button_cancel_background_fill_hover="#991b1b",
 )
@@ -100,7 +102,9 @@ def build(host: Host) -> gr.Blocks:
         shown = [notice, tabs, *compare.outputs, *batch.outputs]
         opening = page.load(opened, None, shown, **compare.noted.filling)
         buttons = [compare.runner.run, batch.runner.run]
-        opening.then(None, None, buttons, js="WorkbenchPage.ready", api_visibility="private")  # whatever happened in `opened`
+        opening.then(
+            None, None, buttons, js="WorkbenchPage.ready", api_visibility="private"
+        )  # whatever happened in `opened`
         for button, recording in zip(compare.gallery, recordings(), strict=True):
             button.click(lambda found=recording: beforehand(found), None, shown, **compare.noted.filling)
         for first in recordings()[:1]:

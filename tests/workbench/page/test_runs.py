@@ -77,7 +77,10 @@ def test_an_empty_list_says_why(host, visitor, run):
     assert "Press Run under Compare" in visitor.value(visitor.find("past-runs"))["empty"]
     keep(host, run)
     visitor.put("search-runs", "nothing like this")
-    assert visitor.value(visitor.find("past-runs")) == {"rows": [], "empty": "No run has all of these words and this kind."}
+    assert visitor.value(visitor.find("past-runs")) == {
+        "rows": [],
+        "empty": "No run has all of these words and this kind.",
+    }
 
 
 def test_the_list_says_which_decoder_was_fastest(host, visitor, run, batch_run):

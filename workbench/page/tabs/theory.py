@@ -77,7 +77,10 @@ class TheoryTab:
         if self.host.limits.public:
             return gr.skip()
         runs = [
-            (f"{words.when(run.created)} UTC · {run.kind} · {', '.join(map(label, run.decoders))} · {run.models}", run.id)
+            (
+                f"{words.when(run.created)} UTC · {run.kind} · {', '.join(map(label, run.decoders))} · {run.models}",
+                run.id,
+            )
             for run in self.host.store.list()
         ]
         return gr.update(choices=[*self.always, *runs])
