@@ -11,11 +11,13 @@ from workbench.measuring.admit import admit, encode_prompt
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event
 from workbench.runs.store import RunStore
 from workbench.studies.limits import Limits
 from workbench.studies.study import Study
 
+NO_DRAFT = "The pair in use has no draft model: choose one under Models in the Compare tab, or untick {}."
 log = logging.getLogger(__name__)
 
 
@@ -36,6 +38,8 @@ class Host:
         is not in memory shows once it is loaded."""
         self.limits.check(study)
         if (pair := self.pairs.peek(choice)) is not None:
+            if pair.draft is None and (names := [label(m.name) for m in study.settings.methods if m.uses_draft]):
+                raise InputError(NO_DRAFT.format(", ".join(names)))
             admit(pair, study)
 
     def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:

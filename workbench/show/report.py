@@ -10,6 +10,7 @@ from plotly.offline import get_plotlyjs
 from workbench.runs.estimates import BatchFigures, label, rows
 from workbench.runs.record import Run
 from workbench.show import batch, comparison, strip, tables, web
+from workbench.show.headline import headline
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 
@@ -76,12 +77,14 @@ def frame(title: str, heading: str, content: str, *, script: str = "", plotly: b
 
 
 def _comparison(run: Run) -> Body:
-    """Coloured text with its cards and replay, figures and charts."""
+    """What came out in sentences, coloured text with its cards and replay, figures and charts."""
+    says = "".join(f"<p>{_text(sentence)}</p>" for sentence in headline(run))
     texts = "".join(
         f"<h3>{_text(r.decoder)}</h3><pre>{_text(r.alone.text)}</pre>" for r in run.results if r.repeat == 0
     )
     view = strip.view(strip.run_panels(run), run.id)
-    content = f"""<div id="panels">{texts}</div>
+    content = f"""{says}
+<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
 {comparison.charts(rows(run.results), run.settings)}"""

@@ -48,25 +48,27 @@ def figures(run: Run) -> Table:
 
 
 def by_decoder(rows: Sequence[Row]) -> Table:
-    """A row for each decoder, a column for each figure of a comparison."""
+    """A row for each decoder, a column for each figure of a comparison; energy only if any was measured."""
+    kept = _columns(rows, QUANTITIES)
     return Table(
-        ["decoder", *(q.label for q in QUANTITIES)],
-        [[row.label, *(shown(q, row) for q in QUANTITIES)] for row in rows],
+        ["decoder", *(name for name, _ in kept)],
+        [[row.label, *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
     )
 
 
 def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTITIES) -> Table:
     """A row for each decoder, batch size and scheme; energy only if any was measured."""
-    found = [[shown(q, row) for row in rows] for q in quantities]
-    kept = [
-        (q.label, column)
-        for q, column in zip(quantities, found, strict=True)
-        if q.name != "joules_per_token" or {*column} - {MISSING}
-    ]
+    kept = _columns(rows, quantities)
     return Table(
         ["decoder", "batch", "scheme", *(name for name, _ in kept)],
         [[*_place(row), *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
     )  # fmt: skip
+
+
+def _columns(rows: Sequence[Row], quantities: Sequence[Quantity]) -> list[tuple[str, list[str]]]:
+    """Each figure of all rows under its name; energy only if any was measured."""
+    found = [(q, [shown(q, row) for row in rows]) for q in quantities]
+    return [(q.label, column) for q, column in found if q.name != "joules_per_token" or {*column} - {MISSING}]
 
 
 def side_by_side(a: Run, b: Run) -> Table:

@@ -73,7 +73,8 @@ class Runner:
 
     def lay_out_buttons(self, label: str, prefix: str = "") -> None:
         self.prefix = prefix
-        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run")
+        # Not before the page shows what its address asks for: a click would run what it shows until then.
+        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run", interactive=False)
         self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id=f"{prefix}stop")
         self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id=f"{prefix}leave")
 

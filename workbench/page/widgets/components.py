@@ -40,7 +40,8 @@ class TokenStrip(Drawn):
 
 
 class RunTable(Drawn):
-    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models}], "chosen": [ids]}."""
+    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models, best, speed}], "chosen": [ids], "empty": what is said if
+    there are no rows}."""
 
     script = SHOW_RUNS
 
