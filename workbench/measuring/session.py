@@ -17,12 +17,14 @@ from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.job import Measured, Update, Work, measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
+from workbench.measuring.prefixes import exact
 from workbench.measuring.threads import Threads
 from workbench.models.environment import environment
 from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Lap, Result, Run
 from workbench.runs.store import new_id
+from workbench.studies.draw import Draw
 from workbench.studies.study import Job, Study
 
 
@@ -76,6 +78,8 @@ class _Session:
 
     def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
+        if isinstance(self.study, Draw) and not self.work.cancelled():
+            self.run = replace(self.run, exact=exact(self.work.pair, self.study, self.work.ids[0]))
         for number, lap in laps_in_order(self.jobs, self.study.settings.timings):
             if self.work.cancelled():
                 break
@@ -115,7 +119,7 @@ class _Session:
         if at.lap == 0:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
-            if job.keep != "trace" and self._is_half(result):
+            if job.keep not in ("trace", "text") and self._is_half(result):
                 return  # half a measurement is useless, half a text is worth showing
             result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
             self.first[at.job] = measured

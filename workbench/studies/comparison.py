@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from decoders import InputError
-from workbench.studies.prompts import Prompt
+from workbench.studies.prompts import Prompt, checked
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -21,14 +20,7 @@ class Comparison:
     settings: Settings
 
     def __post_init__(self):
-        if not isinstance(self.prompt, str):
-            raise InputError(f"The prompt must be a text, not {type(self.prompt).__name__}.")
-        if not self.prompt.strip():
-            raise InputError("The prompt is empty; write a few words.")
-        try:
-            self.prompt.encode()
-        except UnicodeEncodeError:
-            raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
+        checked(self.prompt)
 
     @property
     def title(self) -> str:

@@ -25,6 +25,19 @@ class Prompt:
     place: str
 
 
+def checked(prompt: Any) -> str:
+    """The prompt. Raises InputError if it is not a text, or empty."""
+    if not isinstance(prompt, str):
+        raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
+    if not prompt.strip():
+        raise InputError("The prompt is empty; write a few words.")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
+    return prompt
+
+
 @dataclass(frozen=True)
 class PromptSet:
     name: str
