@@ -30,7 +30,7 @@ const WorkbenchPage = (() => {
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-    const button = ["#run", "#batch-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
+    const button = ["#run", "#batch-run", "#draw-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
     if (!button) return;
     event.preventDefault();
     button.click();
@@ -43,6 +43,7 @@ const WorkbenchPage = (() => {
     if (!link) return;
     event.preventDefault();
     if (!place) return;
+    if (place.tagName === "DETAILS") place.open = true;
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
     place.scrollIntoView({ block: "start" });

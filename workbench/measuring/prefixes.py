@@ -34,7 +34,11 @@ class Likely(Method):
         expected, trials = {request.tip: float(self.draws)}, []
         for _ in range(request.budget):
             readings = yield request.ask("target", list(expected), int(max(expected.values()) / LEAST))
-            found = [each for at, reading in zip(expected.items(), readings, strict=True) for each in _likely(request, *at, reading)]
+            found = [
+                each
+                for at, reading in zip(expected.items(), readings, strict=True)
+                for each in _likely(request, *at, reading)
+            ]
             trials += found
             expected = {t.node: expected[t.parent] * t.p for t in found if t.token not in request.end_tokens}
             if not expected:

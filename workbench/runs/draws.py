@@ -91,9 +91,7 @@ def findings(run: Run) -> list[Finding]:
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))
     found = [_counts(result, compared(result.decoder, settings), law, depth) for result in run.results]
     tested = [None if kind == "own" else p_value(counts, cell.chances) for kind, _, counts, cell in found]
-    return [
-        _finding(result, each, p) for result, each, p in zip(run.results, found, holm(tested), strict=True)
-    ]
+    return [_finding(result, each, p) for result, each, p in zip(run.results, found, holm(tested), strict=True)]
 
 
 def compared(decoder: str, settings: dict) -> Compared:

@@ -41,7 +41,9 @@ class Draw:
         for field in bounds():
             check("draw", field, getattr(self, field.name))
         if self.settings.repeats > 1:
-            raise InputError("Every draw is a repeat with a seed of its own: leave repeats at 1, and ask for more draws.")
+            raise InputError(
+                "Every draw is a repeat with a seed of its own: leave repeats at 1, and ask for more draws."
+            )
 
     @property
     def title(self) -> str:

@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,21 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     """Names and what they mean, as a paragraph of a description."""
     width = max(map(len, entries)) + 2
     return "\n".join(["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())])
+
+
+def add_prompt(command: argparse.ArgumentParser) -> None:
+    """The operand that `prompt` reads."""
+    command.add_argument("prompt", help="the text to continue; - reads it from standard input")
+
+
+def prompt(args: argparse.Namespace) -> str:
+    """Raises InputError if standard input is not text."""
+    if args.prompt != "-":
+        return args.prompt
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise InputError("Standard input is not text in UTF-8; save the prompt as plain text in UTF-8.") from None
 
 
 def add(command: argparse.ArgumentParser, start: Start) -> None:
