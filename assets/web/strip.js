@@ -266,6 +266,7 @@ const Workbench = (() => {
       root.stage = make("div.wb-stage");
       root.replaceChildren(legend(root), root.grid, root.stage);
       Workbench.card(root);
+      Workbench.branches(root);
     }
     const sources = (value && value.panels) || [];
     root.hidden = sources.length === 0;

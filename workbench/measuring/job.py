@@ -253,4 +253,5 @@ class _Running:
             return sample
         text = found.text if found else ""
         self.transcript.finish(text)
-        return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds)
+        ids = list(self.work.ids[request.prompt])
+        return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds, prompt_ids=ids)

@@ -1,7 +1,7 @@
 """The documented endpoints: the page's jobs for a program."""
 
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -10,6 +10,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
+from workbench.page.parts.branching import place
 from workbench.page.parts.runner import sentence
 from workbench.runs.draws import findings
 from workbench.runs.estimates import rows, times_greedy
@@ -49,17 +50,54 @@ def add_endpoint(host: Host) -> None:
             host, lambda: Draw.from_json({"prompt": prompt, "settings": plain(decoders, settings)}), found
         )
 
-    for job in (compare, draw):
+    def alternatives(run: str, decoder: str, at: int) -> dict[str, Any]:
+        """What else could stand at a place of a comparison's text, by one pass of the large model over the tokens before it.
+
+        Args:
+            run: the id of a kept run
+            decoder: the one whose text it is
+            at: how many tokens of the text come before the place
+        Returns:
+            alternatives: a list of id, text, raw (the probability as it is) and warped (as it is sampled, 0 for what top-k or top-p cuts)
+        """
+        with told():
+            found, _ = host.alternatives(run, place({"run": run, "decoder": decoder, "at": at}), PairChoice())
+            return {"alternatives": [asdict(each) for each in found]}
+
+    def branch(
+        run: str, decoder: str, at: int, token: int | str, decoders: list[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Continue a comparison's text from a place with another token, as a new run that knows its parent.
+
+        Args:
+            run: the id of a kept run
+            decoder: the one whose text it is
+            at: how many tokens of the text are kept
+            token: the token after them: its vocabulary id, or the text of a single token
+            decoders: those that continue; by default the one whose text it is
+        Returns:
+            the run as /compare gives it; its `start` names the parent
+        """
+        where = {"run": run, "decoder": decoder, "at": at, "token": token}
+        yield from answers(host, lambda: host.branch(run, place(where), PairChoice(), token, decoders), answer)
+
+    for job in (compare, draw, alternatives, branch):
         gr.api(job, api_name=job.__name__, concurrency_id="device", concurrency_limit=1)
 
 
 def answers(host: Host, make: Callable[[], Study], answer: Callable[..., dict[str, Any]]) -> Iterator[dict[str, Any]]:
     """Run a study, and yield what came of it last. Raises gr.Error, in one sentence, for what cannot be used."""
+    # Answers in between let the server notice that a client is gone; the last one counts.
+    with told(), closing(host.run(make(), PairChoice())) as events:
+        for event in events:
+            yield answer(event.run, event.unkept) if isinstance(event, Ended) else {}
+
+
+@contextmanager
+def told() -> Iterator[None]:
+    """Whatever goes wrong is one sentence."""
     try:
-        # Answers in between let the server notice that a client is gone; the last one counts.
-        with closing(host.run(make(), PairChoice())) as events:
-            for event in events:
-                yield answer(event.run, event.unkept) if isinstance(event, Ended) else {}
+        yield
     except Exception as error:
         raise gr.Error(sentence(error), print_exception=False) from error
 

@@ -36,7 +36,7 @@ class Energy:
 class Sample:
     """What a decoder wrote after one prompt; how much of it is kept is the job's `keep`.
 
-    prompt        index among the study's prompts;   prompt_length  its tokens
+    prompt        index among the study's prompts;   prompt_length  its tokens;   prompt_ids  these, of samples that keep their trace
     gained        for each round the tokens that the output gained (tau of ems-sd.txt)
     pieces        of a draw: its tokens;   beams  of a draw of a decoder whose law is beam sampling: the tokens of its first step's beams
     finished      why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed;   error  one sentence if it failed
@@ -50,6 +50,7 @@ class Sample:
     gained: list[Count] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     beams: list[Count] = field(default_factory=list)
+    prompt_ids: list[Count] = field(default_factory=list)
     finished: str | None = None
     error: str | None = None
 

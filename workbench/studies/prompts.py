@@ -19,10 +19,12 @@ MOST_PROMPTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages."""
+    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages. `ids` are its tokens if they
+    are known; () has the text tokenised."""
 
     text: str
     place: str
+    ids: tuple[int, ...] = ()
 
 
 def checked(prompt: Any) -> str:

@@ -67,6 +67,11 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
         help="a setting of one decoder",
     )
     add_models(command)
+    add_files(command)
+
+
+def add_files(command: argparse.ArgumentParser) -> None:
+    """Flags that `files` reads, and whether the run is kept."""
     for kind in WRITERS:
         command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
     command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")

@@ -31,7 +31,9 @@ def made(texts: list[tuple[int, ...]], decoder: str = "multinomial", law=None, m
     ]  # fmt: skip
     study = Draw.from_json({"prompt": HOSTILE, "settings": {"decoders": [r.decoder for r in results], **settings}})
     exact = [Prefix([i], TEXTS[i], 0.25) for i in TEXTS] if law is None else law
-    return Run("ab", "2026-11-20T00:00:00+00:00", "draw", HOSTILE, study.to_json(), {"dtype": "float32"}, results, exact=exact)
+    return Run(
+        "ab", "2026-11-20T00:00:00+00:00", "draw", HOSTILE, study.to_json(), {"dtype": "float32"}, results, exact=exact
+    )
 
 
 EVEN = [(1 + i % 4, 2, 3) for i in range(100)]
@@ -60,7 +62,10 @@ def test_beams_of_the_first_step_are_named():
     run = made(EVEN, "beam_sampling")
     for i, each in enumerate(run.results[0].samples):
         each.beams.extend([1 + i % 4] * 4)
-    assert "No difference from one step of beam sampling seen in the 400 first beams of 100 draws" in draws.verdicts(run)[0]
+    assert (
+        "No difference from one step of beam sampling seen in the 400 first beams of 100 draws"
+        in draws.verdicts(run)[0]
+    )
 
 
 def test_holm_corrects_over_the_decoders_that_claim_a_law():
@@ -106,7 +111,16 @@ def test_a_tree_counts_merges_what_does_not_fork_and_is_closed():
     found = parsed(draws.trees(made(FORKED)))
     assert not found.seen & {"script", "img"}
     counts = [text for text in found.texts if text.isdecimal()]
-    assert counts == ["4", "3", "2", "1", "1", "1", "1", "1"]  # "<script>…" 4: then cat 3 (2 go on, 1 ends), evil 1; the others once
+    assert counts == [
+        "4",
+        "3",
+        "2",
+        "1",
+        "1",
+        "1",
+        "1",
+        "1",
+    ]  # "<script>…" 4: then cat 3 (2 go on, 1 ends), evil 1; the others once
     assert any("alert(1)" in text for text in found.texts)
     assert not any(c in "".join(found.texts) for c in "\u202e\x1b")
     assert "(1.8)" not in "".join(found.texts)  # brackets are the style sheet's
