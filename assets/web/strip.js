@@ -215,7 +215,7 @@ const Workbench = (() => {
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(says, make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(says, Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"));
     explain(root, bar, says);
     return bar;
   }
@@ -281,6 +281,7 @@ const Workbench = (() => {
     });
     root.sources = sources;
     trimLegend(root, root.shown);
+    root.racing();
   }
 
   return { show, make, visible, number, tokenSpan, fates: {} };

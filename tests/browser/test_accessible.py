@@ -9,7 +9,7 @@ from tests.browser.actions import finished, link, unfold_form
 from workbench.runs.recorded import recordings
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
-TABS = ("Compare", "Batch", "Runs", "Theory", "About")
+TABS = ("Compare", "Draws", "Batch", "Runs", "Theory", "About")
 
 
 def faults(page: Page) -> list[str]:
