@@ -141,7 +141,7 @@ def test_a_token_is_named_by_its_text_or_its_number(exact):
 
 
 def test_a_run_of_another_pair_says_which_one_to_load(exact, run, pair):
-    with pytest.raises(InputError, match="This run was made with .*; load that pair to branch from it"):
+    with pytest.raises(InputError, match=r"This run was made with .*; load that pair to branch from it"):
         branch(pair, run, At("greedy", 1), 5)
     other = dataclasses.replace(run, environment={**run.environment, "target": {"name": "big/one"}, "draft": None})
     with pytest.raises(InputError, match="This run was made with big/one; load that pair"):
