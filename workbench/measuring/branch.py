@@ -8,7 +8,7 @@ from typing import Any
 import decoders
 from decoders import Fate, InputError, Method, ModelPair, Trial
 from decoders.inputs import is_whole
-from decoders.settings import Decoding
+from decoders.settings import Decoding, setting
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.detokenise import Pieces, Place
 from workbench.models.environment import environment
@@ -50,7 +50,7 @@ class Look(Method):
     paper, section = "Leviathan et al. 2023", "2.2"
     summary = "Reads what the large model says of the next token."
 
-    wanted: tuple[int, ...] = ()
+    wanted: tuple[int, ...] = setting((), "vocabulary ids to look at besides the likeliest")
 
     def decode(self, request: Any) -> Decoding:
         (reading,) = yield request.ask("target", [request.tip], LISTED)

@@ -6,7 +6,7 @@ from typing import Any
 
 import decoders
 from decoders import Fate, Method, ModelPair, Trial
-from decoders.settings import Decoding
+from decoders.settings import Decoding, setting
 from workbench.measuring.detokenise import Pieces, Place
 from workbench.runs.cells import DEPTH, LEAST
 from workbench.runs.trace import Prefix
@@ -24,7 +24,7 @@ class Likely(Method):
     paper, section = "Cochran 1954", "expected counts"
     summary = "Reads what the large model says of the likeliest first tokens."
 
-    draws: int = 100
+    draws: int = setting(100, "draws that will be counted", low=1, high=1_000_000)
 
     @property
     def branches(self) -> tuple[int, int]:

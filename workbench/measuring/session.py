@@ -1,6 +1,7 @@
 """A session runs a study: its jobs one after another, reported as they happen."""
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -24,8 +25,11 @@ from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Lap, Result, Run
 from workbench.runs.store import new_id
+from workbench.runs.trace import Prefix
 from workbench.studies.draw import Draw
 from workbench.studies.study import Job, Study
+
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -79,7 +83,7 @@ class _Session:
     def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
         if isinstance(self.study, Draw) and not self.work.cancelled():
-            self.run = replace(self.run, exact=exact(self.work.pair, self.study, self.work.ids[0]))
+            self.run = replace(self.run, exact=self._exact())
         for number, lap in laps_in_order(self.jobs, self.study.settings.timings):
             if self.work.cancelled():
                 break
@@ -93,6 +97,14 @@ class _Session:
             yield from self._metered_again()
         stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _exact(self) -> list[Prefix]:
+        """What draws are compared with; if it cannot be had, what is drawn is shown all the same."""
+        try:
+            return exact(self.work.pair, self.study, self.work.ids[0])
+        except Exception:
+            log.exception("the exact probabilities of draws failed")
+            return []
 
     def _metered_again(self) -> Iterator[Event]:
         """Repeat what was too short for the meter."""

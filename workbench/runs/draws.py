@@ -85,7 +85,7 @@ class Finding:
 def findings(run: Run) -> list[Finding]:
     """One for each result of a run of draws; [] at temperature 0, where nothing is drawn."""
     settings = run.settings
-    if settings.get("temperature", 1.0) == 0 or not run.exact:
+    if settings.get("temperature", 1.0) == 0:
         return []
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))

@@ -50,7 +50,7 @@ def test_alternatives_are_listed_and_one_of_them_is_continued(call, store, paren
         (("--decoder", "mtad", "--at", "99"), "choose a place from 0 to"),
         (("--decoder", "mtad", "--at", "1", "--token", "#99999"), "There is no token 99999"),
         (("--decoder", "mtad", "--at", "1", "--token", "ab"), "2 tokens here"),
-        (("--decoder", "mtad", "--at", "1", "--token", "a", "--decoders", "mtda"), "did you mean 'mtad'?"),
+        (("--decoder", "mtad", "--at", "1", "--token", "a", "--decoders", "mtadd"), "did you mean 'mtad'?"),
     ],
 )
 def test_what_is_not_there_is_one_sentence(call, parent, words, says):
