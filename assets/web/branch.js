@@ -22,6 +22,12 @@
 
     get where() { return { run: this.root.run, decoder: this.panel.decoder, at: this.index }; }
 
+    /** Ask the page; what it answers says which question it answers. */
+    ask(event, more = {}) {
+      this.asked = `${this.group}/${(names += 1)}`;
+      this.root.ask(event, { ...this.where, ask: this.asked, ...more });
+    }
+
     layOut() {
       const before = this.panel.tokens.slice(Math.max(0, this.index - 8), this.index).map((t) => t.text).join("") || this.panel.prompt.slice(-40);
       this.title = make("h3", { tabindex: -1 }, `What else could stand here? ${this.panel.title}, token ${this.index + 1}`);
@@ -81,13 +87,13 @@
       const text = this.other.value;
       if (!text) return this.say("Type a token first.");
       this.state.textContent = "Looking it up.";
-      this.root.ask("select", { ...this.where, token: text });
+      this.ask("select", { token: text });
     }
 
     go(decoders) {
       this.say("");
       this.state.textContent = "Continuing from here.";
-      this.root.ask("submit", { ...this.where, token: this.picked, decoders });
+      this.ask("submit", { token: this.picked, decoders });
     }
 
     say(text) {
@@ -116,7 +122,7 @@
       this.root.branching = this;
       this.root.stage.replaceChildren(this.section);
       this.show(null);
-      if (this.root.ask) this.root.ask("select", this.where);
+      if (this.root.ask) this.ask("select");
       this.title.focus({ preventScroll: true });
       this.section.scrollIntoView({ behavior: matchMedia("(prefers-reduced-motion: reduce)").matches ? "auto" : "smooth", block: "nearest" });
     }
@@ -137,12 +143,11 @@
     root.addEventListener("keydown", (event) => event.key === "Enter" && !event.ctrlKey && !event.metaKey && open(event));
   };
 
-  /** What the page answered: {run, decoder, at, choices} or {..., error}. */
+  /** What the page answered: {ask, choices, wanted} or {ask, error}. */
   Workbench.answered = (value) => {
     if (!value) return;
     for (const root of document.querySelectorAll(".wb")) {
-      const open = root.branching;
-      if (open && value.run === root.run && value.decoder === open.where.decoder && value.at === open.where.at) open.answer(value);
+      if (root.branching && root.branching.asked === value.ask) root.branching.answer(value);
     }
   };
 })();

@@ -18,7 +18,7 @@
       this.fill = make("i");
       this.text = make("div.wb-text", { dir: "auto" });
       this.state = make("span.lane-state");
-      this.paper = make("div.wb-paper", {}, this.text);
+      this.paper = make("div.wb-paper", { tabindex: 0, role: "group", "aria-label": `the text of ${panel.title}` }, this.text);
       this.box = make("article.lane", { "data-decoder": panel.decoder }, make("header", {}, make("h4", {}, panel.title), this.state), make("div.track", {}, this.fill), this.paper);
     }
 

@@ -16,7 +16,8 @@ from workbench.studies.text import counted
 UNLIKELY = 0.05  # a p value below it is said to be unlike the law
 OPEN = 0.06  # nodes that so many of the draws share are unfolded
 SHOWN = 12  # children of a node; the rarer ones are in a fold
-MOST_NODES = 1500  # lines of one tree
+MOST_LINES = 1500  # of one tree
+DEEPEST = 100  # forks above each other: a file may have more than Python can follow
 NEWLINES = {"\n": "⏎", "\t": "⇥"}
 
 PROOF = (
@@ -133,69 +134,66 @@ def trees(run: Run) -> str:
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     says = {found.decoder: in_words(found) for found in findings(run)}
     each = "".join(
-        _tree(
-            label(result.decoder),
-            says.get(result.decoder, ""),
-            grown(s.pieces for s in drawn(result)),
-            law,
-            result.errors,
+        _Tree(grown(s.pieces for s in drawn(result)), law).html(
+            label(result.decoder), says.get(result.decoder, ""), result.errors
         )
         for result in run.results
     )
     return f'<div class="wb wb-draws">{each}</div>' if each else ""
 
 
-def _tree(name: str, says: str, root: Node, law: Mapping[Tokens, float], errors: Sequence[str]) -> str:
-    lines = [MOST_NODES]
-    words = f'<p class="says">{html.escape(says)}</p>' if says else ""
-    failed = f'<p class="wb-error" role="alert">{html.escape(errors[0])}</p>' if errors else ""
-    return (
-        f'<section class="wb-panel" aria-label="{html.escape(name)}"><header><h3>{html.escape(name)}</h3>'
-        f'<span class="pace">{html.escape(counted(root.count, "draw"))}</span></header>{words}{failed}'
-        f'<div class="forest"><ul>{_following(root, (), root.count, law, lines)}</ul></div></section>'
-    )
+class _Tree:
+    """One tree as nested folds. `left` is how many lines it may still have."""
 
+    def __init__(self, root: Node, law: Mapping[Tokens, float]):
+        self.root, self.law, self.left = root, law, MOST_LINES
 
-def _following(node: Node, path: Tokens, total: int, law: Mapping[Tokens, float], left: list[int]) -> str:
-    """The tokens after a node as items of a list; `left` holds how many lines there may still be."""
-    children = node.following
-    often = "".join(_line(child, path, total, law, left) for child in children[:SHOWN])
-    rare = children[SHOWN:]
-    if rare:
-        inner = "".join(_line(child, path, total, law, left) for child in rare)
+    def html(self, name: str, says: str, errors: Sequence[str]) -> str:
+        name, count = html.escape(name), html.escape(counted(self.root.count, "draw"))
+        words = f'<p class="says">{html.escape(says)}</p>' if says else ""
+        failed = f'<p class="wb-error" role="alert">{html.escape(errors[0])}</p>' if errors else ""
+        return (
+            f'<section class="wb-panel" aria-label="{name}"><header><h3>{name}</h3><span class="pace">{count}</span></header>{words}{failed}'
+            f'<div class="forest" tabindex="0" role="group" aria-label="{name}: the texts">'
+            f"<ul>{self.after(self.root, (), 0)}</ul></div></section>"
+        )
+
+    def after(self, node: Node, path: Tokens, depth: int) -> str:
+        """The tokens after a node as items of a list, the rare ones in a fold."""
+        often, rare = node.following[:SHOWN], node.following[SHOWN:]
+        items = "".join(self.line(child, path, depth) for child in often)
+        if not rare or self.left <= 0:
+            return items
+        inner = "".join(self.line(child, path, depth) for child in rare)
         count = sum(child.count for child in rare)
-        often += f'<li><details class="rare"><summary>{len(rare)} others, {counted(count, "draw")}</summary><ul>{inner}</ul></details></li>'
-    return often
+        return f'{items}<li><details class="rare"><summary>{len(rare)} others, {counted(count, "draw")}</summary><ul>{inner}</ul></details></li>'
+
+    def line(self, node: Node, path: Tokens, depth: int) -> str:
+        """A token, and those that follow it without a fork, with what comes after them in a fold."""
+        if self.left <= 0:
+            return ""
+        self.left -= 1
+        path, count, text = (*path, node.id), node.count, [node.text]
+        share, p = count / self.root.count, self.law.get(path)
+        while len(node.children) == 1 and not node.ended:
+            (node,) = node.children.values()
+            path = (*path, node.id)
+            text.append(node.text)
+        words = _count(count, self.root.count * p if p else None, share, "".join(text))
+        if not node.children or depth >= DEEPEST:
+            return f'<li><div class="leaf">{words}{" …" if node.children else ""}</div></li>'
+        end = f'<li><div class="leaf"><span class="count">{node.ended}</span><em>end here</em></div></li>'
+        inner = self.after(node, path, depth + 1) + (end if node.ended else "")
+        return (
+            f"<li><details{' open' if share >= OPEN else ''}><summary>{words}</summary><ul>{inner}</ul></details></li>"
+        )
 
 
-def _line(node: Node, path: Tokens, total: int, law: Mapping[Tokens, float], left: list[int]) -> str:
-    """A token, and those that follow it without a fork, with what comes after them in a fold."""
-    if left[0] <= 0:
-        return ""
-    left[0] -= 1
-    path = (*path, node.id)
-    share, expected, count, text = node.count / total, law.get(path), node.count, [node.text]
-    while len(node.children) == 1 and not node.ended:
-        (node,) = node.children.values()
-        path = (*path, node.id)
-        text.append(node.text)
-    more = (
-        f'<span class="expected" title="draws expected of the target">{total * expected:.1f}</span>' if expected else ""
-    )
-    words = (
-        f'<span class="count">{count}</span>{more}<i style="width:{100 * share:.1f}%"></i>'
-        f"<bdi>{html.escape(visible(''.join(text))) or '▫'}</bdi>"
-    )
-    if not node.children:
-        return f'<li><div class="leaf">{words}</div></li>'
-    end = (
-        f'<li><div class="leaf"><span class="count">{node.ended}</span><em>end here</em></div></li>'
-        if node.ended
-        else ""
-    )
-    inner = _following(node, path, total, law, left)
-    unfolded = " open" if share >= OPEN else ""
-    return f"<li><details{unfolded}><summary>{words}</summary><ul>{inner}{end}</ul></details></li>"
+def _count(count: int, expected: float | None, share: float, text: str) -> str:
+    """How many draws, how many the target lets expect, a bar, and the text."""
+    more = f'<span class="expected" title="draws expected of the target">{expected:.1f}</span>' if expected else ""
+    bar = f'<i style="width:{100 * share:.1f}%"></i>'
+    return f'<span class="count">{count}</span>{more}{bar}<bdi>{html.escape(visible(text)) or "▫"}</bdi>'
 
 
 def proof(run: Run) -> str:

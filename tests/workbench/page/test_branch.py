@@ -42,10 +42,10 @@ def newest(host: Host):
 
 def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor):
     parent = newest(house[0])
-    where = {"run": parent.id, "decoder": "mtad", "at": 2}
+    where = {"run": parent.id, "decoder": "mtad", "at": 2, "ask": "the first"}
     ask(visitor, "select", where)
     found = answer(visitor)
-    assert {name: found[name] for name in where} == where
+    assert found["ask"] == "the first"
     assert len(found["choices"]) == 20
     assert sum(each["warped"] > 0 for each in found["choices"]) == 5
     token = found["choices"][1]["id"]

@@ -134,7 +134,13 @@ def test_what_is_rare_is_folded_and_a_huge_tree_ends():
     found = parsed(draws.trees(made(many, law=[])))
     assert "details" in found.seen
     assert any("others" in text for text in found.texts)
-    assert sum(text.isdecimal() for text in found.texts) <= draws.MOST_NODES + 200
+    assert sum(text.isdecimal() for text in found.texts) <= draws.MOST_LINES + 200
+
+
+def test_a_file_with_a_thousand_forks_above_each_other_is_shown():
+    """Each text leaves the one before it a token later: a fold in a fold a thousand times over is more than Python can follow."""
+    found = parsed(draws.trees(made([(2,) * i + (1,) for i in range(1000)], law=[])))
+    assert any("…" in text for text in found.texts)
 
 
 def test_files_of_every_format_have_what_the_draws_say():

@@ -63,8 +63,8 @@ def data(event: gr.EventData) -> Asked:
 
 
 def answered(asked: Asked) -> Asked:
-    """What tells the strip which question this answers."""
-    return {name: asked.get(name) for name in ("run", "decoder", "at")}
+    """What tells the strip which question this answers; no two have the same."""
+    return {"ask": asked.get("ask")}
 
 
 def place(asked: Asked) -> At:

@@ -41,15 +41,15 @@ class Drawn(gr.HTML):
 class TokenStrip(Drawn):
     """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes.
 
-    `select` asks for the alternatives of a token: {run, decoder, at}, with `token` one that was typed; `submit` continues from one of
-    them: {run, decoder, at, token, decoders}.
+    `select` asks for the alternatives of a token: {ask, run, decoder, at}, with `token` one that was typed; `submit` continues from one
+    of them: {ask, run, decoder, at, token, decoders}. `ask` names the question.
     """
 
     script = SHOW_PANELS
 
 
 class Alternatives(Drawn):
-    """Answers to the strip's `select`, drawn where it was asked: {run, decoder, at, choices, wanted} or {run, decoder, at, error}."""
+    """Answers to the strip's questions, drawn where they were asked: {ask, choices, wanted} or {ask, error}."""
 
     script = SHOW_ALTERNATIVES
 
