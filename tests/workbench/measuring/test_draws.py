@@ -112,7 +112,7 @@ def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
     count = itertools.count()
     run = ended(
         pair,
-        draw("multinomial", "speculative", draws=40, max_new_tokens=8, cache_mb=0.2),
+        draw("multinomial", "speculative", draws=40, max_new_tokens=8, cache_mb=0.014),
         unmetered,
         cancel=lambda: next(count) > 25,
     )
