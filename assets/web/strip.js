@@ -220,7 +220,7 @@ const Workbench = (() => {
     return bar;
   }
 
-  const POINT = "Point at a word, or tap it: here it says where it came from.";
+  const POINT = "Point at a word, or tap it: here it says where it came from. A click or Enter shows what else could stand there.";
 
   /** Under the legend stands what the colour of the token under the pointer means. */
   function explain(root, bar, says) {
