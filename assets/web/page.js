@@ -28,12 +28,12 @@ const WorkbenchPage = (() => {
   };
 
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(() => resolve([1, 2].map(() => ({ __type__: "update", interactive: true }))), 50));
+  const ready = () => new Promise((resolve) => setTimeout(() => resolve([1, 2, 3].map(() => ({ __type__: "update", interactive: true }))), 50));
 
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-    const button = ["#run", "#batch-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
+    const button = ["#run", "#batch-run", "#draw-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
     if (!button) return;
     event.preventDefault();
     button.click();
@@ -46,6 +46,7 @@ const WorkbenchPage = (() => {
     if (!link) return;
     event.preventDefault();
     if (!place) return;
+    if (place.tagName === "DETAILS") place.open = true;
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
     place.scrollIntoView({ block: "start" });

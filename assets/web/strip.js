@@ -217,12 +217,12 @@ const Workbench = (() => {
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(make("label.toggle", {}, toggle, "show rejected drafts"), says);
+    bar.append(Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"), says);
     explain(root, bar, says);
     return bar;
   }
 
-  const POINT = "Point at a word, or tap it: here it says where it came from.";
+  const POINT = "Point at a word, or tap it: here it says where it came from. A click or Enter shows what else could stand there.";
 
   /** Under the legend stands what the colour of the token under the pointer means. */
   function explain(root, bar, says) {
@@ -268,6 +268,7 @@ const Workbench = (() => {
       root.stage = make("div.wb-stage");
       root.replaceChildren(legend(root), root.grid, root.stage);
       Workbench.card(root);
+      Workbench.branches(root);
     }
     const sources = (value && value.panels) || [];
     root.hidden = sources.length === 0;
@@ -282,6 +283,7 @@ const Workbench = (() => {
     });
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     trimLegend(root, root.shown);
+    root.racing();
   }
 
   return { show, make, visible, number, tokenSpan, fates: {} };

@@ -15,6 +15,7 @@ from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
+from workbench.page.tabs.draw import DrawTab
 from workbench.page.tabs.experiments import ExperimentsTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
@@ -24,6 +25,7 @@ from workbench.show import web
 from workbench.studies import links
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 
 TITLE = "Decoding Workbench"
 SAYS = "Watch one model continue a text in several ways, and see which is fastest."
@@ -63,9 +65,10 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
+            draws = DrawTab(host, compare)
             batch = BatchTab(host, compare)
             ExperimentsTab(host, compare.pairs.choice)
-            studies = {Comparison.kind: compare, Batch.kind: batch}
+            studies = {Comparison.kind: compare, Batch.kind: batch, Draw.kind: draws}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
@@ -99,9 +102,9 @@ def build(host: Host) -> gr.Blocks:
             notes = "".join(words.note(fault, "alert") for fault in faults)
             return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
 
-        shown = [notice, tabs, *compare.outputs, *batch.outputs]
+        shown = [notice, tabs, *compare.outputs, *batch.outputs, *draws.outputs]
         opening = page.load(opened, None, shown, **compare.noted.filling)
-        buttons = [compare.runner.run, batch.runner.run]
+        buttons = [compare.runner.run, batch.runner.run, draws.runner.run]
         opening.then(
             None, None, buttons, js="WorkbenchPage.ready", api_visibility="private"
         )  # whatever happened in `opened`

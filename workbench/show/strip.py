@@ -8,6 +8,7 @@ from typing import Any
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.events import At, Finished, Progress, Started
+from workbench.runs.laps import round_seconds
 from workbench.runs.record import Agreement, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.headline import marks
@@ -98,6 +99,7 @@ class Panel:
             "prompt": self.prompt if len(self.prompt) <= PROMPT_SHOWN else "…" + self.prompt[-PROMPT_SHOWN:],
             "tokens": self.tokens,
             "rounds": self.rounds,
+            "clock": round_seconds(first) if first else [],
             "provisional": self.provisional,
             "rule": self.rule,
             "numbers": self._figures(),

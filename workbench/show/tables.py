@@ -13,6 +13,7 @@ from workbench.show.quantities import BATCH_QUANTITIES, QUANTITIES, Quantity, pe
 from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
 from workbench.studies.text import counted
 
@@ -129,8 +130,13 @@ def notes(run: Run) -> list[str]:
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value) in words, as text."""
-    name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
+    name = {Comparison.kind: "prompt", Draw.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
     found = {name: run.title, "created": run.created, **run.settings, **run.environment}
+    if run.study.get("start"):
+        found["branched from"] = [
+            f"run {step['run']}, {label(step['decoder'])}, after {counted(step['at'], 'token')}: {step['chosen']!r}"
+            for step in run.study["start"]["trail"]
+        ]
     return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]
 
 

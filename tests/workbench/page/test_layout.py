@@ -102,9 +102,9 @@ def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
     assert "make train" in notice(visit(""))
 
 
-def test_only_compare_is_for_programs(house):
+def test_the_endpoints_for_programs(house):
     named = [function.api_name for function in house[1].fns.values() if function.api_visibility == "public"]
-    assert named == ["compare"]
+    assert named == ["compare", "draw", "alternatives", "branch"]
 
 
 def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(visit, house, monkeypatch):

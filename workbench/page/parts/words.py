@@ -5,12 +5,14 @@ import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded
 from workbench.runs.trace import TrialRecord
+from workbench.show.draws import visible
 from workbench.show.files import WRITERS
 from workbench.show.headline import headline as sentences
 from workbench.show.steps import four_steps
@@ -19,6 +21,7 @@ from workbench.studies.batch import Batch
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 from workbench.studies.settings import Settings
+from workbench.studies.start import Start
 from workbench.studies.text import counted
 
 JUMPS = (
@@ -158,6 +161,19 @@ def headline(run: Run) -> str:
     first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
     says = f"<h2>{first}</h2><p>{' '.join(others)}</p>" if first else ""
     return f'<div class="wb-headline">{JUMPS}{says}{source(run)}</div>'
+
+
+def trail(run: Run) -> str:
+    """The runs that a branch came from, as links; "" for any other run."""
+    if not run.study.get("start"):
+        return ""
+    steps = Start.from_json(run.study["start"]).trail
+    each = "".join(
+        f'<a href="?run={html.escape(quote(step.run, safe=""))}">run {html.escape(step.run[:12])}</a> › '
+        f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: “<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
+        for step in steps
+    )
+    return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
 def models(recordings: Sequence[Recording]) -> str:

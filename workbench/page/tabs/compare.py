@@ -8,6 +8,7 @@ import gradio as gr
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.parts.branching import Branching
 from workbench.page.parts.form import DEFAULT_DECODERS, SHARED, SettingsForm
 from workbench.page.parts.pair_picker import PairPicker
 from workbench.page.parts.results import ComparisonResults
@@ -101,6 +102,7 @@ class CompareTab:
             self.noted, self.pairs.choice, [], self._study, self.prompt, [], self._follow, self.results.outputs
         )  # fmt: skip
         self.runner.wire(wiring)
+        Branching(self.host, self.runner, self.results, self.pairs.choice)
 
     # ---- what others may show here
 
