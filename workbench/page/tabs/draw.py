@@ -71,7 +71,7 @@ class DrawTab:
         return [self.prompt, *self.runner.outputs, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
-        self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
+        self.tab.select(self._offer, self.pair, [*self.form.offered.values()], **QUIET)
         asked = [self.share, self.asked]
         self.noted.values.change(self._told, self.noted.values, asked, trigger_mode="always_last", **QUIET)
         self.runner.wire(
@@ -106,9 +106,9 @@ class DrawTab:
             _asked(typed)
         )
 
-    def _offer_template(self, choice: Any) -> Updates:
-        """The chat template's switch, only if the tokenizer has one."""
-        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
+    def _offer(self, choice: Any) -> Updates:
+        """The settings that mean something for this pair alone."""
+        return self.form.offer(self.host.offers(choice))
 
     def _follow(self, study: Draw) -> "_Live":
         return _Live(self.results)
