@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
@@ -61,6 +61,14 @@ def test_the_limits_of_the_place_come_first(pair, tmp_path):
 def test_what_the_pair_cannot_run_is_refused(host):
     with pytest.raises(InputError, match="positions of the models"):
         host.check(study(max_new_tokens=5000), PairChoice())
+
+
+def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
+    """The page answered in the library's words: "load one with load_pair(target, draft)"."""
+    host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
+    with pytest.raises(InputError, match="choose one under Models in the Compare tab, or untick Speculative, MTAD"):
+        host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
+    host.check(study(decoders=["greedy", "lookup"]), PairChoice())
 
 
 def test_the_length_of_a_prompt(host):

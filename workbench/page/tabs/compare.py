@@ -8,6 +8,7 @@ import gradio as gr
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.parts.branching import Branching
 from workbench.page.parts.form import DEFAULT_DECODERS, SHARED, SettingsForm
 from workbench.page.parts.pair_picker import PairPicker
 from workbench.page.parts.results import ComparisonResults
@@ -57,10 +58,10 @@ class CompareTab:
                     max_lines=12,
                     elem_id="prompt",
                 )
-            with gr.Column(scale=4, min_width=320), gr.Row(elem_id="go", equal_height=True):
+            with gr.Column(scale=4, min_width=420), gr.Row(elem_id="go", equal_height=True):
                 self.preset = gr.Dropdown(
                     [(presets.described(name), name) for name in presets.SETTINGS] + [("settings of your own", CUSTOM)],
-                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=200,
+                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=260,
                 )  # fmt: skip
                 self.runner.lay_out_buttons("Run")
         with gr.Row(elem_classes="chips"):
@@ -101,6 +102,7 @@ class CompareTab:
             self.noted, self.pairs.choice, [], self._study, self.prompt, [], self._follow, self.results.outputs
         )  # fmt: skip
         self.runner.wire(wiring)
+        Branching(self.host, self.runner, self.results, self.pairs.choice)
 
     # ---- what others may show here
 
@@ -122,9 +124,10 @@ class CompareTab:
         count = self.host.tokens(self.prompt.value, False, PairChoice())
         return {self.count: words.tokens(count, START), **self._offer(PairChoice())}
 
-    def open_with(self, run: Run) -> Updates:
-        """A run that was recorded beforehand, for a visitor who asked for nothing yet: the address stays as it is."""
-        return {**self.show(run), self.runner.progress: "", self.results.kept.run_id: ""}
+    @property
+    def unasked(self) -> Updates:
+        """What a run that nobody asked for does not show: how it ended, and its id in the address."""
+        return {self.runner.progress: "", self.results.kept.run_id: ""}
 
     # ---- handlers
 
@@ -179,4 +182,4 @@ class _Live:
         if isinstance(event, Ended):
             return self._results.show(event.run, bool(event.unkept)) if event.run.results else {}
         self._panels.update(event)
-        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.value()}
+        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.changes()}
