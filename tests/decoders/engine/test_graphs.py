@@ -146,10 +146,10 @@ def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
     lent, lend = [], PackedModel.lend
     monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
     for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
-        before = [weakref.ref(arena.keys[0]) for arena in lent]
+        before = [weakref.ref(a.each[0].keys[0]) for a in lent]
         options = {"prompts": prompts, "max_new_tokens": count}
         assert tokens(pair, **options) == tokens(plain, **options)
-        now = {id(arena.keys[0]) for arena in lent}
+        now = {id(a.each[0].keys[0]) for a in lent}
         assert all(keys() is None or id(keys()) in now for keys in before)
 
 
