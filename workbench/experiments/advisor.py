@@ -6,7 +6,7 @@ places; here each place has its own, and the rounds are summed over them. A roun
 Decoders that this theory does not cover are measured on the same prompts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
 
@@ -178,16 +178,16 @@ def _timed(work: Work, method: Method, prompt: int) -> _Timed:
 
 def _advice(betas: Sequence[Sequence[float]], timed: dict[Method, list[_Timed]], temperature: float) -> Advice:
     greedy = timed[catalog[BASELINE]()]
-    step = _median(greedy, lambda t: t.rounds)
+    step = _typical(fmean(t.rounds) for t in greedy if t.rounds)
     rounds, draft = {}, step
     for method, runs in timed.items():
         if method.name == "speculative":
-            rounds[method.draft_length] = _median(runs, lambda t: t.rounds)
+            rounds[method.draft_length] = step * _over_greedy(runs, greedy, lambda t: t.rounds)
             if method.draft_length == max(TIMED_LENGTHS):
-                draft = _median(runs, lambda t: t.drafting) / method.draft_length
+                draft = step * _over_greedy(runs, greedy, lambda t: t.drafting) / method.draft_length
     costs = Costs(step, {n: rounds[n] for n in TIMED_LENGTHS}, draft)
     # What a greedy text takes beyond its steps, reading the prompt, every decoder takes too.
-    reading = fmean(max(0.0, t.seconds - t.tokens * step) for t in greedy)
+    reading = _typical(max(0.0, t.seconds - t.tokens * fmean(t.rounds)) for t in greedy if t.rounds)
     lines = []
     total = sum(len(b) for b in betas)
     for length in LENGTHS:
@@ -210,11 +210,17 @@ def _measured(runs: Sequence[_Timed] | None, greedy: Sequence[_Timed]) -> float 
     return speeds[0] / speeds[1]
 
 
-def _median(runs: Sequence[_Timed], of: Callable[[_Timed], Sequence[float]]) -> float:
-    found = [seconds for run in runs for seconds in of(run)]
-    if not found:
+def _over_greedy(runs: Sequence[_Timed], greedy: Sequence[_Timed], of: Callable[[_Timed], Sequence[float]]) -> float:
+    """Mean seconds over those of greedy's rounds on the same prompt, whose turn came next to it: a machine that changes its speed changes
+    both. The median over prompts leaves out those that something disturbed."""
+    return _typical(fmean(of(a)) / fmean(b.rounds) for a, b in zip(runs, greedy, strict=True) if of(a) and b.rounds)
+
+
+def _typical(found: Iterable[float]) -> float:
+    values = list(found)
+    if not values:
         raise InputError("The texts are too short to time; ask for more new tokens, or take other prompts.")
-    return median(found)
+    return median(values)
 
 
 def _by_place(betas: Sequence[Sequence[float]]) -> list[float]:

@@ -37,7 +37,9 @@ class Report:
     progress: Progress
     environment: dict[str, Any]
     cells: Sequence[Kept]
-    _known: dict[tuple[str, str, str], Interval | None] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _known: dict[tuple[str, str, str], Interval | None] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def of_part(self, part: str) -> list[Kept]:
         return [cell for cell in self.cells if cell.part == part]
@@ -157,8 +159,8 @@ def _judge(found: Report, ordering: Ordering) -> Judged:
     few = len(figures.common(*both)) < figures.LEAST_ITEMS
     verdict = "undecided" if few else "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
     words = (
-        f"{ordering.figure}: {ordering.less} {significant(values[0].value)}, {ordering.than} {significant(values[1].value)}; "
-        f"difference {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
+        f'{ordering.figure} is {significant(values[0].value)} with "{ordering.less}" and {significant(values[1].value)} with '
+        f'"{ordering.than}", a difference of {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})'
     )
     return Judged(ordering, verdict, words)
 
