@@ -17,7 +17,7 @@ def table() -> str:
     """The catalog as a Markdown table."""
     rows = ["| name | what it does | text distributed as | draft model | from |", "|---|---|---|---|---|"]
     for name, method in catalog.items():
-        claim = LAWS.get(method.law, "no known law")
+        claim = LAWS[method.law] if method.law else "no known law"
         rows.append(
             f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} | {method.paper}, {method.section} |"
         )

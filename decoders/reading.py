@@ -42,7 +42,7 @@ def small(
     weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
     if warping.top_p < 1:
         total = sum(weights) if len(weights) == k else math.exp(excess(temperature))
-        before = kept = 0
+        before, kept = 0.0, 0
         while before < warping.top_p and kept < len(
             weights
         ):  # the mass of likelier tokens: a token stays while that is below top_p
@@ -64,7 +64,7 @@ class Readings(Sequence["Reading"]):
     """
 
     def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0):
-        self.rows, (self.count, self.size) = rows, rows.shape
+        self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
@@ -94,13 +94,13 @@ class Readings(Sequence["Reading"]):
         return found[0].tolist(), found[1].tolist()
 
     def __len__(self) -> int:
-        return self.count
+        return self._length
 
     @overload
     def __getitem__(self, place: int) -> "Reading": ...
     @overload
     def __getitem__(self, place: slice) -> list["Reading"]: ...
-    def __getitem__(self, place):
+    def __getitem__(self, place: int | slice) -> "Reading | list[Reading]":
         if isinstance(place, slice):
             return [Reading(self, i) for i in range(*place.indices(len(self)))]
         return Reading(self, range(len(self))[place])

@@ -3,16 +3,16 @@
 import dataclasses
 import difflib
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from decoders.errors import InputError
-from decoders.reading import Reading
-from decoders.request import Ask, Drawn, Request
+from decoders.request import Ask, Request
 from decoders.trace import Round
 from decoders.warp import Warping
 
-# What `decode` returns. Asks are sent readings, or the tokens of a chain; rounds are sent None.
-Decoding = Generator[Ask | Round, list[Reading] | list[Drawn] | None, None]
+# What `decode` returns. It is sent what each item asks for, which no type can say: of an ask readings (`list[Reading]`), of one for a
+# chain its tokens (`list[Drawn]`), of a round None.
+Decoding = Generator[Ask | Round, Any, None]
 
 
 def setting(
@@ -36,7 +36,7 @@ def setting(
 class claim(property):
     """A property that depends on the settings; on the class itself it has the value for the default settings."""
 
-    def __get__(self, method, owner=None):
+    def __get__(self, method: "Method | None", owner: "type[Method]") -> Any:  # type: ignore[override]  # of methods alone
         return super().__get__(owner() if method is None else method, owner)
 
 
@@ -58,16 +58,17 @@ class Method:
     section: ClassVar[str]
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
-    references = ()
+    references: tuple[str, ...] = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # for type checkers: every method is a dataclass
 
-    def __new__(cls, *args, **settings):
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in settings:
             if name not in known:
                 raise InputError(f"{cls.name} has no setting {name!r}: {nearest(name, known)}")
         return super().__new__(cls)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, check(self.name, field, getattr(self, field.name)))
 

@@ -33,7 +33,7 @@ class Sampling:
     ignore_eos: bool = False
     end_tokens: Collection[TokenId] | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
 
 
@@ -46,7 +46,7 @@ class Batching:
     padding: str = "none"
     max_cache_bytes: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, most in (
             ("max_batch", LONGEST_BUDGET),
             ("prefill_chunk", LONGEST_BUDGET),
@@ -139,10 +139,10 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
     if not padded and batching.max_cache_bytes is None:
         return
     for role in roles(method):
-        if not pair.packed[role].packed:
+        if (plain := pair.plain.get(role)) is not None:
             raise InputError(
                 f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
-                f"because {pair.packed[role].why}; leave it out, or load another pair."
+                f"because {plain.why}; leave it out, or load another pair."
             )
         if padded and role == "draft" and not pair.one_tokenizer:
             raise InputError(

@@ -91,7 +91,8 @@ def cached_rows(model: Model) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]
         asked = map(grow, trees, sizes) if sizes else (tree.trunk[-ASKED:] for tree in trees)
         wants = [(tree, nodes) for tree, nodes in zip(trees, asked, strict=True) if nodes]
         for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
-            yield tree, dict(zip(nodes, answer.logits, strict=True))
+            assert answer.part is not None  # without a chunk every node is fed
+            yield tree, dict(zip(nodes, answer.rows[answer.part], strict=True))
             tree.keep(nodes[-1:])
 
 
@@ -99,16 +100,16 @@ def plain_rows(
     model: Model, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
 ) -> dict[tuple[TokenTree, NodeId], Tensor]:
     """The logits (V,) of the same nodes by plain passes over the whole text of each, those of one length together."""
-    asked = defaultdict(set)
+    asked: dict[TokenTree, set[NodeId]] = defaultdict(set)
     for tree, rows in answers:
         asked[tree].update(rows)
-    texts = defaultdict(list)
+    texts: dict[int, list[tuple[TokenTree, list[NodeId]]]] = defaultdict(list)
     for tree, nodes in asked.items():
         inner = {tree.parents[node] for node in nodes}
         for path in (tree.lineage(node) for node in nodes - inner):
             texts[len(path)].append((tree, path))
     whole = twin(model.model, "eager") if getattr(model.model, "_supports_attention_backend", False) else model.model
-    found = {}
+    found: dict[tuple[TokenTree, NodeId], Tensor] = {}
     last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
     with undisturbed(model.device):
         for alike in texts.values():

@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -67,8 +67,8 @@ class Packing(NamedTuple):
     table: Tensor
     masks: Tensor
     biases: Tensor
-    keys: list[Tensor]
-    values: list[Tensor]
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
     parts: tuple[Part, ...] = ()
 
 
@@ -101,7 +101,9 @@ def attend(
                 raise
             FAILED.add(way)
             log.warning(
-                "%s does not run here (%s); passes use slower attention.", way.__doc__.split(",")[0], first_line(error)
+                "%s does not run here (%s); passes use slower attention.",
+                str(way.__doc__).split(",")[0],
+                first_line(error),
             )
 
 
@@ -130,12 +132,22 @@ def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
     return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
 
 
-def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
+def attend_chains(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+) -> Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
     starts, bases, totals, _ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
     most = int(count.max())
-    return varlen_attn(
+    out: Any = varlen_attn(
         q.transpose(0, 1),
         keys,
         values,
@@ -148,17 +160,28 @@ def attend_chains(q, keys, values, segments, table, masks, biases, scale, softca
         window_size=(-1, 0) if most > 1 else (-1, -1),
         enable_gqa=True,
         seqused_k=totals[:-1],
-    ).contiguous()
+    )
+    return out.contiguous()
 
 
-def attend_with_triton(*arguments) -> Tensor:
+def attend_with_triton(*arguments: Any) -> Tensor:
     """Triton, in one launch, for all passes; it is imported only if it is used."""
     from decoders.engine.kernels import attend_packed
 
     return attend_packed(*arguments)
 
 
-def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
+def attend_one_by_one(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype."""
     parts = []
     for start, stop, base, past, mask_start, bias_start in segments.tolist():
@@ -173,8 +196,8 @@ def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, so
             if mask_start >= 0:
                 seen = masks[mask_start : mask_start + n * total].view(n, total)
             bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))
-        window = [t[base : base + total].transpose(0, 1)[None] for t in (keys, values)]
-        parts.append(attend_request(q[None, :, start:stop], *window, bias, causal, scale, softcap))
+        key, value = (t[base : base + total].transpose(0, 1)[None] for t in (keys, values))
+        parts.append(attend_request(q[None, :, start:stop], key, value, bias, causal, scale, softcap))
     return torch.cat(parts, 2)[0].transpose(0, 1).contiguous()
 
 
@@ -211,7 +234,7 @@ attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("k
 
 
 @attend_op.register_fake
-def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softcap):
+def _(q: Tensor, k: Tensor, v: Tensor, *others: object) -> Tensor:
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
@@ -227,7 +250,17 @@ def only_known(others: dict[str, object]) -> None:
         raise NotPackedError(f"its attention takes {', '.join(strange)}, which the packed attention does not model")
 
 
-def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+def packed_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    packing: Any = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
     """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
     only_known({**others, "a mask": attention_mask})
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling

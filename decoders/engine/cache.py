@@ -135,10 +135,11 @@ class Arena:
 
     def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Views of these rows as attention reads them: keys and values of each layer, (1, K, rows, D)."""
-        return tuple(
+        keys, values = (
             [layer for slab in slabs for layer in slab[:, None, begin:end].transpose(2, 3).unbind()]
             for slabs in (self._key_slabs, self._value_slabs)
         )
+        return keys, values
 
     @property
     def rows(self) -> int:

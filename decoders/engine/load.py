@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
@@ -62,9 +62,9 @@ def load_pair(
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
     tokenizers = [fetch(AutoTokenizer, base) for base in bases]
     if len(names) == 2:
-        sizes = [config.get_text_config().vocab_size for config in configs]
-        if translation_between(*tokenizers, *sizes) is None:
-            same_vocabulary(*sizes, tokenizers[0])
+        size, draft_size = (config.get_text_config().vocab_size for config in configs)
+        if translation_between(tokenizers[0], tokenizers[1], size, draft_size) is None:
+            same_vocabulary(size, draft_size, tokenizers[0])
     schemes = [options(quantization, name, config, device) for name, config in zip(names, configs, strict=True)]
     models = [
         _weights(name, dtype=dtype, use_safetensors=safetensors, **scheme).to(device)
@@ -97,7 +97,7 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     return found
 
 
-def _weights(name: str, **options: Any) -> PreTrainedModel:
+def _weights(name: str, **options: Any) -> Any:
     """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
     model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
     if missing := sorted(notes["missing_keys"]):

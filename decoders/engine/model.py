@@ -4,11 +4,13 @@ import inspect
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
+from decoders.engine.attention import Packing
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
@@ -62,7 +64,7 @@ class PackedModel(Loaded):
         self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.forward: Pass = self.plain
-        self._places = [
+        self._places: list[tuple[Any, str]] = [
             (m._parameters, name) for m in self._twin.modules() for name, p in m._parameters.items() if p is not None
         ]
         self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
@@ -70,19 +72,22 @@ class PackedModel(Loaded):
         if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
 
-    def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+    def __call__(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing
+    ) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         with undisturbed(self.device):
             return self.forward(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
 
-    def plain(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+    def plain(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing
+    ) -> torch.Tensor:
         """A pass through the modules of the twin."""
         keep = {"logits_to_keep": wanted} if self.keeps else {}
         if self.own < self.vocabulary:
             input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
-        out = self._twin.forward(
-            input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
-        )
+        run: Any = self._twin.forward  # the base class declares none
+        out = run(input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep)
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
 
     def _weights(self) -> list[torch.Tensor]:
@@ -94,6 +99,7 @@ class PackedModel(Loaded):
         tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
         arena = Arena(self.layout, self.dtype, self.device)
         cache = arena.take(tokens)
+        assert cache is not None  # an arena without bounds has room
         inputs = pack([Feed(tree, cache, tree.trunk, tree.trunk[-wanted:])], arena, self.by_request)
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
 
@@ -104,14 +110,15 @@ def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
         raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
     if model.device.type == "meta":
         raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
-    if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
+    devices = getattr(model, "hf_device_map", None)
+    if devices and len(set(devices.values())) > 1:
         raise InputError(f"The {name} is spread over several devices; load it on one (device_map=None).")
 
 
 def weight_bytes(model: PreTrainedModel) -> int:
     """Bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows."""
     tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
-    head = model.get_output_embeddings()
+    head: Any = model.get_output_embeddings()
     looked_up = {id(t) for t in tables if head is None or t is not head.weight}
     return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 

@@ -67,13 +67,13 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> Packe
         wanted += wanted[:1] * (len(wanted) == 1)
     # In one tensor, for a single transfer to the device.
     indices = torch.tensor(tokens + positions + rows + wanted, device=device)
-    ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
+    ids, places, into, answered = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
-        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, parts(feeds, masks, arena, dtype))
+        packing = Packing(into, none, none, none, none, arena.keys, arena.values, parts(feeds, masks, arena, dtype))
     else:
-        packing = Packing(rows, *tables(feeds, masks, device, dtype), arena.keys, arena.values)
-    return PackedInputs(ids[None], positions[None], wanted, packing)
+        packing = Packing(into, *tables(feeds, masks, device, dtype), arena.keys, arena.values)
+    return PackedInputs(ids[None], places[None], answered, packing)
 
 
 def parts(
@@ -88,15 +88,15 @@ def parts(
             bias = torch.from_numpy(np.where(mask, np.float32(0), np.float32(-np.inf))).to(dtype)
         elif n > 1 and not causal:
             bias = torch.full((n, total), -math.inf, dtype=dtype).triu_(total - n + 1)
-        window = arena.windows(feed.cache.base, feed.cache.base + total)
-        found.append(Part(start, start + n, bias, causal, *window))
+        keys, values = arena.windows(feed.cache.base, feed.cache.base + total)
+        found.append(Part(start, start + n, bias, causal, keys, values))
         start += n
     return tuple(found)
 
 
 def tables(
     feeds: Sequence[Feed], masks: Sequence[np.ndarray | None], device: torch.device, dtype: torch.dtype
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
     biased = needs_biases(device, dtype)
     segments: list[tuple[int, int, int, int, int, int]] = []

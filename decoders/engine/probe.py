@@ -3,6 +3,7 @@ packed attention does not model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -58,7 +59,17 @@ class Probe:
                 self.refuse_window(int(seen.sum()))
 
 
-def probing_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+def probing_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    packing: Any = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
     """The function in the registry of attentions; `packing` is a Probe."""
     only_known(others)
     if packing is None:
@@ -83,9 +94,17 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
 
-def probing_mask(batch_size, q_length, kv_length, mask_function, dtype=torch.bool, device=None, **others) -> Tensor:
+def probing_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    mask_function: Callable,
+    dtype: torch.dtype = torch.bool,
+    device: torch.device | None = None,
+    **others: Any,
+) -> Tensor:
     """The function in the registry of masks: a mask that carries its rule along. Some windows exist only in the mask."""
-    mask = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
+    mask: Any = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
     mask.rule = mask_function
     return mask
 

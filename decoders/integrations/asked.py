@@ -72,7 +72,7 @@ def _plain_positions(positions: torch.Tensor | None, kept: torch.Tensor) -> None
         raise InputError("Decoders count positions from the first token of a prompt; leave position_ids out.")
 
 
-def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[str, float]:
+def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[str, Any]:
     """Temperature, top-k and top-p. Raises InputError for any other processor, by name."""
     others = [type(p).__name__ for p in processors if type(p) not in (*WARPERS, LogitNormalization)]
     if others:

@@ -58,6 +58,7 @@ def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
                 fate = Fate.ACCEPTED if pick.kept and i == len(pick.tests) - 1 else Fate.REJECTED
             trials.append(Trial(draw.node, draw.token, draw.parent, fate, *test))
         if not pick.kept:
+            assert pick.rest is not None  # a rule that refuses says what is left
             after, fate, probs = node, Fate.CORRECTED, pick.rest
             break
         node = draws[len(pick.tests) - 1].node

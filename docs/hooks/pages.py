@@ -28,8 +28,11 @@ PROMPT = "Once upon a time, there was a little girl who"
 
 
 def on_files(files: Files, config: Any) -> Files:
-    pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
-    pages = {f"decoders/{name}.md": page(method, pair, pseudo[name]) for name, method in catalog.items()}
+    pair, words = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8"))
+    pages = {
+        f"decoders/{name}.md": page(method, pair, words["pseudo"][name], words["tested"].get(name))
+        for name, method in catalog.items()
+    }
     pages["decoders/index.md"] = index()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
@@ -50,9 +53,9 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
+def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
     parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
-    parts += ["## What it claims", proof(method)]
+    parts += ["## What it claims", proof(method, tested)]
     columns = [
         f'```text title="The paper"\n{pseudo.strip()}\n```',
         f'```python title="The code"\n{source(method)}\n```',
@@ -64,12 +67,9 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def proof(method: type[Method]) -> str:
+def proof(method: type[Method], tested: str | None) -> str:
     if method.law is None:
-        return (
-            "It claims no law of another decoder: its output is its own, usually likelier text than sampling gives. What it does is "
-            "compared in the tests with a plain restatement of the paper."
-        )
+        return f"It claims the law of no other decoder. {tested.strip()}"
     return (
         f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the place of the models and a source that "
         "takes every way in turn in the place of the random generator, add up the probability of every output, and compare it with "

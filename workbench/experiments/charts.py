@@ -52,9 +52,9 @@ def _front(found: Report, drawing: Drawing, y: str) -> go.Figure:
     """y against x, a point for each cell; a line joins those that none beats in both."""
     figure, points = canvas(drawing.x, y, title=drawing.title), []
     for cell in found.of_part(drawing.part):
-        both = found.figure(drawing.x, cell), found.figure(y, cell)
-        if None not in both:
-            points.append((cell.asked["decoder"], cell.label, both[0].value, both[1].value))
+        across, up = found.figure(drawing.x, cell), found.figure(y, cell)
+        if across is not None and up is not None:
+            points.append((cell.asked["decoder"], cell.label, across.value, up.value))
     for i, decoder in enumerate(dict.fromkeys(p[0] for p in points)):
         own, style = [p for p in points if p[0] == decoder], look(i)
         figure.add_scatter(

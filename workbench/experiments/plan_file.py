@@ -300,5 +300,5 @@ def _printed(table: _Table) -> Printed:
         if not all(v == "" or type(v) in (int, float) for v in values):
             raise InputError(f'{table.place}: row {label!r:.80} must have numbers, or "" for what was not printed.')
         found[label] = tuple(None if v == "" else v for v in values)
-    texts = (table.text(key, "") for key in ("source", "pair", "prompts", "device"))
-    return Printed(*texts, columns, found)
+    source, pair, prompts, device = (table.text(key, "") for key in ("source", "pair", "prompts", "device"))
+    return Printed(source, pair, prompts, device, columns, found)

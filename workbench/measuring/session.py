@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import groupby
+from typing import Any
 
 from decoders import ModelPair
 from workbench.measuring.admit import admit
@@ -44,7 +45,7 @@ def run(
 
     threads   the number of threads that compute, and why, for the run's environment; they are set by the caller
     """
-    cancelled = getattr(cancel, "is_set", cancel) or (lambda: False)
+    cancelled: Any = getattr(cancel, "is_set", cancel) or (lambda: False)
     ids = admit(pair, study)
     device = pair.target.device
     watch = watch or watching(device)
@@ -209,7 +210,8 @@ def compared(first: Measured, other: Measured, job: Job, temperature: float) -> 
 def with_lap(result: Result, lap: Lap) -> Result:
     """The result with one lap more, its seconds and its energy estimated from all of them."""
     all_laps = [*result.laps, lap]
-    spent, metrics = laps.energy(all_laps), dict(result.metrics)
+    spent = laps.energy(all_laps)
+    metrics: dict[str, Any] = dict(result.metrics)
     metrics |= {"seconds": laps.whole(all_laps), "decode_seconds": laps.after_first(all_laps)}
     metrics |= {"joules": spent.joules, "energy_source": spent.source}
     if metrics["seconds"] and metrics.get("new_tokens") is not None:

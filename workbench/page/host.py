@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Generator, Hashable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -35,10 +35,12 @@ class Host:
         """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what depends on a pair that
         is not in memory shows once it is loaded."""
         self.limits.check(study)
-        if (pair := self.pairs.peek(choice)) is not None:
+        if (pair := self.device.keeper.peek(choice)) is not None:
             admit(pair, study)
 
-    def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
+    def run(
+        self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
+    ) -> Generator[Event, None, None]:
         """The events of the study on the device; its run is kept if it can be. To be called by one visitor at a time.
 
         Raises InputError for a study that the limits or the pair refuse.
@@ -62,13 +64,13 @@ class Host:
 
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
         """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory."""
-        pair = self.pairs.peek(choice)
+        pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
         return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
 
     def has_chat_template(self, choice: PairChoice) -> bool:
-        pair = self.pairs.peek(choice)
+        pair = self.device.keeper.peek(choice)
         return bool(pair and getattr(pair.tokenizer, "chat_template", None))
 
     @contextmanager

@@ -14,7 +14,7 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
 from workbench.page.tabs.experiments import ExperimentsTab
-from workbench.page.tabs.runs import RunsTab
+from workbench.page.tabs.runs import RunsTab, StudyTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.runs.recorded import recordings
 from workbench.show import web
@@ -60,7 +60,7 @@ def build(host: Host) -> gr.Blocks:
             compare = CompareTab(host)
             batch = BatchTab(host, compare)
             ExperimentsTab(host, compare.pairs.choice)
-            studies = {Comparison.kind: compare, Batch.kind: batch}
+            studies: dict[str, StudyTab] = {Comparison.kind: compare, Batch.kind: batch}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()

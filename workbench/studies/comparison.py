@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from decoders import InputError
 from workbench.studies.prompts import Prompt
@@ -20,7 +20,7 @@ class Comparison:
     prompt: str
     settings: Settings
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not isinstance(self.prompt, str):
             raise InputError(f"The prompt must be a text, not {type(self.prompt).__name__}.")
         if not self.prompt.strip():
@@ -48,4 +48,5 @@ class Comparison:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
-        return cls(data.get("prompt"), Settings.from_json(data.get("settings")))
+        prompt, settings = (cast(Any, data.get(key)) for key in ("prompt", "settings"))  # each says what it may not be
+        return cls(prompt, Settings.from_json(settings))

@@ -36,7 +36,7 @@ class Settings:
     )
     chat_template: bool = setting(False, "wrap the prompt in the tokenizer's chat template", choices=(False, True))
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in shared():
             check("settings", field, getattr(self, field.name))
         names = [m.name for m in self.methods]

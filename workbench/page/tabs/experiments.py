@@ -159,7 +159,7 @@ class ExperimentsTab:
             raise InputError("The number of prompts must be at least 1.")
         found = self._plan(plan, file)
         return driver.Request(
-            found.source, f"{found.name}.toml", pair if here else None, limit and int(limit), paths=False
+            found.source, f"{found.name}.toml", pair if here else None, int(limit) if limit else None, paths=False
         )
 
     def _plan(self, plan: str | None, file: str | None) -> plan_file.Plan:
@@ -219,7 +219,7 @@ class ExperimentsTab:
     def _drawn(self, id: str | None, shown: tuple[str | None, int]) -> list[Any]:
         work, public = self.background.work, self.host.limits.public
         past = [] if public else self.journal.experiments()
-        starting = self.background.running and work.id is None
+        starting = self.background.running and work is not None and work.id is None
         id = (work.id if work and (self.background.running or public) else None) if id is None or public else id
         if id is None and past and not starting:
             id = past[0].id
