@@ -23,6 +23,7 @@ import torch
 
 import decoders
 from workbench.measuring import session
+from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
 from workbench.runs import laps
 from workbench.runs.estimates import rows
@@ -91,7 +92,7 @@ def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequen
 def once(pair: decoders.ModelPair, threads: int) -> dict[str, tuple[float, list[str]]]:
     """Each decoder's ratio to greedy, and why it is marked unsteady, if it is."""
     study = Comparison(PROMPT, Settings.from_json(ASKED))
-    *_, ended = session.run(pair, study, threads=Threads(threads, "held"))
+    *_, ended = session.run(pair, study, threads=Threads(threads, "held"), patience=PATIENCE_SECONDS)
     return {
         row.decoder: (laps.ratio(row.first, row.greedy[0]).value, laps.unsteady(row.first, row.greedy[0]))
         for row in rows(ended.run.results)

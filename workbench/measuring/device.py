@@ -12,6 +12,7 @@ import torch
 
 from decoders import ModelPair
 from workbench.measuring import session
+from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -76,7 +77,7 @@ class Device:
 
     def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Generator[Event, None, None]:
         pair, threads = self._ready(choice)
-        for event in session.run(pair, study, threads=threads, cancel=stopped):
+        for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience()):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
                 self._threads = None  # something else is on the machine now
             yield event
@@ -88,6 +89,11 @@ class Device:
             self._threads = pair, chosen(pair)
         torch.set_num_threads(self._threads[1].count)
         return self._threads
+
+
+def patience() -> float:
+    """Seconds for timings beyond those asked for; none where a visitor pays for each second that was reckoned with."""
+    return 0.0 if zero_gpu() else PATIENCE_SECONDS
 
 
 def zero_gpu() -> bool:

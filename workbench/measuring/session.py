@@ -7,12 +7,12 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby
 from typing import Any
 
 from decoders import ModelPair
 from workbench.measuring.admit import admit
 from workbench.measuring.baseline import References
+from workbench.measuring.cycles import laps_in_order, needs_more_laps
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
@@ -35,6 +35,7 @@ def run(
     threads: Threads | None = None,
     watch: Watch | None = None,
     cancel: threading.Event | Callable[[], bool] | None = None,
+    patience: float = 0.0,
 ) -> Iterator[Event]:
     """Run the jobs of a study; yields events of plain data, an `Ended` with the run last.
 
@@ -43,7 +44,9 @@ def run(
     without one. Either way all memory is given back. Every job is timed `settings.timings` times; the first time its text is shown as it
     grows, the others draw nothing.
 
-    threads   the number of threads that compute, and why, for the run's environment; they are set by the caller
+    threads    the number of threads that compute, and why, for the run's environment; they are set by the caller
+    patience   seconds that further timings may take in all, for decoders that were timed for too short or too unevenly to be compared;
+               a study that asks for one timing gets one
     """
     cancelled: Any = getattr(cancel, "is_set", cancel) or (lambda: False)
     ids = admit(pair, study)
@@ -53,7 +56,7 @@ def run(
     where = environment(pair) | {"counters_missing": watch.missing()} | (threads.to_json() if threads else {})
     now = datetime.now(UTC).isoformat(timespec="seconds")
     empty = Run(new_id(), now, study.kind, study.title, study.to_json(), where, [])
-    return _Session(study, work, empty, study.jobs()).events()
+    return _Session(study, work, empty, study.jobs(), patience).events()
 
 
 @dataclass
@@ -64,12 +67,13 @@ class _Session:
     work: Work
     run: Run
     jobs: Sequence[Job]
+    patience: float
 
     def __post_init__(self) -> None:
         self.references = References(self.study.settings.temperature, self.run.environment["dtype"])
         self.first: dict[int, Measured] = {}  # by the job's number: its first lap
         self.over: set[int] = set()  # jobs that are timed no more
-        self.done = 0
+        self.done, self.steps = 0, len(self.jobs) * self.study.settings.timings
 
     def events(self) -> Iterator[Event]:
         with light_heap():
@@ -77,7 +81,7 @@ class _Session:
 
     def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
-        for number, lap in laps_in_order(self.jobs, self.study.settings.timings):
+        for number, lap in laps_in_order(self.jobs, self._once_more):
             if self.work.cancelled():
                 break
             if number in self.over:
@@ -88,8 +92,23 @@ class _Session:
                 break
         if self.study.settings.energy == "thorough":
             yield from self._metered_again()
-        stopped = self.done < len(self.jobs) * self.study.settings.timings or any(r.cancelled for r in self.run.results)
+        stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
+        """Whether these jobs, timed `lap` times, are timed once more: as often as asked for, and then while it takes more to compare them
+        and patience lasts."""
+        asked = self.study.settings.timings
+        if lap < asked or self.work.cancelled():
+            return lap < asked
+        timed = zip(self.first, self.run.results, strict=True)
+        results = [result for number, result in timed if number in numbers and number not in self.over]
+        takes = sum(r.laps[-1].seconds for r in results)
+        if asked == 1 or takes > self.patience or not needs_more_laps(results):
+            return False
+        self.patience -= takes
+        self.steps += len(numbers)
+        return True
 
     def _metered_again(self) -> Iterator[Event]:
         """Repeat what was too short for the meter."""
@@ -106,9 +125,9 @@ class _Session:
             yield Finished(at, result, self.run)
 
     def _at(self, number: int, lap: int) -> At:
-        job, timings = self.jobs[number], self.study.settings.timings
+        job, timings = self.jobs[number], max(lap + 1, self.study.settings.timings)
         where = (job.method.name, job.repeat, job.batch_size, job.scheme)
-        return At(*where, number, len(self.jobs), lap, timings, self.done, len(self.jobs) * timings)
+        return At(*where, number, len(self.jobs), lap, timings, self.done, self.steps)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
         """Time a job once, and yield its events."""
@@ -188,15 +207,6 @@ def light_heap() -> Iterator[None]:
         yield
     finally:
         gc.unfreeze()
-
-
-def laps_in_order(jobs: Sequence[Job], timings: int) -> Iterator[tuple[int, int]]:
-    """(job's number, lap): the jobs of one repeat in cycles, every second cycle in reverse order, so that a machine that gets slower or
-    faster favours nobody."""
-    for _, block in groupby(range(len(jobs)), lambda i: jobs[i].repeat):
-        numbers = list(block)
-        for lap in range(timings):
-            yield from ((number, lap) for number in (reversed(numbers) if lap % 2 else numbers))
 
 
 def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:

@@ -117,6 +117,11 @@ def unsteady(row: Row) -> list[str]:
     return list(dict.fromkeys(reasons))
 
 
+def uncertain(row: Row) -> bool:
+    """Whether timings of a row lie too far apart for its speed to be compared."""
+    return any(laps.wide(result, greedy) is not None for result, greedy in zip(row.results, row.greedy, strict=True))
+
+
 def number(result: Result, name: str) -> float | None:
     """A metric; None if this run has no number of that name."""
     value = result.metrics.get(name)

@@ -19,9 +19,9 @@ import numpy as np
 
 from workbench.runs.record import Energy, Lap, Load, Result
 
-UNDISTURBED = 0.1  # of the timings are as quick
+ONE_IN = 10  # timings, rounded up, is taken for undisturbed
 RANGE = 0.8  # of the resamples lie in it
-MOST_RESAMPLES = 1000
+MOST_RESAMPLES = 500
 WIDEST = 0.07  # a figure whose range reaches further to either side cannot be compared
 LEAST_SHARE = 0.9  # of a core that the decoding thread must have had
 MOST_PREEMPTED = 50.0  # a second
@@ -105,11 +105,16 @@ def energy(laps: Laps) -> Energy:
     return Energy(joules(laps), found[0].source, f"mean of {len(found)} laps; {found[0].detail}")
 
 
+def wide(result: Result, base: Result | None) -> Estimate | None:
+    """The result's speed over the base's, or alone if it is the base, if several timings leave it too uncertain to be compared."""
+    found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
+    return found if found is not None and found.laps > 1 and found.wide else None
+
+
 def unsteady(result: Result, base: Result | None) -> list[str]:
     """Why the result's speed cannot be trusted, in sentences; [] if it can. A single timing has no range, but it has counters."""
     reasons = []
-    found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
-    if found is not None and found.laps > 1 and found.wide:
+    if (found := wide(result, base)) is not None:
         share = max(found.high / found.value - 1, 1 - found.low / found.value)
         reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
     for sentence, disturbed in _DISTURBED.items():
@@ -146,8 +151,10 @@ def _above(value: float | None, most: float) -> bool:
     return value is not None and value > most
 
 
-def _undisturbed(seconds: Sequence[float]) -> float:
-    return float(np.quantile(seconds, UNDISTURBED, method="inverted_cdf"))
+def _undisturbed(seconds: Sequence[float] | Sequence[Sequence[float]]) -> np.ndarray:
+    """Over the first axis."""
+    place = math.ceil(len(seconds) / ONE_IN) - 1
+    return np.partition(np.asarray(seconds), place, axis=0)[place]
 
 
 def _seconds(laps: Laps, rounds: Sequence[Sequence[float]], lengths: Sequence[float | None]) -> float | None:
@@ -155,14 +162,14 @@ def _seconds(laps: Laps, rounds: Sequence[Sequence[float]], lengths: Sequence[fl
     if len(known) < len(lengths) or not known:
         return None
     by_round = _per_round(rounds) if all(lap.same_rounds for lap in laps) else None
-    return sum(by_round) if by_round else _undisturbed(known)
+    return sum(by_round) if by_round else float(_undisturbed(known))
 
 
 def _per_round(rounds: Sequence[Sequence[float]]) -> list[float] | None:
     """Each round's undisturbed seconds; None if there are no rounds, or not the same number of them."""
     if not rounds or not rounds[0] or len({len(lap) for lap in rounds}) > 1:
         return None
-    return np.quantile(rounds, UNDISTURBED, axis=0, method="inverted_cdf").tolist()
+    return _undisturbed(rounds).tolist()
 
 
 def _mean(values: Sequence[float] | None) -> float | None:
@@ -184,7 +191,7 @@ def _over(count: int, figure: Callable[[Sequence[int]], float | None]) -> Estima
 
 
 def _resamples(count: int) -> list[tuple[Sequence[int], int]]:
-    """All ways to draw as many laps with replacement and in how many orders each comes, or a fixed random thousand if there are more."""
+    """All ways to draw as many laps with replacement and in how many orders each comes, or a fixed random MOST_RESAMPLES if there are more."""
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
         return [(picked, _orders(picked)) for picked in combinations_with_replacement(range(count), count)]
     source = random.Random(0)

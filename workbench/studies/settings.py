@@ -27,7 +27,10 @@ class Settings:
     seed: int = setting(0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1)
     repeats: int = setting(1, "how often each decoder runs, each time with the next seed", low=1, high=1000)
     timings: int = setting(
-        3, "how often each decoder is timed with the same seed; speeds come with a range from 2 on", low=1, high=100
+        3,
+        "how often each decoder is timed with the same seed; speeds come with a range from 2 on, and what is short or uncertain is timed more often",
+        low=1,
+        high=100,
     )
     energy: str = setting(
         "quick",
