@@ -5,12 +5,7 @@ import sys
 
 from decoders.catalog import catalog
 from decoders.errors import InputError
-
-LAWS = {
-    "target": "the target",
-    "beam sampling": "beam sampling",
-    "beam sampling per layer": "beam sampling, given each layer's width",
-}
+from decoders.settings import LAWS
 
 
 def table() -> str:

@@ -33,6 +33,14 @@ def setting(
     )
 
 
+# The laws that a decoder may claim, each with a few words about its text.
+LAWS = {
+    "target": "the target",
+    "beam sampling": "beam sampling",
+    "beam sampling per layer": "beam sampling, given each layer's width",
+}
+
+
 class claim(property):
     """A property that depends on the settings; on the class itself it has the value for the default settings."""
 
@@ -44,7 +52,7 @@ class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
     name         its id in the catalog, in links and files;   title  its proper name
-    law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
+    law          the law of the output: one of LAWS, or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
     references   texts that its drafts may copy from, if it has such a setting

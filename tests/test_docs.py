@@ -15,12 +15,14 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from decoders import catalog
+from decoders.__main__ import table
 from workbench import __main__ as program
 from workbench.experiments import plan_file
-from workbench.terminal import advise, batch, compare, experiment, runs
+from workbench.terminal import advise, batch, compare, experiment
 
 ROOT = Path(__file__).parents[1]
-PAGES = [*sorted((ROOT / "docs").glob("*.md")), ROOT / "README.md"]
+README = ROOT / "README.md"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
 PORT = "7860"  # the address that a page names
 
 
@@ -60,6 +62,11 @@ def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
     assert shown or "print(" not in "".join(code for _, code in blocks(page, "python"))
     if page.stem == "page":
         assert all(re.search(rf"^{name} ", shown, re.M) for name in ("greedy", "mtad"))
+
+
+def test_the_readmes_table_of_decoders_is_the_catalog():
+    shown = re.search(r"<!-- decoders: begin.*?-->\n(.*?)\n?<!-- decoders: end -->", README.read_text(), re.S)[1]
+    assert shown == table(), "paste the output of `python -m decoders` between the markers"
 
 
 PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS)\b")
@@ -183,7 +190,7 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
 
 
 @pytest.mark.parametrize(
-    "page", [ROOT / "README.md", ROOT / "NOTES.md", ROOT / "CHANGELOG.md", *(ROOT / "assets").rglob("README.md")],
+    "page", [README, ROOT / "NOTES.md", ROOT / "CHANGELOG.md", *(ROOT / "assets").rglob("README.md")],
     ids=lambda page: str(page.relative_to(ROOT)),
 )  # fmt: skip
 def test_links_of_pages_that_are_read_in_the_repository(page):

@@ -42,7 +42,7 @@ DECODERS = {
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
     "integrations": REQUEST | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "settings"},
     "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
-    "__main__": {"__init__", "catalog", "errors"},
+    "__main__": {"__init__", "catalog", "errors", "settings"},
     "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.
