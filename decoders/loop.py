@@ -33,9 +33,9 @@ class Turn:
     request: Request
     decoding: Decoding
     rows: int = 0
-    waiting: Ask = field(init=False)
+    waiting: Ask = field(init=False, repr=False)
     drawn: list[Drawn] = field(default_factory=list)
-    draw: Callable[[Distribution], TokenId] = field(init=False)
+    draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: {"target": {}, "draft": {}})
     rounds: deque[Round] = field(default_factory=deque)
     error: ModelError | None = None
