@@ -7,7 +7,6 @@ down to its first row of charts: README.md shows it.
 """
 
 import argparse
-import json
 import os
 import shutil
 import statistics
@@ -18,10 +17,12 @@ import urllib.request
 from collections import defaultdict
 from pathlib import Path
 
+import torch
 from playwright.sync_api import Page, sync_playwright
 
 import decoders
-from workbench.studies.presets import PROMPTS, SHOWN
+from workbench.runs.record import Run
+from workbench.studies.comparison import Comparison
 
 DONE = """(last) => {
     const link = document.querySelector('#run-link a');
@@ -29,23 +30,29 @@ DONE = """(last) => {
 }"""
 
 
-def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, dict[str, float]]:
-    """Press Run; the name of the run, and each decoder's tokens/s by its export."""
+def on_the_page(page: Page, address: str, last: str | None) -> tuple[str, Run]:
+    """Press Run; the run's name, and its export."""
     page.get_by_role("button", name="Run", exact=True).click()
     page.wait_for_function(DONE, arg=last, timeout=90_000, polling=500)
     name = page.locator("#run-link a").first.inner_text()
     page.wait_for_timeout(1500)  # the charts are drawn
-    run = json.load(urllib.request.urlopen(f"{address}/export/{name.removeprefix('run ')}.json"))
-    return name, {r["decoder"]: r["metrics"]["new_tokens"] / r["metrics"]["seconds"] for r in run["results"]}
+    return name, Run.from_json(urllib.request.urlopen(f"{address}/export/{name.removeprefix('run ')}.json").read())
 
 
-def alone(pair: decoders.ModelPair, tokens: int) -> dict[str, float]:
-    """Each decoder's tokens/s, after a short run to warm up, as on the page."""
-    speeds = {}
-    for name in (method.name for method in SHOWN):
-        for budget in (8, tokens):
-            out = decoders.generate(pair, next(iter(PROMPTS.values())), name, max_new_tokens=budget)
-        speeds[name] = out.metrics.tokens_per_second
+def drawn(run: Run) -> dict[str, float]:
+    """Each decoder's tokens/s in the timing whose tokens were shown as they came."""
+    return {r.decoder: r.metrics["new_tokens"] / r.laps[0].seconds for r in run.results}
+
+
+def alone(pair: decoders.ModelPair, run: Run) -> dict[str, float]:
+    """Each decoder's tokens/s for the same request without the page, after a short run to warm up, as on the page."""
+    study, speeds = Comparison.from_json(run.study), {}
+    torch.set_num_threads(run.environment["threads"])
+    for method in study.settings.methods:
+        for budget in (8, study.settings.max_new_tokens):
+            asked = study.settings.decoding | {"max_new_tokens": budget}
+            out = decoders.generate(pair, study.prompt, method, **asked)
+        speeds[method.name] = out.metrics.tokens_per_second
     return speeds
 
 
@@ -76,8 +83,9 @@ def main() -> None:
             page.goto(f"{address}?max_new_tokens={args.tokens}")
             page.wait_for_timeout(2000)
             for i in range(args.rounds + 1):
-                last, shown = on_the_page(page, address, last)
-                for name, speed in alone(pair, args.tokens).items():
+                last, run = on_the_page(page, address, last)
+                shown = drawn(run)
+                for name, speed in alone(pair, run).items():
                     if i:  # the first round warms up
                         speeds[name].append((shown[name], speed))
             if args.picture:

@@ -1,9 +1,9 @@
 """Whether the clock can be trusted: the same comparison again and again, on an idle machine and beside other programs.
 
-    python -m tests.speed.steady --runs 20            # everything, about ten minutes
+    python -m tests.speed.steady --runs 20            # everything, about twenty minutes
     python -m tests.speed.steady --only threads laps  # what the number of threads and the laps cost
 
-Conditions: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are compared with the idle median at
+Conditions, one run of each in turn: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are compared with the idle median at
 the same number of threads.
 """
 
@@ -63,11 +63,12 @@ def main() -> None:
 def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequence[str]) -> None:
     """For each decoder and condition: how many ratios lie near the idle median, and how many are marked unsteady."""
     torch.set_num_threads(threads)
-    found = {
-        name: [once(pair, threads) for _ in during(beside, runs)]
-        for name, beside in CONDITIONS.items()
-        if name in conditions
-    }
+    found: dict[str, list[dict[str, tuple[float, list[str]]]]] = {name: [] for name in CONDITIONS if name in conditions}
+    for _ in range(runs):  # the conditions in turn: what the machine's host does meanwhile favours none of them
+        for name, each in found.items():
+            with CONDITIONS[name]():
+                time.sleep(2)
+                each.append(once(pair, threads))
     print(f"threads held: {threads}\n")
     print(
         "| decoder | condition | ratio: median (least to most) | within 10% of the idle median | within 15% or marked | marked |"
@@ -109,6 +110,7 @@ def threads(pair: decoders.ModelPair) -> None:
         f"idle: chosen {picked.count} ({picked.reason}); ms per pass: {_listed(idle)}; over the best: {idle[picked.count] / best:.2f}"
     )
     with busy(1):
+        time.sleep(2)
         picked = chosen(pair)
         seconds = pass_seconds(pair, picked.count)
     print(
@@ -148,12 +150,6 @@ def _listed(seconds: dict[int, float]) -> str:
 # ---- what else is on the machine
 
 
-def during(beside: Callable[[], object], runs: int) -> Iterator[int]:
-    with beside():
-        time.sleep(2)
-        yield from range(runs)
-
-
 @contextmanager
 def nothing() -> Iterator[None]:
     yield
@@ -167,7 +163,6 @@ def busy(count: int) -> Iterator[None]:
     for process in processes:
         process.start()
     try:
-        time.sleep(2)
         yield
     finally:
         for process in processes:
