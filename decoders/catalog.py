@@ -47,7 +47,10 @@ class Catalog(Mapping[str, type[Method]]):
         for entry in entry_points(group=GROUP):
             try:
                 method = joined(entry.load(), methods)
-            except (Exception, SystemExit) as error:  # a stranger's module can fail in any way, and the others must work
+            except (
+                Exception,
+                SystemExit,
+            ) as error:  # a stranger's module can fail in any way, and the others must work
                 source = entry.dist.name if entry.dist else entry.value
                 why = (
                     first_line(error)
@@ -85,7 +88,9 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
     if method.name in others:
         raise InputError(f"there is a decoder {method.name!r} already.")
     if plain := [field.name for field in fields(method) if "help" not in field.metadata]:
-        raise InputError(f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting must be.")
+        raise InputError(
+            f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting must be."
+        )
     method()  # its default settings must be allowed
     if method.law is not None and method.law not in LAWS:
         raise InputError(f"its law is {method.law!r}, and a law is one of {', '.join(map(repr, LAWS))} or None.")

@@ -119,8 +119,28 @@ def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
 
 def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_settings(home):
     """The broken ones beside it are named in a warning each."""
-    command = [home.bin / "decoding-workbench", "compare", "Once", "--decoders", "greedy", "mine", "--set", "mine.strength=0.25"]
-    command += ["--max-new-tokens", "4", "--timings", "1", "--json", "run.json", "--csv", "run.csv", "--html", "run.html"]
+    command = [
+        home.bin / "decoding-workbench",
+        "compare",
+        "Once",
+        "--decoders",
+        "greedy",
+        "mine",
+        "--set",
+        "mine.strength=0.25",
+    ]
+    command += [
+        "--max-new-tokens",
+        "4",
+        "--timings",
+        "1",
+        "--json",
+        "run.json",
+        "--csv",
+        "run.csv",
+        "--html",
+        "run.html",
+    ]
     done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "Mine, all mine" in done.stdout
