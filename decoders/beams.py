@@ -4,8 +4,10 @@ Draft and target beams are the same thing; the caller decides which model scores
 """
 
 import math
+from bisect import bisect_right
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
+from operator import neg
 
 import numpy as np
 import torch
@@ -96,20 +98,24 @@ class Joint:
 
         count   how many are needed; None for as many as there are;   fetch  whether to fetch what was not read
         """
-        found, edge = [], -math.inf
-        for b, (beam, reading) in enumerate(zip(self.beams, self.readings, strict=True)):
+        lists, edge, least = [], -math.inf, -math.inf
+        for beam, reading in zip(self.beams, self.readings, strict=True):
             ids, logits = reading.likeliest(count if fetch else None)
             ids, logits = ids[:count], logits[:count]
-            score, log_sum, start = beam.score - self.origin, reading.log_sum, b * self.size
+            score, log_sum = beam.score - self.origin, reading.log_sum
             if self.rounded:
                 values = [self._add(x - log_sum, score) for x in logits]
             else:
                 values = [x - log_sum + score for x in logits]
-            found += [(-v, start + i) for i, v in zip(ids, values, strict=True)]
-            if len(ids) < min(
-                self.size, count or self.size
-            ):  # a beam has likelier continuations than these beyond its last
-                edge = max(edge, -found[-1][0]) if ids else math.inf
+            lists.append((ids, values))
+            if len(ids) == count:  # nothing less likely than the last of these is among the likeliest of all
+                least = max(least, values[-1])
+            elif len(ids) < self.size:  # it has likelier continuations than these after its last
+                edge = max(edge, values[-1]) if ids else math.inf
+        found: list[tuple[float, int]] = []
+        for b, (ids, values) in enumerate(lists):
+            near = values[: bisect_right(values, -least, key=neg)]
+            found += [(-v, b * self.size + i) for i, v in zip(ids, near, strict=False)]
         found.sort()
         if edge > -math.inf:
             found = [(v, i) for v, i in found if -v > edge]

@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, cast, overload
 
+from transformers import LogitsProcessor
+
 from decoders.engine.engines import Passes, engine_of
 from decoders.engine.model import PackedModel
 from decoders.engine.padding import PaddedEngine
@@ -102,6 +104,7 @@ def stream(
     stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
     end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
+    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
     max_batch: int | None = Batching.max_batch,
     prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding,
@@ -117,6 +120,10 @@ def stream(
     stop           strings that end the text; or a function of (number of the request, its new tokens), called after every token,
                    that says whether they end it
     ignore_eos     continue after the end-of-sequence token;   end_tokens  the ids that end a text (default: `pair.end_tokens`)
+    penalties      apply what the target's generation config asks for and depends on the text alone: repetition_penalty,
+                   no_repeat_ngram_size, bad_words_ids, suppress_tokens, begin_suppress_tokens; or a list of such processors of
+                   transformers. They change the logits of both models before anything else, so log-probabilities too. (The beam
+                   search of `generate` changes log-probabilities, which are then none any more.)
     max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
     padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
                    static batches. The tokens are the same, the work is more
@@ -126,7 +133,7 @@ def stream(
     Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
     request that fails ends with a Result that carries the error.
     """
-    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens)
+    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens, penalties)
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel)
     return _events(task, *prepare(task, clock))
@@ -137,8 +144,9 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
     if task.batching.max_cache_bytes is None:
-        # Enough for a chain and its draft; a long text or many beams move to a larger stretch from time to time.
-        most_rows, reserved = None, [len(ids) + min(budget, 512) + 16 for ids in task.prompts]
+        # Enough for one path and its drafts; a long text or many beams move to a larger stretch from time to time.
+        spare = 16 + method.branches[1]
+        most_rows, reserved = None, [len(ids) + min(budget, 512) + spare for ids in task.prompts]
     else:
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
@@ -148,6 +156,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
         request = Request(
             ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
             stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
+            penalties=task.penalties[len(turns)],
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])

@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 import torch
 
 from decoders.distribution import Distribution
+from decoders.engine.answer import Answer, Wants
 from decoders.engine.engines import Passes
-from decoders.engine.model import Answer
 from decoders.errors import ModelError
+from decoders.penalties import applied
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
-from decoders.trace import KEPT, Round
+from decoders.trace import Round
 
 ALTERNATIVES = 5
 
@@ -107,8 +108,8 @@ class Turn:
     def annotate(self, entry: Round) -> None:
         """Give every token that a round kept its raw target log-probability and the likeliest tokens in its place."""
         target = self.known["target"]
-        for trial in entry.trials:
-            if trial.fate in KEPT and (reading := target.get(trial.parent)) is not None:
+        for trial in entry.tried.kept:
+            if (reading := target.get(trial.parent)) is not None:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.alternatives = reading.alternatives(ALTERNATIVES)
                 self.request.kept[trial.node] = trial
@@ -177,7 +178,7 @@ def _forward(asking: Sequence[Turn], engine: Passes, model: str, chunk: int | No
     """One pass for these turns; each that gets its readings continues to its next ask."""
     wants = [(t.request.tree, t.missing()) for t in asking]
     answers = engine.run(wants, chunk)
-    readings = read(answers[0].rows, asking)
+    readings = read(_penalised(answers, asking, wants), asking)
     for turn, answer in zip(asking, answers, strict=True):
         ledger = turn.request.ledger
         _count(turn, model, engine, answer, len(asking))
@@ -185,23 +186,38 @@ def _forward(asking: Sequence[Turn], engine: Passes, model: str, chunk: int | No
         if answer.part is None:
             continue
         try:
-            given = readings[answer.part]
-            if not all(reading.sound for reading in given):
+            if not readings.sound(answer.part):
                 step = turn.request.tree.new_length(turn.request.answer) + 1
                 raise ModelError(
                     f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
                 )
-            turn.answer(given)
+            turn.answer(readings[answer.part])
         except ModelError as error:
             turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             turn.decoding.close()
 
 
+def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
+    """The rows of a pass, changed by what each request's penalties make of them for the text that ends at each node."""
+    rows = answers[0].rows
+    if not any(turn.request.penalties for turn in asking):
+        return rows
+    with torch.inference_mode():
+        rows = rows.clone()
+        for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
+            if turn.request.penalties and answer.part is not None:
+                for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
+                    text = [tree.tokens[n] for n in tree.lineage(node)]
+                    rows[place] = applied(turn.request.penalties, text, rows[place])
+    return rows
+
+
 def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
     """The readings of a pass for these turns, with as many of the likeliest tokens as any of them needs."""
-    alternatives = ALTERNATIVES if any(t.waiting.model == "target" for t in asking) else 0
-    needed = [max(held(t.request.warping), t.waiting.likeliest) for t in asking]
-    return Readings(rows, max(alternatives, *needed), asking[0].request.warping.temperature)
+    drafts = all(t.waiting.model == "draft" for t in asking)
+    needed = max(max(held(t.request.warping), t.waiting.likeliest) for t in asking)
+    temperature = asking[0].request.warping.temperature
+    return Readings(rows, needed if drafts else max(needed, ALTERNATIVES), temperature, every=drafts)
 
 
 def _count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) -> None:

@@ -2,7 +2,9 @@
 
 import math
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import overload
 
 import numpy as np
@@ -42,17 +44,13 @@ def small(
     weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
     if warping.top_p < 1:
         total = sum(weights) if len(weights) == k else math.exp(excess(temperature))
-        before, kept = 0.0, 0
-        while before < warping.top_p and kept < len(
-            weights
-        ):  # the mass of likelier tokens: a token stays while that is below top_p
-            before += weights[kept] / total
-            kept += 1
-        if before < warping.top_p and len(weights) < k:
+        # A token stays while the mass of likelier ones is below top_p.
+        kept = bisect_left(list(accumulate(weights)), warping.top_p * total) + 1
+        if kept > len(weights) < k:
             return None
         del weights[kept:]
     mass = sum(weights)
-    return Small(dict(sorted((x, w / mass) for x, w in zip(ids, weights, strict=False) if w > 0)))
+    return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
 
 
 class Readings(Sequence["Reading"]):
@@ -61,15 +59,18 @@ class Readings(Sequence["Reading"]):
     rows         the raw logits (n, V), where the model is
     likeliest    how many of the likeliest tokens are read at once; more are fetched when they are needed
     temperature  the one that distributions are warped with
+    every        whether all rows will be warped, as those of a draft are; of the target's the rules look at few
     """
 
-    def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0):
+    def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0, every: bool = False):
         self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
+        self.every = every
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
-        if rows.device.type == "cpu":  # the likeliest are found row by row: of a tree the rules look at few
+        if rows.device.type == "cpu":
             self.host, self.highest = rows.numpy(), rows.amax(-1).tolist()
+            self.found = [x.tolist() for x in self._top(rows)] if every and self.held > 1 else None
             return
         values, ids = self._top(rows)
         temperatures = [1.0] if temperature in (0, 1) else [1.0, temperature]
@@ -90,8 +91,16 @@ class Readings(Sequence["Reading"]):
         """The same for one row, on the host."""
         if self.held == 1 and self.host is not None:
             return [self.highest[place]], [int(self.host[place].argmax())]  # the first of equals; much quicker
-        found = self._top(self.rows[place]) if self.host is not None else (self.values[place], self.ids[place])
-        return found[0].tolist(), found[1].tolist()
+        if self.host is None:
+            return self.values[place].tolist(), self.ids[place].tolist()
+        if self.found is not None:
+            return self.found[0][place], self.found[1][place]
+        values, ids = self._top(self.rows[place])
+        return values.tolist(), ids.tolist()
+
+    def sound(self, part: slice) -> bool:
+        """Whether the logits of these rows make distributions: NaN and infinity show in the maximum, and -inf only rules a token out."""
+        return all(map(math.isfinite, self.highest[part]))
 
     def __len__(self) -> int:
         return self._length
@@ -112,6 +121,11 @@ class Readings(Sequence["Reading"]):
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
+        if self.every and temperature == 1:
+            with np.errstate(invalid="ignore"):  # of a request that fails; the others of its pass continue
+                over = self.host - np.array(self.highest, dtype=self.host.dtype)[:, None]
+                self.excesses[temperature] = np.log(np.exp(over, out=over).sum(-1).astype(float))
+            return float(self.excesses[temperature][place])
         over = self.host[place] - self.host.dtype.type(self.highest[place])
         if temperature != 1:
             with np.errstate(over="ignore"):
@@ -140,11 +154,6 @@ class Reading:
     def size(self) -> int:
         """V."""
         return self._read.size
-
-    @property
-    def sound(self) -> bool:
-        """Whether the logits make a distribution: NaN and infinity show in the maximum, and -inf only rules a token out."""
-        return math.isfinite(self._read.highest[self._place])
 
     @property
     def log_sum(self) -> float:

@@ -7,8 +7,8 @@ from decoders.distribution import Distribution
 from decoders.ledger import Ledger
 from decoders.reading import Reading
 from decoders.sampling import RandomSource
-from decoders.shapes import NodeId, TokenId
-from decoders.trace import Round, Trial
+from decoders.shapes import NodeId, Penalties, TokenId
+from decoders.trace import Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 
@@ -52,7 +52,7 @@ class Request:
     budget        most new tokens;   ahead  how many tokens a baseline draws at a time
     end_tokens    ids that end the output
     stops         a function that says whether a list of new tokens contains a stop string
-    vocabulary    V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
+    penalties     changes the logits of both models after each text;   vocabulary  V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
     ledger        what it has cost so far
     finished      None while running, else "end of sequence", "stop string", "budget" or "cancelled"
     answer        the tip of the output so far;   tips  of all branches that are alive since the last round
@@ -72,6 +72,7 @@ class Request:
         vocabulary: int | None = None,
         references: Sequence[Sequence[TokenId]] = (),
         ledger: Ledger | None = None,
+        penalties: Penalties | None = None,
     ):
         self.tree = TokenTree(prompt)
         self.source = source
@@ -83,6 +84,7 @@ class Request:
         self.vocabulary = vocabulary
         self.references = references
         self.ledger = ledger or Ledger()
+        self.penalties = penalties
         self.finished: str | None = None
         self.answer: NodeId = self.tree.trunk[-1]
         self.tips: Sequence[NodeId] = (self.answer,)
@@ -121,7 +123,7 @@ class Request:
         """Ask for a chain."""
         return Ask(model, (node,), steps=steps)
 
-    def advance(self, trials: list[Trial], tip: NodeId) -> Round:
+    def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node before it that ends
         the text. Trials after that node are dropped, since nothing after it is output. Yield the result."""
         path = self.tree.lineage(tip, self.tree.depths[self.answer] + 1)
@@ -130,7 +132,8 @@ class Request:
             finished = self.ends(node)
             if finished:
                 tip = node
-                trials = [t for t in trials if self.tree.depths[t.node] <= self.tree.depths[tip]]
+                every = trials if isinstance(trials, list) else trials.every()
+                trials = [t for t in every if self.tree.depths[t.node] <= self.tree.depths[tip]]
                 break
         if not finished and self.tree.new_length(tip) >= self.budget:
             finished = "budget"
@@ -138,7 +141,7 @@ class Request:
 
     def commit(
         self,
-        trials: list[Trial],
+        trials: Trials | list[Trial],
         tips: Sequence[NodeId],
         answer: NodeId,
         finished: str | None = None,
@@ -146,7 +149,8 @@ class Request:
     ) -> Round:
         """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last one. A
         later round may take back a provisional answer. Yield the result."""
-        entry = Round(len(self.rounds), trials, provisional=provisional and not finished)
+        tried = Trials.of(trials) if isinstance(trials, list) else trials
+        entry = Round(len(self.rounds), tried, provisional=provisional and not finished)
         fork = self.tree.fork(self.answer, answer)
         entry.nodes = self.tree.lineage(answer, self.tree.depths[fork] + 1)
         entry.tokens = [self.tree.tokens[n] for n in entry.nodes]

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from bisect import bisect_left
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,10 +49,15 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     if k == 1:
         return high
     shared = dict(minimum(p, q).items())
-    p_mass, q_mass = (np.array(list(x.within(shared).mass.values())) for x in (p, q))
+    p_x, q_x = (np.array(list(x.within(shared).mass.values())) for x in (p, q))
+    order = (p_x / q_x).argsort()
+    p_x, q_x = p_x[order], q_x[order]
+    # Of tokens with p / q < rho the minimum is p / rho, of the others q: two sums, for each number of the former.
+    ratios, of_p, of_q = (p_x / q_x).tolist(), [0.0, *p_x.cumsum().tolist()], [*q_x[::-1].cumsum()[::-1].tolist(), 0.0]
     for _ in range(40):
         rho = (low + high) / 2
-        beta = np.minimum(q_mass, p_mass / rho).sum()
+        place = bisect_left(ratios, rho)
+        beta = of_p[place] / rho + of_q[place]
         if 1 - (1 - beta) ** k > rho * beta:
             low = rho
         else:

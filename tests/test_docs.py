@@ -18,7 +18,7 @@ from decoders import catalog
 from decoders.__main__ import table
 from workbench import __main__ as program
 from workbench.experiments import plan_file
-from workbench.terminal import advise, batch, compare, experiment
+from workbench.terminal import advise, batch, branch, compare, draw, experiment
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -69,7 +69,7 @@ def test_the_readmes_table_of_decoders_is_the_catalog():
     assert shown == table(), "paste the output of `python -m decoders` between the markers"
 
 
-PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS)\b")
+PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS|RUN)\b")
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda page: page.stem)
@@ -105,7 +105,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (compare, batch, advise, experiment):
+        for each in (compare, draw, branch, batch, advise, experiment):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

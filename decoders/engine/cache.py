@@ -1,7 +1,8 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -9,13 +10,23 @@ import torch
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
+SPARE = 8  # so many dead rows between live ones are not worth moving the others for
+
+
+class Mask(NamedTuple):
+    """Which rows new tokens of a request see: all before `start`, and of those from there on the ones in `seen` (tokens, rows)."""
+
+    start: int
+    seen: np.ndarray
+
 
 class CacheRows:
     """The rows of one request in one model's arena: row `base + r` holds `nodes[r]`.
 
     The first `trunk` rows hold the first nodes of the tree's trunk in order and never move; the rows after them, the tail, hold
     whatever was fed since. A dead row at the end is dropped at once; dead rows in between are squeezed out when they are more
-    than half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows cannot die.
+    than SPARE, or half of all. `visible[i, j]` says whether tail row i descends from (or is) tail row j. The first `settled` rows
+    cannot die.
     """
 
     def __init__(self, base: int, capacity: int):
@@ -23,6 +34,8 @@ class CacheRows:
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
+        self.first = 0  # how many nodes of the tree's trunk come before row 0
+        self._stamp: object = None  # of the last sync: only when this differs are there more dead rows
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -30,22 +43,17 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
-        live = set(tree.tail)
+        if (stamp := self.stamp(tree)) == self._stamp:
+            return None
+        self._stamp, live = stamp, set(tree.tail)
         rows = range(self.settled, len(self.nodes))
         dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             self.drop_last()
-        moved = None
-        if 2 * len(dead) > len(self.nodes):
-            gone = set(dead)
-            moved = [r for r in range(self.trunk, len(self.nodes)) if r not in gone]
-            keep = np.array(moved, dtype=int) - self.trunk
-            self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
-            for r in dead:
-                del self.row[self.nodes[r]]
-            self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
-            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+        moved, early = None, self.expired(tree)
+        if early or len(dead) > min(SPARE, len(self.nodes) / 2):
+            moved = self._squeeze(early, dead)
         while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
         if shift := self._lengthen_trunk(tree):
@@ -53,11 +61,33 @@ class CacheRows:
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
         return moved
 
-    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
-        """Give `nodes` (parents first) the next rows. Returns which rows each may see, (nodes, rows) bool, or None if they are a chain
-        that sees every row before it."""
+    def stamp(self, tree: TokenTree) -> object:
+        """What differs when rows may have died: they do when the tree drops nodes."""
+        return tree.commits
+
+    def expired(self, tree: TokenTree) -> int:
+        """How many of the first rows are to be given back, because no later token sees them."""
+        return 0
+
+    def _squeeze(self, early: int, dead: Sequence[int]) -> list[int]:
+        """Forget the first `early` rows, which are of the trunk, and dead ones of the tail. Returns the old rows of what are now the
+        last rows."""
+        gone, start = {*range(early), *dead}, 0 if early else self.trunk
+        moved = [r for r in range(start, len(self.nodes)) if r not in gone]
+        keep = np.array([r for r in moved if r >= self.trunk], dtype=int) - self.trunk
+        self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
+        for r in gone:
+            del self.row[self.nodes[r]]
+        self.nodes[start:] = [self.nodes[r] for r in moved]
+        self.row.update((n, r) for r, n in enumerate(self.nodes[start:], start))
+        self.trunk, self.settled, self.first = self.trunk - early, max(self.settled - early, 0), self.first + early
+        return moved
+
+    def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
+        """Give `nodes` (parents first) the next rows. Returns which rows each may see, or None if they are a chain that sees every row
+        before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
+        chain = tree.depths[nodes[0]] == past + self.first and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
         self.nodes += nodes
         if self.trunk == past:
@@ -70,9 +100,10 @@ class CacheRows:
             self.visible[i, i] = True
         if chain:
             return None
-        mask = np.tri(len(nodes), len(self.nodes), past, dtype=bool)
-        mask[first - past :, self.trunk :] = self.visible[first - self.trunk : tail, :tail]
-        return mask
+        start = min(past, self.trunk)
+        seen = np.tri(len(nodes), len(self.nodes) - start, past - start, dtype=bool)
+        seen[first - past :, self.trunk - start :] = self.visible[first - self.trunk : tail, :tail]
+        return Mask(start, seen)
 
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         """Whether the row of this node cannot die any more."""
@@ -93,7 +124,8 @@ class CacheRows:
     def _lengthen_trunk(self, tree: TokenTree) -> int:
         """Extend `trunk` over the rows that continue it; return how many were added."""
         before = self.trunk
-        while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
+        trunk, most = tree.trunk, min(len(self.nodes), len(tree.trunk) - self.first)
+        while self.trunk < most and self.nodes[self.trunk] == trunk[self.trunk + self.first]:
             self.trunk += 1
         return self.trunk - before
 
@@ -102,9 +134,9 @@ class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
     Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
 
-    layout          for each layer (K, D of keys, D of values)
+    layout          for each layer (K, D of keys, D of values); after the `rows` comes one that no request has, the last
     expected, most  rows to begin with, and the most there may be
-    kind            the class of the stretches
+    kind            makes a stretch of its base and capacity
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
     """
 
@@ -115,14 +147,14 @@ class Arena:
         device: torch.device,
         expected: int = 0,
         most: int | None = None,
-        kind: type[CacheRows] = CacheRows,
+        kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
         uniform = len(set(layout)) == 1
         groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
 
         def empty(layers: int, heads: int, size: int) -> torch.Tensor:
-            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
+            return torch.empty(layers, 1, heads, size, dtype=dtype, device=device)
 
         self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
         self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
@@ -143,7 +175,7 @@ class Arena:
 
     @property
     def rows(self) -> int:
-        return len(self.keys[0])
+        return len(self.keys[0]) - 1
 
     def take(self, capacity: int) -> CacheRows | None:
         """A free stretch of `capacity` rows, or None if the arena is full."""
@@ -178,27 +210,32 @@ class Arena:
         cache.base, cache.capacity = place.base, place.capacity
         self._taken.sort(key=lambda c: c.base)
 
-    def sync(self, cache: CacheRows, tree: TokenTree) -> None:
-        """Drop the rows of nodes that the tree dropped, and close the gaps if they are more than half."""
-        moved = cache.sync(tree)
-        if moved is not None:
-            self.squeeze(cache, moved)
+    def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
+        """Drop the rows of nodes that their trees dropped, and close the gaps of those that have many."""
+        old: list[int] = []
+        new: list[int] = []
+        for cache, tree in requests:
+            if (moved := cache.sync(tree)) is not None:
+                old += [cache.base + row for row in moved]
+                end = cache.base + len(cache)
+                new += range(end - len(moved), end)
+        if old:
+            self.move(old, new)
 
-    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> np.ndarray | None:
+    def append(self, cache: CacheRows, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` the next rows of a cache, which moves if it is full. Returns the mask of `CacheRows.append`."""
         self.make_room(cache, len(nodes))
         return cache.append(tree, nodes)
 
-    def squeeze(self, cache: CacheRows, moved: Sequence[int]) -> None:
-        """Move the rows `moved` of a cache to its rows from `trunk` on."""
-        start = len(cache) - len(moved) + cache.base
-        old = torch.tensor(moved, device=self.keys[0].device) + cache.base
+    def move(self, old: Sequence[int], new: Sequence[int]) -> None:
+        """Move rows to others, all at once."""
+        places = torch.tensor([old, new], device=self.keys[0].device)
         for slab in (*self._key_slabs, *self._value_slabs):
-            slab[:, start : start + len(moved)] = slab[:, old]
+            slab[:, places[1]] = slab[:, places[0]]
 
     def _grow(self, rows: int) -> None:
         for slabs in (self._key_slabs, self._value_slabs):
             for i, old in enumerate(slabs):
-                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+                slabs[i] = old.new_empty(len(old), rows + 1, *old.shape[2:])
                 slabs[i][:, : old.shape[1]] = old
         self._name_layers()

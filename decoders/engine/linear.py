@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from decoders.engine.quantization import is_plain
+from decoders.engine.recorded import as_one_step
 
 COPIED_BYTES = 2**30  # the weights of larger models are not copied: there memory matters more than time
 
@@ -44,9 +45,16 @@ def _times_half(x: Tensor, half: Tensor, bias: Tensor) -> Tensor:
     return torch.fbgemm_linear_fp16_weight_fp32_activation(x, half, bias)
 
 
+def _scaled(x: Tensor, half: Tensor, factor: float, bias: Tensor) -> Tensor:
+    out = _times_half(x.float(), half, bias)
+    return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
+
+
 HALVES = _multiplies_halves()
 # Up to so many tokens a product with float16 weights is quicker than oneDNN's: it reads half of the bytes and waits for no other thread.
 FEW = {torch.float32: 32, torch.bfloat16: 8}
+# Of more tokens it is quicker up to so many, divided by the number of threads, for it takes one.
+MANY = {torch.float32: 192, torch.bfloat16: 0}
 
 
 def half_of(weight: Tensor) -> tuple[Tensor, float] | None:
@@ -87,14 +95,24 @@ class PassLinear(torch.nn.Linear):
         return self.product(x)
 
     def product(self, x: Tensor) -> Tensor:
-        weight = self.weight
         if self.copies:
             half, factor, other = self._copy()
             if half is None:
-                weight = other
-            elif x.numel() <= FEW[x.dtype] * self.in_features:
-                out = _times_half(x.float(), half, other)
-                return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
+                return self._by_onednn(x, other)
+            if x.numel() <= FEW[x.dtype] * self.in_features:
+                return _scaled(x, half, factor, other)
+            return as_one_step(self._many, x)
+        return self._by_onednn(x, self.weight)
+
+    def _many(self, x: Tensor) -> Tensor:
+        """The product with float16 weights where the number of tokens and of threads decides how it is computed."""
+        if x.numel() * torch.get_num_threads() > MANY[x.dtype] * self.in_features:
+            return self._by_onednn(x, self.weight)
+        half, factor, bias = self._copy()
+        assert half is not None  # recorded for float16 weights alone
+        return _scaled(x, half, factor, bias)
+
+    def _by_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
     def _copy(self) -> tuple[Tensor | None, float, Tensor]:

@@ -130,7 +130,7 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
     last two only that of the tokens that want logits. A number that differs is a linear function of both."""
     first = recordings[0]
     if isinstance(first, Step):
-        if any(step.function is not first.function or step.results != first.results for step in recordings):
+        if any(step.function != first.function or step.results != first.results for step in recordings):
             raise CannotRecord("its operators depend on the number of tokens")
         parts = ([getattr(r, name) for r in recordings] for name in ("arguments", "options"))
         return first._replace(**dict(zip(("arguments", "options"), (in_general(p, sizes) for p in parts), strict=True)))

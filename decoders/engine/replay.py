@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import torch
 from torch import Tensor
@@ -15,13 +16,14 @@ log = logging.getLogger("decoders")
 
 # The numbers of tokens that share one recording: linear layers may multiply in another way after 8 and after 32 (`linear.FEW`), and a
 # long prompt has nothing to gain.
-SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 129)
+SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 257)
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
+VERSION = attrgetter("_version")
 Pass = Callable[..., Tensor]  # called with INPUTS by name; returns logits (wanted, V)
 
 
 class Recorded:
-    """Passes of up to 128 tokens replayed from recordings, others as they are.
+    """Passes of up to 256 tokens replayed from recordings, others as they are.
 
     plain     the pass, run as it is
     example   the INPUTS of a pass of so many tokens of which so many want logits
@@ -43,7 +45,7 @@ class Recorded:
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
         self._passes: dict[range, Pass] = {}
         self._weights: list[Tensor] = []
-        self._stamps: list[tuple] = []
+        self._stamps: tuple = ()
         self._recording = threading.Lock()
 
     def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: object) -> Tensor:
@@ -94,14 +96,13 @@ class Recorded:
         return replay
 
 
-def stamps_of(weights: Sequence[Tensor]) -> list[tuple]:
+def stamps_of(weights: Sequence[Tensor]) -> tuple:
     """What differs after any change of these weights (while they are kept, no other tensor has their ids)."""
+    places = list(map(id, weights)), list(map(Tensor.data_ptr, weights))
     try:
-        return [(id(w), w.data_ptr(), w._version) for w in weights]
-    except (
-        RuntimeError
-    ):  # tensors made in inference mode count no versions, and have no copies that would be out of date
-        return [(id(w), w.data_ptr()) for w in weights]
+        return *places, sum(map(VERSION, weights))  # each of which only grows
+    except RuntimeError:  # tensors made in inference mode count none, and have no copies that would be out of date
+        return places
 
 
 def agree(replayed: Tensor, plain: Tensor) -> None:

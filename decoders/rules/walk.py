@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from decoders.distribution import Distribution
-from decoders.drafts.draft import Draft
+from decoders.drafts.draft import Draft, Draw
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, TokenId
-from decoders.trace import Fate, Trial
+from decoders.trace import Fate, Trial, Trials
 
 
 @dataclass(slots=True)
@@ -28,6 +28,11 @@ class Pick:
     rest: Distribution | None = None
 
 
+Judged = tuple[
+    list[Draw], list[tuple], bool
+]  # the children of a node, their tests, and whether the last one tested was kept
+
+
 class Rule(Protocol):
     def pick(
         self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
@@ -39,36 +44,50 @@ class Rule(Protocol):
         """
 
 
-def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule) -> tuple[list[Trial], NodeId]:
+def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule) -> tuple[Trials, NodeId]:
     """Judge a draft, given the target's readings at `draft.nodes`. Returns every trial and the new tip."""
     known = dict(zip(draft.nodes, readings, strict=True))
     children = defaultdict(list)
     for draw in draft.draws:
         children[draw.parent].append(draw)
-    trials: list[Trial] = []
+    kept: list[Trial] = []
+    judged: list[Judged] = []
     node = draft.root
     while draws := children.pop(node, None):
         reading = known[node]
         p = request.warp(reading)
         pick = rule.pick(p, draft.q.get(node), [d.token for d in draws], reading, request.source)
-        for i, draw in enumerate(draws):
-            fate = Fate.DISCARDED
-            test = pick.tests[i] if i < len(pick.tests) else (None,) * 4
-            if i < len(pick.tests):
-                fate = Fate.ACCEPTED if pick.kept and i == len(pick.tests) - 1 else Fate.REJECTED
-            trials.append(Trial(draw.node, draw.token, draw.parent, fate, *test))
+        judged.append((draws, pick.tests, pick.kept))
         if not pick.kept:
             assert pick.rest is not None  # a rule that refuses says what is left
             after, fate, probs = node, Fate.CORRECTED, pick.rest
             break
-        node = draws[len(pick.tests) - 1].node
+        draw = draws[len(pick.tests) - 1]
+        kept.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
+        node = draw.node
     else:
         p = probs = request.warp(known[node])
         after, fate = node, Fate.BONUS if draft.draws else Fate.SAMPLED
-    trials += [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for rest in children.values() for d in rest]
+    tested = sum(len(tests) for _, tests, _ in judged)
+    untested = [draw for rest in children.values() for draw in rest]
+    trials = Trials(kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept))
     if fate == Fate.BONUS and request.tree.tokens[after] in request.end_tokens:
         return trials, after  # nothing follows the end of the text
     token = request.source.draw(probs)[0]
     tip = request.tree.add(after, token)
-    trials.append(Trial(tip, token, after, fate, p=p[token]))
+    kept.append(Trial(tip, token, after, fate, p=p[token]))
     return trials, tip
+
+
+def in_order(judged: Sequence[Judged], untested: Sequence[Draw], kept: Sequence[Trial]) -> list[Trial]:
+    """The trials of a walk: the children of each node that it came to, then those of the others, then the target's own token."""
+    trials, ours = [], iter(kept)
+    for draws, tests, passed in judged:
+        for i, d in enumerate(draws):
+            if passed and i == len(tests) - 1:
+                trials.append(next(ours))
+            elif i < len(tests):
+                trials.append(Trial(d.node, d.token, d.parent, Fate.REJECTED, *tests[i]))
+            else:
+                trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
+    return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]

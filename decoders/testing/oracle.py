@@ -22,7 +22,7 @@ from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Method
-from decoders.trace import KEPT, Round, Trial
+from decoders.trace import KEPT, Round, Trial, Trials
 from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
@@ -127,7 +127,7 @@ class Watched(Request):
         super().__init__(*args, **options)
         self.all_tips: list[list[int]] = []
 
-    def commit(self, trials: list[Trial], tips: Sequence[int], *args: Any, **options: Any) -> Round:
+    def commit(self, trials: Trials | list[Trial], tips: Sequence[int], *args: Any, **options: Any) -> Round:
         self.all_tips.append(list(tips))
         return super().commit(trials, tips, *args, **options)
 

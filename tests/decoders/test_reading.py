@@ -25,15 +25,15 @@ WARPINGS = st.builds(
 )
 
 
-@given(ROWS, WARPINGS, st.integers(0, 13), st.floats(0, 1, exclude_max=True))
-def test_small_distributions_equal_whole_ones(row, warping, likeliest, u):
+@given(ROWS, WARPINGS, st.integers(0, 13), st.floats(0, 1, exclude_max=True), st.booleans())
+def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every):
     """Whatever part of a row was read; and where the part does not hold the distribution, it is whole."""
     if warping.top_p < 1 and warping.temperature:
         likely = sorted(oracle.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True)
         sums = [sum(likely[: i + 1]) for i in range(len(likely))]
         assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)  # where a sum meets p exactly, rounding decides
     logits = torch.tensor(row, dtype=torch.float64)
-    found = Readings(logits[None], likeliest)[0].warp(warping)
+    found = Readings(logits[None], likeliest, every=every)[0].warp(warping)
     whole = warp(logits, warping)
     assert [found[x] for x in range(len(row))] == pytest.approx(whole.tolist(), abs=1e-12)
     cumulative = whole.cumsum(-1)
@@ -56,12 +56,12 @@ def test_which_form_a_large_vocabulary_takes(warping, form):
         assert [found[x] for x in range(1000)] == pytest.approx(warp(row, warping).tolist(), abs=1e-12)
 
 
-@given(ROWS, st.integers(0, 13), st.integers(1, 14))
-def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count):
+@given(ROWS, st.integers(0, 13), st.integers(1, 14), st.booleans())
+def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     """Also where `torch.topk` takes other ones of equals."""
     logits = torch.tensor(row, dtype=torch.float64)
     with mock.patch.object(torch.Tensor, "topk", oracle.last_of_equals):
-        ids, values = Readings(logits[None], likeliest)[0].likeliest(count)
+        ids, values = Readings(logits[None], likeliest, every=every)[0].likeliest(count)
     expected = logits.sort(descending=True, stable=True)
     finite = sum(x > NEVER for x in expected.values[:count].tolist())
     assert values == expected.values[:count].tolist()
@@ -83,7 +83,7 @@ def test_raw_log_probabilities(row, likeliest):
 @pytest.mark.parametrize(("worst", "sound"), [(NEVER, True), (math.inf, False), (math.nan, False)])
 def test_rows_that_are_no_distribution(worst, sound):
     rows = torch.tensor([[0.0, worst, 1.0], [0.0, 1.0, 2.0]])
-    assert [reading.sound for reading in Readings(rows, 2)] == [sound, True]
+    assert [Readings(rows, 2).sound(slice(i, i + 1)) for i in range(2)] == [sound, True]
 
 
 class OnDevice(torch.Tensor):

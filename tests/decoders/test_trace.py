@@ -1,10 +1,13 @@
 """A scripted round, counted by hand; and what must be true of the trace of every decoder."""
 
+import gc
 import math
+import pickle
 
 import pytest
 
 from decoders.catalog import catalog
+from decoders.distribution import Small, Whole
 from decoders.methods.speculative import Speculative
 from decoders.sampling import SeededSource
 from decoders.testing.oracle import Rows, Situation, decode, drawn, logits
@@ -96,3 +99,18 @@ def test_counts_look_at_draft_tokens_only():
     fates = [Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED, Fate.CORRECTED, Fate.BONUS, Fate.SAMPLED, Fate.SEARCHED]
     e = Round(0, [Trial(i, 0, 0, fate) for i, fate in enumerate(fates)])
     assert (e.drafted, e.tested, e.accepted) == (3, 2, 1)
+
+
+@pytest.mark.parametrize("name", ["spectr", "specinfer", "mcss", "speculative", "lookup"])
+def test_trials_that_nobody_has_looked_at_hold_no_distributions(name):
+    """One has a number for every token of the vocabulary, and a tree many of them. And a round can be sent to another process."""
+
+    def distributions():
+        gc.collect()
+        return sum(type(thing) in (Small, Whole) for thing in gc.get_objects())
+
+    before = distributions()
+    situation = drawn(7, 1, budget=12)
+    rounds = decode(catalog[name](), situation, SeededSource(1), whole=True).rounds
+    assert distributions() == before
+    assert [pickle.loads(pickle.dumps(e)).trials for e in rounds] == [e.trials for e in rounds]

@@ -1,6 +1,7 @@
-"""Passes on a CUDA device: their time beside the time it takes to read the weights and caches once, by the way they attend.
+"""Passes on a CUDA device: their time beside the time it takes to read the weights and caches once, by the way they attend; then whole
+texts, by the way that passes run.
 
-python -m tests.speed.cuda            all models; the OPT shapes have random weights, which cost the same time
+python -m tests.speed.cuda            all models; but for the embedded pair their weights are random, which cost the same time
 python -m tests.speed.cuda opt-125m   one of them
 """
 
@@ -11,11 +12,12 @@ from collections.abc import Callable
 from unittest import mock
 
 import torch
-from transformers import AutoModelForCausalLM, OPTConfig
+from transformers import AutoModelForCausalLM, LlamaForCausalLM, OPTConfig
 
-from decoders import load_pair
+from decoders import ModelPair, generate, load_pair
 from decoders.engine import attention, packing
-from decoders.engine.model import Engine, PackedModel
+from decoders.engine.model import PASSES, Engine, PackedModel
+from decoders.selftest import SIZES, llama
 from decoders.tree import TokenTree
 
 PAST, REPEATS = 400, 20
@@ -25,13 +27,43 @@ OPT = {
 }
 
 
+LLAMA = {"llama-1b": "1B", "llama-7b": "7B"}  # with grouped heads
+DECODERS = "greedy", "speculative", "mtad", "dsbd"
+
+
 def build(name: str) -> PackedModel:
     if name == "stories":
         return load_pair(device="cuda").packed["target"]
+    if name in LLAMA:
+        return PackedModel(random_llama(**SIZES[LLAMA[name]]), "target")
     config = OPTConfig(**OPT[name], word_embed_proj_dim=OPT[name]["hidden_size"])
     with torch.device("cuda"):
         model = AutoModelForCausalLM.from_config(config, dtype=torch.bfloat16)
     return PackedModel(model.eval(), "target")
+
+
+def random_llama(**sizes: int) -> LlamaForCausalLM:
+    return llama(torch.bfloat16, **{**sizes, "vocab_size": 32000, "initializer_range": 0.02})
+
+
+def whole_texts(name: str, rate: float) -> None:
+    """64 tokens by each decoder with a draft of two layers, by the way that passes run: ms per target pass and share of the floor."""
+    target = random_llama(**SIZES[LLAMA[name]])
+    draft = random_llama(**{**SIZES[LLAMA[name]], "num_hidden_layers": 2})
+    for passes in PASSES:
+        pair = ModelPair(target, draft, passes=passes)
+        for decoder in DECODERS:
+
+            def run(pair=pair, decoder=decoder):
+                options = {"max_new_tokens": 64, "ignore_eos": True, "top_k": 20, "top_p": 0.9}
+                return generate(pair, list(range(5, 69)), decoder, **options)
+
+            seconds, metrics = median_seconds(run), run().metrics
+            share = metrics.bytes_read / rate / seconds
+            print(
+                f"| {name} | {passes} | {decoder} | {1e3 * seconds / metrics.target_calls:.2f} | {share:.0%} |",
+                flush=True,
+            )
 
 
 def bandwidth() -> float:
@@ -117,7 +149,12 @@ def main(names: list[str]) -> None:
                     "|",
                     flush=True,
                 )
+    print(
+        "\n| model | passes | decoder | ms a target pass, drafts included | share of the floor |\n|---|---|---|--:|--:|"
+    )
+    for name in set(names) & set(LLAMA):
+        whole_texts(name, rate)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or ["stories", *OPT])
+    main(sys.argv[1:] or ["stories", *OPT, *LLAMA])

@@ -1,4 +1,9 @@
-"""Compiled passes: the tokens of eager ones, and nothing compiled once a pair is loaded."""
+"""Compiled passes: the tokens of eager ones, and nothing compiled once a pair is loaded; and what preparing passes does in bad places."""
+
+import json
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -59,3 +64,40 @@ def test_a_compiler_that_fails(folder, monkeypatch, caplog):
     assert len(said) == 2
     assert all("(no C++ compiler)" in message for message in said)
     assert generate(pair, [5, 6], "greedy", max_new_tokens=8).tokens == expected
+
+
+PREPARES = """
+import json, sys
+from decoders import generate, load_pair
+pair = load_pair(sys.argv[1], dtype="float64", passes=sys.argv[2])
+found = generate(pair, json.loads(sys.argv[3]), "speculative", max_new_tokens=12, ignore_eos=True)
+print(json.dumps([r.tokens for r in found]))
+"""
+
+
+def prepared(folder, passes, count=1, **environment):
+    """The tokens and the messages of processes that load the pair at the same time."""
+    command = [sys.executable, "-c", PREPARES, str(folder), passes, json.dumps(PROMPTS)]
+    options = {"env": {**os.environ, **environment}, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    started = [subprocess.Popen(command, **options) for _ in range(count)]
+    said = [process.communicate(timeout=240) for process in started]
+    return [json.loads(out.splitlines()[-1]) for out, _ in said], [message for _, message in said]
+
+
+@pytest.mark.parametrize("place", ["no compiler", "a cache folder that cannot be made", "two at once"])
+@pytest.mark.parametrize("passes", ["recorded", "compiled"])
+def test_preparing_in_a_bad_place(folder, tmp_path, passes, place):
+    """One warning for each model at most, the right tokens, and an end. Recorded passes need neither a compiler nor a folder."""
+    (tmp_path / "file").touch()
+    cache = tmp_path / "file" / "cache" if place.startswith("a cache") else tmp_path / "cache"
+    environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
+    if place == "no compiler":
+        environment |= {"PATH": str(tmp_path), "CXX": str(tmp_path / "none"), "CC": str(tmp_path / "none")}
+    expected = [r.tokens for r in generate(load_pair(folder, dtype="float64", passes="plain"), PROMPTS, "speculative", max_new_tokens=12, ignore_eos=True)]  # fmt: skip
+    count = 2 if place == "two at once" else 1
+    tokens, messages = prepared(folder, passes, count, **environment)
+    assert tokens == [expected] * count
+    for message in messages:
+        failed = message.count("are not compiled (")
+        assert failed == (2 if passes == "compiled" and place != "two at once" else 0), message
+        assert "Traceback" not in message

@@ -68,7 +68,7 @@ needs_halves = pytest.mark.skipif(not HALVES, reason="this torch has no product 
 
 
 @needs_halves
-@pytest.mark.parametrize("tokens", [1, 5, 32, 33])
+@pytest.mark.parametrize("tokens", [1, 5, 32, 33, 190, 200])
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("factor", [1.0, 1e-6])
 def test_weights_published_in_bfloat16_are_copied_in_half_of_the_memory(factor, tokens, bias):

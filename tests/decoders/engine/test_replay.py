@@ -149,7 +149,9 @@ def test_two_threads_record_at_once():
 
 
 def test_an_unknown_kind_of_passes():
-    with pytest.raises(InputError, match="passes must be one of 'recorded', 'plain', 'compiled', not 'quick'"):
+    with pytest.raises(
+        InputError, match="passes must be one of 'recorded', 'plain', 'compiled', 'graphs', not 'quick'"
+    ):
         ModelPair(build(), None, passes="quick")
 
 

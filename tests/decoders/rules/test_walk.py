@@ -1,12 +1,14 @@
 """Walking a draft: which child is looked at, what happens to the others, and what is drawn where the walk ends."""
 
+from collections import Counter
+
 import torch
 
 from decoders.drafts.draft import Draft, Draw
 from decoders.reading import Readings
 from decoders.rules.walk import Pick, walk
 from decoders.testing.oracle import WHOLE, Source, Watched
-from decoders.trace import Fate
+from decoders.trace import DRAFTED, KEPT, Fate
 
 
 class Keep:
@@ -31,7 +33,11 @@ def walked(edges, rule, end=frozenset()):
         draft.draws.append(Draw(nodes[-1], above, token))
     logits = torch.zeros(len(draft.nodes), 4, dtype=torch.float64)
     trials, tip = walk(request, draft, Readings(logits, 4), rule)
-    return [(t.token, t.fate) for t in trials], request.path(tip)
+    fates = Counter(t.fate for t in trials.every())
+    assert trials.drafted == len(edges) == sum(fates[fate] for fate in DRAFTED)
+    assert (trials.tested, trials.accepted) == (len(edges) - fates[Fate.DISCARDED], fates[Fate.ACCEPTED])
+    assert trials.kept == [t for t in trials.every() if t.fate in KEPT]
+    return [(t.token, t.fate) for t in trials.every()], request.path(tip)
 
 
 def test_the_children_before_the_kept_one_are_rejected_and_those_behind_it_discarded():
