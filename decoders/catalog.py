@@ -47,10 +47,8 @@ class Catalog(Mapping[str, type[Method]]):
         for entry in entry_points(group=GROUP):
             try:
                 method = joined(entry.load(), methods)
-            except (
-                Exception,
-                SystemExit,
-            ) as error:  # a stranger's module can fail in any way, and the others must work
+            # A stranger's module can fail in any way, and the others must work.
+            except (Exception, SystemExit) as error:
                 source = entry.dist.name if entry.dist else entry.value
                 why = (
                     first_line(error)
