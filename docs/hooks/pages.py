@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import itertools
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +25,6 @@ PROVEN = {
     "beam sampling": "beam sampling: the sequence that it would answer",
     "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
 }
-MEASURED = "2026-11-20, two cores of a virtual machine"  # NOTES.md, where the same table stands with its conditions
 PROMPT = "Once upon a time, there was a little girl who"
 CHART_COLOURS = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
   --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
@@ -120,17 +121,20 @@ def settings(method: type[Method]) -> str:
 
 
 def figures(method: type[Method]) -> str:
-    """The row of this decoder in the table of the embedded pair's card, with the command, the machine and the date."""
-    card = (ROOT / "assets" / "stories" / "README.md").read_text("utf-8")
-    how, head, _, *rows = [
-        line for line in card.split("<!-- decoders -->")[1].splitlines() if line.startswith(("`python", "|"))
-    ]
+    """The row of this decoder in the report of the plan `stories`, with its date and machine."""
+    report = (ROOT / "docs" / "stories.md").read_text("utf-8")
+    facts = dict(re.findall(r"^- (begun \(UTC\)|pair): (.*)$", report, re.M))
+    section = report.partition("\n## Decoders\n")[2].splitlines()
+    head, _, *rows = itertools.takewhile(
+        lambda line: line.startswith("|"), itertools.dropwhile(lambda line: not line.startswith("|"), section)
+    )
     row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
     if row is None:
         return "Not measured yet on the embedded pair."
-    cells = zip(split(head), split(row), strict=True)
-    lines = [f"| {name} | {value} |" for name, value in list(cells)[1:] if value]
-    return "\n".join([f"The embedded pair, {MEASURED}: {how}", "", "| | |", "|---|---|", *lines])
+    lines = [f"| {name} | {value} |" for name, value in list(zip(split(head), split(row), strict=True))[1:]]
+    where = f"On {facts['begun (UTC)'][:10]}, {facts['pair']}."
+    how = "Brackets: 95% intervals. [The whole experiment](../stories.md) says how it was measured, and with which settings."
+    return "\n".join([f"{where} {how}", "", "| | |", "|---|---|", *lines])
 
 
 def split(row: str) -> list[str]:
