@@ -146,7 +146,9 @@ def test_every_decoder_has_a_page_with_a_round_and_figures(site):
     for name in catalog:
         text = (site / "decoders" / f"{name}.html").read_text(encoding="utf-8")
         assert "<svg role=" in text
-        assert "tokens" in text
+        assert re.search(r"On 20\d\d-\d\d-\d\d, Llama-Stories target .* threads", text), (
+            "no figures with their date and machine"
+        )
 
 
 class Links(HTMLParser):
