@@ -6,9 +6,10 @@ places; here each place has its own, and the rounds are summed over them. A roun
 Decoders that this theory does not cover are measured on the same prompts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from typing import Any
 
 import torch
 
@@ -88,7 +89,7 @@ def advise(
     settings: Settings,
     others: Sequence[str] = OTHERS,
     measure_all: bool = False,
-) -> Iterator[str | Advice]:
+) -> Generator[str | Advice, None, None]:
     """Yields a line about what it does now, and last the Advice.
 
     settings      sampling and the length of texts; its decoders are not read;   measure_all  also measure every draft length
@@ -125,6 +126,7 @@ def accepted(pair: ModelPair, prompt: Sequence[int], text: Sequence[int], settin
     """For each token of the text the chance that a draft there is accepted: 1 - TV(p, q), (tokens,)."""
     ids = torch.tensor([[*prompt, *text]], device=pair.target.device)
     places = slice(len(prompt) - 1, ids.shape[1] - 1)
+    assert pair.draft is not None  # else there is no advice
     warping = Warping(settings.temperature, settings.top_k, settings.top_p)
     with torch.inference_mode():
         p = warp(pair.target(ids).logits[0, places].float(), warping)
@@ -168,7 +170,8 @@ def _timed(work: Work, method: Method, prompt: int) -> _Timed:
     )
     if done.result.errors:
         raise InputError(f"{method.name} failed on prompt {prompt + 1}: {done.result.errors[0]}")
-    lap, metrics = done.lap, done.result.metrics
+    lap = done.lap
+    metrics: dict[str, Any] = done.result.metrics
     # All but the first round, which also reads the prompt, and the last, which drafts less.
     return _Timed(
         metrics["new_tokens"], metrics["seconds"], lap.rounds[1:-1], lap.drafting[1:-1],
@@ -176,7 +179,7 @@ def _timed(work: Work, method: Method, prompt: int) -> _Timed:
     )  # fmt: skip
 
 
-def _advice(betas: Sequence[Sequence[float]], timed: dict[Method, list[_Timed]], temperature: float) -> Advice:
+def _advice(betas: Sequence[Sequence[float]], timed: dict[Any, list[_Timed]], temperature: float) -> Advice:
     greedy = timed[catalog[BASELINE]()]
     step = _typical(fmean(t.rounds) for t in greedy if t.rounds)
     rounds, draft = {}, step
