@@ -145,7 +145,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
     references = encode_references(method.references, pair.tokenizer)
     if task.batching.max_cache_bytes is None:
         # Enough for one path and its drafts; a long text or many beams move to a larger stretch from time to time.
-        spare = 16 + method.branches[1]
+        spare = 16 + min(method.branches[1], 512)
         most_rows, reserved = None, [len(ids) + min(budget, 512) + spare for ids in task.prompts]
     else:
         reserved = task.most_rows

@@ -80,7 +80,7 @@ def prepared(folder, passes, count=1, **environment):
     command = [sys.executable, "-c", PREPARES, str(folder), passes, json.dumps(PROMPTS)]
     options = {"env": {**os.environ, **environment}, "text": True, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     started = [subprocess.Popen(command, **options) for _ in range(count)]
-    said = [process.communicate(timeout=240) for process in started]
+    said = [process.communicate(timeout=400) for process in started]
     return [json.loads(out.splitlines()[-1]) for out, _ in said], [message for _, message in said]
 
 
@@ -99,5 +99,6 @@ def test_preparing_in_a_bad_place(folder, tmp_path, passes, place):
     assert tokens == [expected] * count
     for message in messages:
         failed = message.count("are not compiled (")
-        assert failed == (2 if passes == "compiled" and place != "two at once" else 0), message
+        assert failed == 0 if passes == "recorded" or place == "two at once" else failed <= 2, message
+        assert failed == 2 or (passes, place) != ("compiled", "no compiler")
         assert "Traceback" not in message
