@@ -1,11 +1,12 @@
 """What transformers' `generate` asks of a decoding method, in our words; what decoders cannot do is refused in one sentence."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers import GenerationConfig, LogitsProcessor
 from transformers.generation import (
     EosTokenCriteria,
     LogitNormalization,
@@ -73,9 +74,23 @@ def _plain_positions(positions: torch.Tensor | None, kept: torch.Tensor) -> None
         raise InputError("Decoders count positions from the first token of a prompt; leave position_ids out.")
 
 
-def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[str, Any]:
+def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsProcessor:
+    """The processor for texts without their padding, of which `generate` tells the penalty for repetition how much there is."""
+    ignored = getattr(penalty, "prompt_ignore_length", None)
+    padding = [len(row.given) - len(row.prompt) for row in prompts]
+    if isinstance(ignored, torch.Tensor) and ignored.tolist() == padding:
+        penalty = copy.copy(penalty)
+        vars(penalty)["prompt_ignore_length"] = None
+    elif ignored is not None and (any(padding) or not isinstance(ignored, int)):
+        raise InputError(
+            "prompt_ignore_length counts padding, which decoders do not have; give each prompt alone, with a number."
+        )
+    return penalty
+
+
+def sampling(config: GenerationConfig, processors: LogitsProcessorList, prompts: Sequence[Row]) -> dict[str, Any]:
     """Temperature, top-k, top-p and penalties. Raises InputError for any other processor, by name."""
-    penalties = [p for p in processors if type(p) in TEXT_ALONE]
+    penalties = [without_padding(p, prompts) for p in processors if type(p) in TEXT_ALONE]
     others = [type(p).__name__ for p in processors if type(p) not in (*TEXT_ALONE, *WARPERS, LogitNormalization)]
     if others:
         raise InputError(

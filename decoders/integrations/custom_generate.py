@@ -103,7 +103,7 @@ class CustomGenerate:
             raise InputError(
                 f"A streamer follows one text and there are {len(prompts)} rows; leave it out, or give one prompt."
             )
-        asked = sampling(generation_config, logits_processor)
+        asked = sampling(generation_config, logits_processor, prompts)
         ends, criteria = stopping(stopping_criteria)
         budget = int(generation_config.max_length) - input_ids.shape[1]
         seed = self.seed

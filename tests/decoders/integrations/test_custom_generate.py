@@ -14,6 +14,7 @@ from transformers import (
     DynamicCache,
     LogitsProcessorList,
     MinLengthLogitsProcessor,
+    RepetitionPenaltyLogitsProcessor,
     StoppingCriteria,
     StoppingCriteriaList,
     TextStreamer,
@@ -194,6 +195,21 @@ def test_penalties_are_applied(llama):
     assert found.tolist() == wanted.tolist()
 
 
+def test_a_penalty_for_repetition_looks_at_the_whole_prompt_in_a_padded_batch(llama):
+    """`generate` tells it how much padding each row has; once as many tokens of a prompt without padding were ignored, and batches
+    raised transformers' own ValueError."""
+    model, draft = llama
+    options = {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.8, "pad_token_id": PAD}
+    wanted = [new(model.generate(**inputs([t]), **options), inputs([t]))[0] for t in TEXTS]
+    method = decoders.hf("speculative", draft=draft)
+    assert new(model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS)) == wanted
+    padded = {name: value[1:2] for name, value in inputs(TEXTS).items()}
+    assert new(model.generate(**padded, **options, custom_generate=method), padded) == wanted[1:2]
+    own = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(1.8, prompt_ignore_length=3)])
+    with pytest.raises(decoders.InputError, match="prompt_ignore_length counts padding"):
+        model.generate(**padded, max_new_tokens=3, logits_processor=own, custom_generate=method)
+
+
 def test_stop_strings_are_an_argument_of_hf(llama):
     model, draft = llama
     tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
@@ -290,8 +306,8 @@ def test_the_folder_for_the_hub_takes_batches_and_refuses_what_cannot_be(from_fo
     assert torch.equal(
         model.generate(**batch, **options, **folder, decoder="speculative", assistant_model=draft), wanted
     )
-    with pytest.raises(decoders.InputError, match="Decoders do not apply RepetitionPenaltyLogitsProcessor"):
-        model.generate(**batch, **options, **folder, repetition_penalty=1.2)
+    with pytest.raises(decoders.InputError, match="Decoders do not apply MinPLogitsWarper"):
+        model.generate(**batch, **{**options, "do_sample": True}, **folder, min_p=0.1)
     with pytest.raises(decoders.InputError, match="did you mean 'speculative'"):
         model.generate(**batch, **options, **folder, decoder="speculativ")
 
@@ -337,7 +353,7 @@ def test_a_model_in_training_is_left_in_training():
         ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
         (
             {"min_new_tokens": 3, "eos_token_id": END},
-            "Decoders do not apply MinNewTokensLengthLogitsProcessor; leave out",
+            "Decoders do not apply .*MinNewTokensLengthLogitsProcessor; leave out",
         ),
         ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
         (
