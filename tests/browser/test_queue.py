@@ -94,6 +94,6 @@ def test_limits_of_a_public_place(pair, tmp_path):
         assert client.predict("Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare")["results"]
 
 
-def test_only_compare_is_documented(address):
+def test_only_endpoints_for_programs_are_documented(address):
     named = Client(address, verbose=False).view_api(return_format="dict")["named_endpoints"]
-    assert list(named) == ["/compare"]
+    assert set(named) == {"/compare", "/draw", "/alternatives", "/branch"}

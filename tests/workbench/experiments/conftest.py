@@ -1,5 +1,8 @@
 """What the tests of experiments share: the tiny pair on workers of this process, small plans, a journal in the test's folder."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import pytest
 
 from workbench.experiments import driver
@@ -31,13 +34,20 @@ def journal(tmp_path) -> Journal:
     return Journal(tmp_path / "experiments.sqlite")
 
 
-@pytest.fixture
-def device(pair, monkeypatch) -> Device:
+@contextmanager
+def tiny_device(pair) -> Iterator[Device]:
     """A device with the tiny pair, whatever is asked for."""
-    monkeypatch.setenv("WORKBENCH_THREADS", "1")
-    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
-    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-    return Device(PairKeeper())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_THREADS", "1")
+        patch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
+        patch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+        yield Device(PairKeeper())
+
+
+@pytest.fixture
+def device(pair) -> Iterator[Device]:
+    with tiny_device(pair) as device:
+        yield device
 
 
 @pytest.fixture

@@ -8,10 +8,14 @@ from dataclasses import replace
 import pytest
 
 from decoders import InputError
+from tests.workbench.experiments.conftest import tiny_device
 from workbench.experiments import driver
 from workbench.experiments.charts import draw
 from workbench.experiments.files import WRITERS, markdown
+from workbench.experiments.journal import Journal
 from workbench.experiments.report import beside, judged, padding, report, table
+from workbench.experiments.request import Request
+from workbench.experiments.workers import Crew, InProcess
 
 PLAN = """
 title = "A <b>plan</b>"
@@ -72,10 +76,12 @@ rows = { speculative = [3.64, ""], nobody = [1.0, 2.0] }
 """
 
 
-@pytest.fixture
-def found(prepared, journal, crew):
-    experiment = prepared(PLAN)
-    *_, last = driver.run(experiment, journal, crew)
+@pytest.fixture(scope="module")
+def found(pair, tmp_path_factory):
+    journal = Journal(tmp_path_factory.mktemp("report") / "experiments.sqlite")
+    with tiny_device(pair) as device, Crew(InProcess(device)) as crew:
+        experiment = driver.prepare(Request(PLAN, "small.toml"), crew)
+        *_, last = driver.run(experiment, journal, crew)
     assert (last.failed, last.done) == (0, last.total)
     return report(journal, experiment.id)
 

@@ -29,7 +29,9 @@ def test_a_finished_run_gives_a_panel_for_each_decoder(run):
         assert panel["status"] == "done"
         assert panel["state"] == "token limit reached"
         assert len(panel["clock"]) == len(panel["rounds"])  # for the race
-        assert sum(panel["clock"]) == pytest.approx(first.metrics["seconds"])
+        assert sum(panel["clock"]) == pytest.approx(
+            first.metrics["seconds"], rel=0.1
+        )  # a busy machine may pause between two rounds
 
 
 def test_the_figures_of_a_panel_are_those_of_all_repeats(run):
