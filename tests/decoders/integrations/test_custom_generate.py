@@ -268,7 +268,7 @@ def test_a_model_in_training_is_left_in_training():
         ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
         (
             {"min_new_tokens": 3, "eos_token_id": END},
-            "Decoders do not apply MinNewTokensLengthLogitsProcessor; leave out",
+            "MinNewTokensLengthLogitsProcessor; leave out what asks for it",
         ),
         ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
         (
