@@ -303,6 +303,7 @@ def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
 
 
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
+    """No text was ever decoded: the check for replaced modules took the empty ones that `peft` puts into a layer for missing ones."""
     peft = pytest.importorskip("peft")
     base = save(tmp_path / "base")
     adapted = peft.get_peft_model(
