@@ -18,6 +18,7 @@ MEANINGS = (
     (r"is not a local folder and is not a valid model identifier|404 Client Error|Repository Not Found", "is neither a folder nor a model of the hub; check its name, and for a private one log in with `hf auth login`"),
     (r"Repo id must|Repo id must use", "is neither a folder nor the name of a model of the hub, which looks like organisation/model"),
     (r"no file named model\.safetensors found|does not appear to have a file named model\.safetensors(?! or|,)", "has no weights as safetensors, and others are read from pinned presets only; name a repository with safetensors files"),
+    (r"No such file or directory: .*\.safetensors", "lacks one of its weights files; download it again"),
     (r"no file named|does not appear to have a file named (pytorch|model)", "holds no weights; name a folder or revision that holds the whole model"),
     (r"deserializing header|file not fully covered|header too|MetadataIncompleteBuffer|InvalidHeader", "has a broken or incomplete weights file; download it again"),
     (r"not a valid JSON file|JSONDecode", "has a broken config.json; download it again"),

@@ -33,10 +33,16 @@ def changes_frequencies(module: torch.nn.Module) -> bool:
 def refuse_changes(model: PreTrainedModel, other: PreTrainedModel, name: str) -> None:
     """Raise InputError if modules of the model are no longer those that its twin shares its weights with."""
     pairs = zip_longest(other.modules(), model.modules())
-    if not all(a and b and a._parameters is b._parameters and adapters(a) == adapters(b) for a, b in pairs):
+    if not all(same(a, b) for a, b in pairs):
         raise InputError(
             f"The {name} has had modules replaced or adapters switched since its pair was made; make a new ModelPair of it."
         )
+
+
+def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
+    """Whether two modules share their weights and are switched alike. (A module that holds none, as adapters have, counts as false.)"""
+    both = module is not None and other is not None
+    return both and module._parameters is other._parameters and adapters(module) == adapters(other)
 
 
 def adapters(module: torch.nn.Module) -> list[object]:

@@ -60,8 +60,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
     page = visit(f"{address}?run={recordings()[4].run.id}&__theme={theme}")
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
-    page.wait_for_timeout(700)  # the page scrolls to the replay, and a card is gone once its token moves
-    panel(page, "dsbd").locator(".tok").first.hover()
+    panel(page, "dsbd").locator(".tok").first.focus()
     expect(page.locator("#panels .wb-card")).to_be_visible()
     assert faults(page) == [], "replay and card"
 

@@ -104,9 +104,8 @@ def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, serv
     button = page.locator("#run")
     expect(button).to_be_disabled()
     page.wait_for_timeout(500)
-    page.unroute("**/gradio_api/run/**")
-    for route in held:
-        route.continue_()
+    page.unroute("**/gradio_api/run/**")  # which lets go what was held
+    assert held
     expect(button).to_be_enabled()
     assert host.store.get(run(page)).title == "Soon"
     context.close()

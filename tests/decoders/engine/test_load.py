@@ -55,17 +55,20 @@ def test_devices(tmp_path, monkeypatch):
         load_pair(model, model, draft_device="cuda:77")
     monkeypatch.setattr(load, "find_spec", lambda name: None)
     with pytest.raises(
-        InputError, match=r"device='auto' needs the package accelerate; install it with `pip install ac"
+        InputError, match="device_map='auto' needs the package accelerate; install it with `pip install"
     ):
         load_pair(model, device_map="auto")
+    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device and draft_device out"):
+        load_pair(model, device="cpu", device_map="auto")
+    with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
+        load_pair(model, device_map="balanced")
 
 
 def test_a_model_spread_by_accelerate(tmp_path):
-    """Here over the CPU alone, so that its passes are packed."""
+    """Here there is the CPU alone, so that its passes are packed."""
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
-    assert set(pair.target.hf_device_map.values()) == {"cpu"}
     assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
         load_pair(model).target, [5, 6], 9, 0
     )
@@ -89,7 +92,7 @@ def test_a_file_of_several_that_is_missing(tmp_path):
     (model / "model.safetensors").unlink()
     index = {"metadata": {}, "weight_map": dict.fromkeys(weights, "model-00001-of-00002.safetensors")}
     (model / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(InputError, match=r"model holds no weights|has no weights|; name a"):
+    with pytest.raises(InputError, match="/model lacks one of its weights files; download it again"):
         load_pair(model)
 
 
@@ -299,6 +302,7 @@ def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
 
 
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
+    """No text was ever decoded: the check for replaced modules took the empty ones that `peft` puts into a layer for missing ones."""
     peft = pytest.importorskip("peft")
     base = save(tmp_path / "base")
     adapted = peft.get_peft_model(
