@@ -5,6 +5,8 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
+from transformers import LogitsProcessor
+
 from decoders.engine.engines import engine_of
 from decoders.engine.model import Engine
 from decoders.engine.padding import PaddedEngine
@@ -98,6 +100,7 @@ def stream(
     stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
     end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
+    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
     max_batch: int | None = Batching.max_batch,
     prefill_chunk: int | None = Batching.prefill_chunk,
     padding: str = Batching.padding,
@@ -113,6 +116,10 @@ def stream(
     stop           strings that end the text; or a function of (number of the request, its new tokens), called after every token,
                    that says whether they end it
     ignore_eos     continue after the end-of-sequence token;   end_tokens  the ids that end a text (default: `pair.end_tokens`)
+    penalties      apply what the target's generation config asks for and depends on the text alone: repetition_penalty,
+                   no_repeat_ngram_size, bad_words_ids, suppress_tokens, begin_suppress_tokens; or a list of such processors of
+                   transformers. They change the logits of both models before anything else, so log-probabilities too. (The beam
+                   search of `generate` changes log-probabilities, which are then none any more.)
     max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
     padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
                    static batches. The tokens are the same, the work is more
@@ -122,7 +129,7 @@ def stream(
     Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
     request that fails ends with a Result that carries the error.
     """
-    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens)
+    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens, penalties)
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel)
     return _events(task, *prepare(task, clock))
@@ -145,6 +152,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
         request = Request(
             ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
             stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
+            penalties=task.penalties[len(turns)],
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])

@@ -7,8 +7,10 @@ from dataclasses import dataclass, field
 import torch
 
 from decoders.distribution import Distribution
-from decoders.engine.model import Answer, Engine
+from decoders.engine.answer import Answer, Wants
+from decoders.engine.model import Engine
 from decoders.errors import ModelError
+from decoders.penalties import applied
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
@@ -176,7 +178,7 @@ def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | No
     """One pass for these turns; each that gets its readings continues to its next ask."""
     wants = [(t.request.tree, t.missing()) for t in asking]
     answers = engine.run(wants, chunk)
-    readings = read(answers[0].rows, asking)
+    readings = read(_penalised(answers, asking, wants), asking)
     for turn, answer in zip(asking, answers, strict=True):
         ledger = turn.request.ledger
         _count(turn, model, engine, answer, len(asking))
@@ -193,6 +195,21 @@ def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | No
         except ModelError as error:
             turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
             turn.decoding.close()
+
+
+def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
+    """The rows of a pass, changed by what each request's penalties make of them for the text that ends at each node."""
+    rows = answers[0].rows
+    if not any(turn.request.penalties for turn in asking):
+        return rows
+    with torch.inference_mode():
+        rows = rows.clone()
+        for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
+            if turn.request.penalties and answer.part is not None:
+                for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
+                    text = [tree.tokens[n] for n in tree.lineage(node)]
+                    rows[place] = applied(turn.request.penalties, text, rows[place])
+    return rows
 
 
 def read(rows: Logits, asking: Sequence[Turn]) -> Readings:

@@ -7,7 +7,7 @@ from decoders.distribution import Distribution
 from decoders.ledger import Ledger
 from decoders.reading import Reading
 from decoders.sampling import RandomSource
-from decoders.shapes import NodeId, TokenId
+from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
@@ -52,7 +52,7 @@ class Request:
     budget        most new tokens;   ahead  how many tokens a baseline draws at a time
     end_tokens    ids that end the output
     stops         a function that says whether a list of new tokens contains a stop string
-    vocabulary    V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
+    penalties     changes the logits of both models after each text;   vocabulary  V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
     ledger        what it has cost so far
     finished      None while running, else "end of sequence", "stop string", "budget" or "cancelled"
     answer        the tip of the output so far;   tips  of all branches that are alive since the last round
@@ -72,6 +72,7 @@ class Request:
         vocabulary: int | None = None,
         references: Sequence[Sequence[TokenId]] = (),
         ledger: Ledger | None = None,
+        penalties: Penalties | None = None,
     ):
         self.tree = TokenTree(prompt)
         self.source = source
@@ -83,6 +84,7 @@ class Request:
         self.vocabulary = vocabulary
         self.references = references
         self.ledger = ledger or Ledger()
+        self.penalties = penalties
         self.finished: str | None = None
         self.answer: NodeId = self.tree.trunk[-1]
         self.tips: Sequence[NodeId] = (self.answer,)

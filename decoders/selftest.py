@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import transformers
@@ -19,9 +20,11 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from decoders import ModelPair, catalog, generate
 from decoders.distribution import Whole
 from decoders.engine import attention
-from decoders.engine.cache import Arena
+from decoders.engine.arenas import ReachRows
+from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, pack
+from decoders.engine.reach import Reach
 from decoders.sampling import SeededSource
 from decoders.tree import TokenTree
 from decoders.warp import Warping, warp
@@ -62,7 +65,8 @@ def machine() -> Iterator[str]:
 
 
 def ways() -> Iterator[str]:
-    """The error of each way to attend, compared with float64: heads of 64 to 256, 1 to 8 query heads per key head, 1 to 4,000 rows."""
+    """The error of each way to attend, compared with float64: heads of 64 to 256, 1 to 8 query heads per key head, 1 to 4,000 rows, with
+    and without a window and sinks."""
     taken: dict[str, Callable] = {"one by one": attention.attend_one_by_one}
     if device().type == "cuda" and torch.cuda.get_device_capability() >= (8, 0):
         taken |= {"Triton": attention.attend_with_triton} if attention.TRITON else {}
@@ -74,20 +78,26 @@ def ways() -> Iterator[str]:
             if name == "FlashAttention" and dtype == torch.float32:
                 continue
             errors = [
-                error_of(way, dtype, size, groups, rows, branching)
+                error_of(
+                    way, dtype, size, groups, rows, branching, window, sunk=window > 0 and name != "FlashAttention"
+                )
                 for size in (64, 128, 256)
                 for groups in (1, 4, 8)
                 for rows in (1, 70, 4000)
                 for branching in ((False,) if name == "FlashAttention" else (False, True))
+                for window in (0, 33)
             ]
             yield f"{name}, {str(dtype)[6:]}: error at most {max(errors):.1e} in {len(errors)} passes"
             if not max(errors) <= TOLERANCE[dtype]:
                 raise Wrong(f"{name} is wrong in {dtype}: its error should be at most {TOLERANCE[dtype]:.0e}")
 
 
-def error_of(way: Callable, dtype: torch.dtype, size: int, groups: int, rows: int, branching: bool) -> float:
+def error_of(
+    way: Callable, dtype: torch.dtype, size: int, groups: int, rows: int, branching: bool, window: int, sunk: bool
+) -> float:
     """How far a way to attend is from float64 for two requests of which one has `rows` rows behind it."""
-    arena, feeds = Arena([(2, size, size)], dtype, device()), []
+    kind = partial(ReachRows, reach=Reach(window)) if window else CacheRows
+    arena, feeds = Arena([(2, size, size)], dtype, device(), kind=kind), []
     for past in (rows, 3):
         tree = TokenTree([0] * past)
         cache = arena.take(past + 16)
@@ -96,17 +106,19 @@ def error_of(way: Callable, dtype: torch.dtype, size: int, groups: int, rows: in
         for i in range(7):
             nodes.append(tree.add(nodes[i // 2] if branching else nodes[-1], 0))
         feeds.append(Feed(tree, cache, nodes[1:], []))
-    _, _, _, packing = _fields(pack(feeds, arena))
+    _, _, _, packing = _fields(pack(feeds, arena, window=window))
     draw = torch.Generator().manual_seed(0)
     for tensor in (*arena.keys, *arena.values):
         tensor.copy_(torch.randn(tensor.shape, generator=draw))
     q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(device(), dtype)
     plan = packing.segments, packing.table, packing.masks
-    ours = way(q, packing.keys[0], packing.values[0], *plan, packing.biases, size**-0.5, 0.0)
+    sinks = torch.randn(2 * groups, generator=draw).to(dtype) if sunk else None
+    rest = size**-0.5, 0.0, window
+    there = sinks if sinks is None else sinks.to(device())
+    ours = way(q, packing.keys[0], packing.values[0], *plan, packing.biases, *rest, there)
     doubles = (t.cpu().double() for t in (q, packing.keys[0], packing.values[0]))
-    exact = attention.attend_one_by_one(
-        *doubles, *(t.cpu() for t in plan), packing.biases.cpu().double(), size**-0.5, 0.0
-    )
+    here = sinks if sinks is None else sinks.double()
+    exact = attention.attend_one_by_one(*doubles, *(t.cpu() for t in plan), packing.biases.cpu().double(), *rest, here)
     return (ours.cpu() - exact).abs().max().item()
 
 

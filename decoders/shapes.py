@@ -8,10 +8,15 @@ V       vocabulary size
 H, K    query heads, key-value heads;  D  head dimension
 """
 
+from collections.abc import Callable
+
 from torch import Tensor
 
 Logits = Tensor  # (nodes, V), float32 or float64, raw: before temperature and truncation
 Probs = Tensor  # (..., V), each row sums to one
+
+# From texts (1, tokens), prompt included, and the logits (1, V) of the token after each to those that are taken instead.
+Penalties = Callable[[Tensor, Tensor], Tensor]
 
 NodeId = int  # index into a TokenTree; parents have lower ids than their children
 TokenId = int

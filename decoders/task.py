@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel
+
 from decoders.catalog import catalog
 from decoders.engine.padding import PADDINGS
 from decoders.engine.pair import ModelPair
 from decoders.errors import InputError
 from decoders.inputs import as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder, whole
+from decoders.penalties import TEXT_ALONE, on_host, processors
 from decoders.settings import Method
-from decoders.shapes import TokenId
+from decoders.shapes import Penalties, TokenId
 from decoders.warp import Warping
 
 LONGEST_BUDGET = 1_000_000
@@ -32,9 +35,16 @@ class Sampling:
     stop: Stop = ()
     ignore_eos: bool = False
     end_tokens: Collection[TokenId] | None = None
+    penalties: bool | Sequence[LogitsProcessor] = False
 
     def __post_init__(self):
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
+        own = () if isinstance(self.penalties, bool) else self.penalties
+        if not isinstance(own, Sequence) or not all(isinstance(p, TEXT_ALONE) for p in own):
+            raise InputError(
+                "penalties must be true, false or a list of logits processors of transformers that need the text alone "
+                f"({', '.join(p.__name__ for p in TEXT_ALONE)}), not {self.penalties!r:.80}."
+            )
 
 
 @dataclass(frozen=True)
@@ -64,7 +74,7 @@ class Batching:
 class Task:
     """What a call asks for, as `Task.read` checked it.
 
-    warping   what the decoder really uses, given the caller's;   most_rows  the most cache rows that each prompt can need
+    warping   what the decoder really uses, given the caller's;   penalties  what changes the logits of each prompt's texts;   most_rows  the most cache rows that each prompt can need
     """
 
     pair: ModelPair
@@ -73,6 +83,7 @@ class Task:
     batching: Batching
     warping: Warping
     prompts: list[list[TokenId]]
+    penalties: list[Penalties | None]
     seeds: list[int]
     stops: list[str]
     end_tokens: frozenset[TokenId]
@@ -107,13 +118,35 @@ class Task:
         stops = [] if callable(sampling.stop) else as_stops(sampling.stop, pair.tokenizer)
         ends = pair.end_tokens if sampling.end_tokens is None else as_ids("end_tokens", sampling.end_tokens)
         ends = frozenset() if sampling.ignore_eos else ends
-        return cls(pair, method, sampling, batching, warping, prompts, seeds, stops, ends, rows, cancel_check(cancel))
+        penalties = [_penalties(sampling, pair.target, len(ids)) for ids in prompts]
+        return cls(
+            pair,
+            method,
+            sampling,
+            batching,
+            warping,
+            prompts,
+            penalties,
+            seeds,
+            stops,
+            ends,
+            rows,
+            cancel_check(cancel),
+        )
 
     def stops_of(self, request: int) -> Callable[[list[TokenId]], bool] | None:
         """What says whether the new tokens of a request end it: the caller's own function, or one that looks for the stop strings."""
         if callable(self.sampling.stop):
             return partial(self.sampling.stop, request)
         return stop_finder(self.pair.tokenizer, self.stops) if self.stops else None
+
+
+def _penalties(sampling: Sampling, target: PreTrainedModel, prompt_length: int) -> Penalties | None:
+    """What changes the logits of a request: what the target's generation config asks for, or the caller's own processors."""
+    given = sampling.penalties
+    if given is True:
+        given = processors(target.generation_config, prompt_length)
+    return LogitsProcessorList(map(on_host, given)) if given else None
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:
@@ -143,6 +176,11 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
             raise InputError(
                 f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
                 f"because {pair.packed[role].why}; leave it out, or load another pair."
+            )
+        if padded and pair.packed[role].packed and any(pair.packed[role].reaches):
+            raise InputError(
+                f"padding is for models whose layers all see the whole text, and some of the {role} model's have a window; leave it "
+                "out, or load another pair."
             )
         if padded and role == "draft" and not pair.one_tokenizer:
             raise InputError(

@@ -50,7 +50,7 @@ OTHERS = {
     "qk_nope_head_dim": 8,
     "v_head_dim": 8,
     "index_topk": 16,
-    "index_n_heads": 8,  # so that few scores are equal
+    "index_n_heads": 64,  # of equal scores the place decides, also between whole passes of two lengths: so that none are
     "index_head_dim": 16,
     "sliding_window": 16,
     "attention_chunk_size": 16,
@@ -102,6 +102,17 @@ HYBRID = {
     "mamba_d_ssm": 64,
     "mamba_headdim": 32,
 }
+DROPPED = object()  # in place of a setting that is not to be given
+QWEN4 = {
+    "layer_types": ["linear_attention", "indexed_attention"],
+    "indexer_n_heads": 4,
+    "indexer_kv_heads": 1,
+    "indexer_head_dim": 8,
+    "indexer_budget": 16,
+    "indexer_compress_ratio": 4,
+    "hc_count": 2,
+    "hc_lowrank": 8,
+}
 # What a type needs beyond that; None takes a setting away.
 OWN: dict[str, dict[str, Any]] = {
     "bamba": {"attn_layer_indices": [1]},
@@ -121,14 +132,51 @@ OWN: dict[str, dict[str, Any]] = {
         "num_kv_shared_layers": 2,
         "activation_sparsity_pattern": [0.0] * 4,
     },
+    "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 16},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
     "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
     "lfm2": {"layer_types": ["conv", "full_attention"]},
+    "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
+    "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
     "minimax": {"block_size": 8},
     "ministral": {"head_dim": 8},
     "moshi": {"ffn_dim": 48, "num_key_value_heads": 4},
     "nemotron": {"head_dim": 8, "num_key_value_heads": 4},
-    "recurrent_gemma": {"num_hidden_layers": 3, "lru_width": 32, "attention_window_size": 16},
+    "nemotron_h": {
+        "layer_types": ["linear_attention", "moe", "full_attention", "mlp"],
+        "num_hidden_layers": 4,
+        "mamba_num_heads": 8,
+        "mamba_head_dim": 8,
+        "n_groups": 2,
+        "moe_shared_expert_intermediate_size": 16,
+    },
+    "prophetnet": {
+        "num_hidden_layers": DROPPED,
+        "num_decoder_layers": 2,
+        "num_encoder_layers": 2,
+        "is_encoder_decoder": False,
+    }
+    | {"num_decoder_attention_heads": 4, "num_encoder_attention_heads": 4, "is_decoder": True},
+    "qwen4_exp_text": QWEN4,
+    "recurrent_gemma": {
+        "num_hidden_layers": 3,
+        "lru_width": 32,
+        "attention_window_size": 16,
+        "layers_block_type": DROPPED,
+    },
+    "reformer": {
+        "num_hidden_layers": DROPPED,
+        "is_decoder": True,
+        "attn_layers": ["local", "local"],
+        "axial_pos_shape": [8, 12],
+        "axial_pos_embds_dim": [16, 16],
+        "attention_head_size": 8,
+        "feed_forward_size": 48,
+        "local_attn_chunk_length": 8,
+    },
     "rwkv": {"attention_hidden_size": 32},
+    "xlm": {"causal": True, "emb_dim": 32, "n_layers": 2, "n_heads": 4},
     "xlstm": {"embedding_dim": 32, "num_blocks": 2, "num_heads": 4, "chunk_size": 8, "mode": "inference"},
     "zamba": {"layers_block_type": ["linear_attention", "hybrid"]},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"]},
@@ -165,7 +213,7 @@ def small(model_type: str, **changes: Any) -> PretrainedConfig:
         if isinstance(getattr(kind, name, None), property) or default(name) is None:
             settings.pop(name, None)
     settings |= {**OWN.get(model_type, {}), **changes}
-    settings = {k: v for k, v in settings.items() if v is not None or k in SIZES}
+    settings = {k: v for k, v in settings.items() if v is not DROPPED and (v is not None or k in SIZES)}
     try:
         return kind(**settings)
     except StrictDataclassFieldValidationError:  # some cannot do without these tokens

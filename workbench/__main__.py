@@ -1,4 +1,4 @@
-"""The command `decoding-workbench`, or `python -m workbench`: the page; with `compare`, `batch`, `experiment`, `advise` or `runs` the workbench without a browser."""
+"""The command `decoding-workbench`, or `python -m workbench`: the page; with `compare`, `branch`, `draw`, `batch`, `experiment`, `advise` or `runs` the workbench without a browser."""
 
 import argparse
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import decoders
 from decoders import InputError
 from decoders.inputs import whole
-from workbench.terminal import advise, batch, compare, experiment, runs
+from workbench.terminal import advise, batch, branch, compare, draw, experiment, runs
 
 DESCRIPTION = "Without a command: open the page, and print its address. With one: run decoders, and manage past runs, in the terminal."
 
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--port", help="of the page (default: GRADIO_SERVER_PORT, or the first free one from 7860 on)")
     parser.set_defaults(command=page)
     commands = parser.add_subparsers(metavar="command", title="commands")
-    for command in (compare, batch, experiment, advise, runs):
+    for command in (compare, branch, draw, batch, experiment, advise, runs):
         command.register(commands)
     args = parser.parse_args(arguments)
     if args.port and args.command is not page:

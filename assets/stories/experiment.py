@@ -1,6 +1,6 @@
-"""Fill the card's table of decoders from an experiment of the plan `stories`.
+"""Fill the card's table of decoders, and the documentation's page, from an experiment of the plan `stories`.
 
-python assets/stories/experiment.py ID [--card assets/stories/README.md]
+python assets/stories/experiment.py ID
 """
 
 import argparse
@@ -9,27 +9,38 @@ from pathlib import Path
 import card
 import project  # noqa: F401 - puts the project on the path
 
-from workbench.experiments.files import INTERVALS, sentence
+from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
-from workbench.experiments.report import Report, facts, judged, report, table
-from workbench.show.tables import markdown
+from workbench.experiments.report import Report, facts, report, table
+from workbench.experiments.sections import INTERVALS, as_markdown, orderings
+from workbench.show import tables
+
+CARD = Path(__file__).with_name("README.md")
+PAGE = CARD.parents[2] / "docs" / "stories.md"
 
 
-def as_markdown(found: Report) -> str:
+def of_card(found: Report) -> str:
     """The decoders' table, what it was measured on, and each ordering of the papers."""
-    command = f"`python -m workbench experiment {found.plan.name}` (experiment {found.progress.id})"
     measured = "; ".join(f"{name}: {value}" for name, value in facts(found) if name in ("pair", "code of the decoders"))
-    orderings = "\n".join(f"- {sentence(one)}" for one in judged(found))
-    return "\n\n".join([f"{command}. {measured}. {INTERVALS}", markdown(table(found, "decoders")), orderings])
+    return "\n\n".join(
+        [f"{_command(found)}. {measured}. {INTERVALS}", tables.markdown(table(found, "decoders")), as_markdown(orderings(found).content)]
+    )  # fmt: skip
+
+
+def _command(found: Report) -> str:
+    return f"`python -m workbench experiment {found.plan.name}` (experiment {found.progress.id})"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("id", help="of a finished experiment")
-    parser.add_argument("--card", type=Path, default=Path(__file__).with_name("README.md"))
+    parser.add_argument("--card", type=Path, default=CARD)
+    parser.add_argument("--page", type=Path, default=PAGE)
     args = parser.parse_args()
-    text = card.fill(args.card.read_text(encoding="utf-8"), "decoders", as_markdown(report(Journal(), args.id)))
-    args.card.write_text(text, encoding="utf-8")
+    found = report(Journal(), args.id)
+    args.card.write_text(card.fill(args.card.read_text(encoding="utf-8"), "decoders", of_card(found)), encoding="utf-8")
+    made = f"Made of {_command(found)} by `python assets/stories/experiment.py`."
+    args.page.write_text(f"{markdown(found, charts=True)}\n{made}\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -24,28 +24,41 @@
     return own ? round.trials.filter((t) => t.fate === "rejected" && t.parent === own.parent) : [];
   }
 
-  /** Why it was kept or refused, in a sentence or two. */
-  function verdict(token, panel, round) {
-    const others = rivals(token, round), parts = [];
+  /** By what a draft was kept or refused; "" for other tokens, and where nothing is known of it. */
+  function decided(token, panel) {
     const { threshold, measure, at_most: atMost } = (panel && panel.rule) || {};
     const kept = token.fate !== "rejected";
-    const drafted = token.fate === "accepted" || token.fate === "rejected";
-    if (drafted && known(token.u) && known(token.accept_probability)) {
+    if (token.fate !== "accepted" && token.fate !== "rejected") return "";
+    if (known(token.u) && known(token.accept_probability)) {
       const below = token.u < token.accept_probability;
-      parts.push(token.accept_probability >= 1 ? "The accept probability is 1: kept, whatever the random number."
-        : token.accept_probability <= 0 ? "The accept probability is 0: refused, whatever the random number."
-          : `The random number ${number(token.u)} is ${below ? "below" : "not below"} ${number(token.accept_probability)}: ${kept ? "kept" : "refused"}.`);
-    } else if (drafted && known(threshold)) {
-      const value = measure === "ratio" ? token.accept_probability : token.p;
-      const name = measure === "ratio" ? "The joint ratio" : "p";
-      if (known(value) && !atMost) parts.push(`${name} ${number(value)} is ${value > threshold ? "above" : "not above"} ${number(threshold)}${value > threshold === kept ? "" : kept ? ", but that of a longer part of the draft is" : ""}: ${kept ? "kept" : "refused"}.`);
-      else if (known(value)) parts.push(`p ${number(value)}: ${kept ? "likely enough, kept" : "not likely enough, refused"}.`);
+      if (token.accept_probability >= 1) return "The accept probability is 1: kept, whatever the random number.";
+      if (token.accept_probability <= 0) return "The accept probability is 0: refused, whatever the random number.";
+      return `The random number ${number(token.u)} is ${below ? "below" : "not below"} ${number(token.accept_probability)}: ${kept ? "kept" : "refused"}.`;
     }
+    const value = measure === "ratio" ? token.accept_probability : token.p;
+    if (!known(threshold) || !known(value)) return "";
+    if (atMost) return `p ${number(value)}: ${kept ? "likely enough, kept" : "not likely enough, refused"}.`;
+    const name = measure === "ratio" ? "The joint ratio" : "p";
+    return `${name} ${number(value)} is ${value > threshold ? "above" : "not above"} ${number(threshold)}${value > threshold === kept ? "" : kept ? ", but that of a longer part of the draft is" : ""}: ${kept ? "kept" : "refused"}.`;
+  }
+
+  /** The guess that a correction replaced, if it was one alone and it is known why. */
+  function replaced(token, panel, round) {
+    const others = token.fate === "corrected" ? rivals(token, round) : [];
+    return others.length === 1 && decided(others[0], panel) ? others[0] : null;
+  }
+
+  /** Why it was kept or refused, in a sentence or two. */
+  function verdict(token, panel, round) {
+    const others = rivals(token, round), guess = replaced(token, panel, round), parts = [decided(token, panel)];
     if (token.fate === "rejected" && others.length) parts.push(`The large model wrote ${quoted(others[0])} in its place.`);
-    if (token.fate === "corrected" && others.length) {
+    if (guess) {
+      const gave = known(guess.p) && known(guess.q) ? `, to which the large model gave ${number(guess.p)} and the draft ${number(guess.q)}` : "";
+      parts.push(`It stands in place of the guess ${quoted(guess)}${gave}.`, decided(guess, panel));
+    } else if (token.fate === "corrected" && others.length) {
       parts.push(`It stands in place of ${others.slice(0, 3).map(quoted).join(", ")}${others.length > 3 ? " and others" : ""}, which ${others.length > 1 ? "were" : "was"} refused.`);
     }
-    return parts.join(" ");
+    return parts.filter(Boolean).join(" ");
   }
 
   /** A bar with its name and value; `scale` is the value that fills it. */
@@ -65,6 +78,7 @@
     return make("div.toss", {}, make("div.line", {}, zone, pin), make("div.ends", {}, make("span", {}, "0"), make("span", {}, says), make("span", {}, "1")));
   }
 
+  /** p and q of a token as bars, and for a draft the line on which it was decided. */
   function pictureOf(token, panel) {
     const { threshold, measure, raw, at_most: atMost } = (panel && panel.rule) || {};
     const parts = [], drafted = token.fate === "accepted" || token.fate === "rejected";
@@ -111,14 +125,14 @@
   }
 
   function fill(card, token, { panel, round }) {
-    const { fate, verdict: why } = says(token, panel, round);
+    const { fate, verdict: why } = says(token, panel, round), guess = replaced(token, panel, round);
     const drafted = token.fate === "accepted" || token.fate === "rejected" || known(token.p);
     const rows = make("dl");
     for (const [name, value] of facts(token, panel, round)) rows.append(make("dt", {}, name), make("dd", {}, value));
     card.replaceChildren(
       make("div.card-head", {}, make(`span.tok.${token.fate}`, {}, make("bdi", {}, visible(token.text))), make("strong", {}, fate.label), make("span.id", {}, `#${token.id ?? token.token}`)),
       make("p", {}, fate.help),
-      ...[pictureOf(token, panel), why && make("p.why", {}, why), rows].filter(Boolean),
+      ...[pictureOf(token, panel), why && make("p.why", {}, why), guess && pictureOf(guess, panel), rows].filter(Boolean),
     );
     if (drafted && panel && panel.rule && panel.rule.says) card.append(make("p.rule", {}, panel.rule.says));
     if (token.alternatives && token.alternatives.length) card.append(...alternatives(token));

@@ -27,10 +27,13 @@ const WorkbenchPage = (() => {
     return inputs.length === 1 ? inputs[0] : inputs;
   };
 
+  /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
+  const ready = () => new Promise((resolve) => setTimeout(() => resolve([1, 2, 3].map(() => ({ __type__: "update", interactive: true }))), 50));
+
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {
     if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
-    const button = ["#run", "#batch-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
+    const button = ["#run", "#batch-run", "#draw-run"].map((id) => document.querySelector(id)).find((found) => found && found.offsetParent);
     if (!button) return;
     event.preventDefault();
     button.click();
@@ -43,6 +46,7 @@ const WorkbenchPage = (() => {
     if (!link) return;
     event.preventDefault();
     if (!place) return;
+    if (place.tagName === "DETAILS") place.open = true;
     place.tabIndex = -1;
     place.focus({ preventScroll: true });
     place.scrollIntoView({ block: "start" });
@@ -139,10 +143,10 @@ const WorkbenchPage = (() => {
       trigger("change");
     };
     root.sort = root.sort || { column: "when", up: false };
-    const { rows = [], chosen } = props.value || {};
+    const { rows = [], chosen, empty = "" } = props.value || {};
     const kept = chosen || root.ticks || [];
-    const drawn = JSON.stringify(rows);
-    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p", {}, "No runs.")]));
+    const drawn = JSON.stringify([rows, empty]);
+    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p.count", { role: "status" }, empty)]));
     root.drawn = drawn;
     for (const box of boxes()) box.checked = kept.includes(box.value);
     if (!chosen && rows.length) ticked();
@@ -169,5 +173,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { note, tell, unfold, began, address, confirmed, runs, reveal };
+  return { ready, note, tell, unfold, began, address, confirmed, runs, reveal };
 })();

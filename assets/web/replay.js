@@ -30,6 +30,8 @@
     return { texts, scores, made, after, line };
   }
 
+  Workbench.history = history;
+
   /** Arrow keys among the nodes: to the right a child, to the left the parent, up and down within a column. */
   function neighbour(nodes, node, key) {
     if (key === "ArrowRight") return node.children[0];

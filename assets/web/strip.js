@@ -34,6 +34,7 @@ const Workbench = (() => {
       else if (part) span.append(part);
     });
     if (token.text === "") span.classList.add("part");
+    if (/[\u202a-\u202e\u2066-\u2069]/.test(token.text)) span.classList.add("turns"); // an unclosed one would turn all that follows
     span.token = token;
     return span;
   }
@@ -78,6 +79,7 @@ const Workbench = (() => {
     while (same < keys.length && keys[same] === old[same]) same += 1;
     const spans = box.tokens || [];
     for (const group of spans.splice(same)) group.forEach((span) => span.remove());
+    spans.forEach((group, i) => { group[group.length - 1].token = tokens[i]; }); // more is known of it once the decoder is done
     for (let i = same; i < tokens.length; i += 1) {
       const parent = i ? tokens[i - 1].node : trunk;
       const group = [...refusedSpans(tokens[i], parent, rounds), tokenSpan(tokens[i])];
@@ -215,12 +217,12 @@ const Workbench = (() => {
     for (const [name, fate] of Object.entries(fates())) {
       bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(says, make("label.toggle", {}, toggle, "show rejected drafts"));
+    bar.append(Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"), says);
     explain(root, bar, says);
     return bar;
   }
 
-  const POINT = "Point at a word, or tap it: here it says where it came from.";
+  const POINT = "Point at a word, or tap it: here it says where it came from. A click or Enter shows what else could stand there.";
 
   /** Under the legend stands what the colour of the token under the pointer means. */
   function explain(root, bar, says) {
@@ -254,7 +256,7 @@ const Workbench = (() => {
     }
   }
 
-  /** Show `value` = {panels: [one JSON string each]} in `root`; called again with every update. */
+  /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
   function show(root, value) {
     if (!root.grid) {
       root.classList.add("wb");
@@ -266,6 +268,7 @@ const Workbench = (() => {
       root.stage = make("div.wb-stage");
       root.replaceChildren(legend(root), root.grid, root.stage);
       Workbench.card(root);
+      Workbench.branches(root);
     }
     const sources = (value && value.panels) || [];
     root.hidden = sources.length === 0;
@@ -274,12 +277,13 @@ const Workbench = (() => {
     root.panels.splice(sources.length).forEach(({ box }) => box.remove());
     root.shown.length = sources.length;
     sources.forEach((source, i) => {
-      if (source === root.sources[i]) return;
+      if (source === null || source === root.sources[i]) return;
       root.shown[i] = JSON.parse(source);
       showPanel(root, i, root.shown[i]);
     });
-    root.sources = sources;
+    root.sources = sources.map((source, i) => source ?? root.sources[i]);
     trimLegend(root, root.shown);
+    root.racing();
   }
 
   return { show, make, visible, number, tokenSpan, fates: {} };

@@ -2,13 +2,16 @@
 
 import random
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from decoders.engine.engines import Model, engine_of
-from decoders.engine.model import undisturbed
+from decoders.engine.model import Engine, undisturbed
+from decoders.engine.probe import Layout, layout_of
 from decoders.engine.twin import twin
 from decoders.errors import NotPackedError, first_line
 from decoders.shapes import NodeId
@@ -16,7 +19,9 @@ from decoders.tree import TokenTree
 
 PROMPTS = 70, 3, 20  # tokens: one is longer than a block of keys of any kernel
 DEEPEST = 8  # tokens after a prompt
+REDUCED = 24  # tokens: windows and chunks of the check are no larger, so that its prompts go beyond them
 ASKED = 12  # of a prompt's tokens, the last: whose rows are compared
+SIZES = "sliding_window", "attention_chunk_size"  # settings of windows and chunks
 RULED_OUT = -1e4  # nats; some models give tokens that are none of text the least number there is
 # About twenty times what was seen of deep and shallow models, dense and of experts.
 TOLERANCE = {torch.float64: 3e-5, torch.float32: 3e-5, torch.float16: 0.05, torch.bfloat16: 0.1}
@@ -30,11 +35,13 @@ def agrees_with_plain_pass(model: Model) -> None:
     sends to another expert do no harm, and a wrong mask, position or cached row shows.
     """
     try:
-        kind = "packed" if model.packed else "cached"
-        answers = list(cached_rows(model))
         kind = "plain"
-        plain = plain_rows(model, answers)
-    except (MemoryError, torch.OutOfMemoryError):
+        whole, layout = whole_texts(model)
+        kind = "packed" if model.packed else "cached"
+        answers = list(cached_rows(model, layout))
+        kind = "plain"
+        plain = plain_rows(model, whole, answers)
+    except (MemoryError, torch.OutOfMemoryError, NotPackedError):
         raise
     except Exception as error:  # foreign code can fail in any way
         raise NotPackedError(f"it fails in a {kind} forward pass ({first_line(error)})") from None
@@ -67,13 +74,40 @@ def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
     return bool((log_p - log_q).norm() <= allowed)
 
 
-def cached_rows(model: Model) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
+def whole_texts(model: Model) -> tuple[PreTrainedModel, list[Layout] | None]:
+    """The model that takes whole texts, and the layout of cached passes if it is not the model's own.
+
+    Windows and chunks too large for the check's prompts are made small in both. Raises NotPackedError if its config does not do that.
+    """
+    own = model.model
+    if not getattr(own, "_supports_attention_backend", False):
+        return own, None
+    whole = twin(own, "eager")
+    if not (model.packed and any(reach and reach.size > REDUCED for reach in model.reaches)):
+        return whole, None
+    config = whole.config.get_text_config()
+    for name in SIZES:
+        if isinstance(size := getattr(config, name, None), int):
+            setattr(config, name, min(size, REDUCED))
+    small = [
+        replace(layer, reach=layer.reach and replace(layer.reach, size=min(layer.reach.size, REDUCED)))
+        for layer in model.layout
+    ]
+    if layout_of(whole, model.positions) != small:
+        raise NotPackedError("its windows cannot be made small to test it")
+    return whole, small
+
+
+def cached_rows(
+    model: Model, layout: Sequence[Layout] | None = None
+) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
     """What four passes answer three requests: prompts; single tokens; two children each; a tree, a fork and a single token.
 
     These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
     most = model.positions or max(PROMPTS) + DEEPEST
-    draw, engine, tokens = random.Random(0), engine_of(model), range(min(model.own, model.vocabulary))
+    engine = engine_of(model) if layout is None else Engine(model, layout=layout)
+    draw, tokens = random.Random(0), range(min(model.own, model.vocabulary))
     trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
     for tree in trees:
         engine.admit(tree, len(tree.trunk) + DEEPEST)
@@ -96,7 +130,7 @@ def cached_rows(model: Model) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]
 
 
 def plain_rows(
-    model: Model, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
+    model: Model, whole: PreTrainedModel, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
 ) -> dict[tuple[TokenTree, NodeId], Tensor]:
     """The logits (V,) of the same nodes by plain passes over the whole text of each, those of one length together."""
     asked = defaultdict(set)
@@ -107,7 +141,6 @@ def plain_rows(
         inner = {tree.parents[node] for node in nodes}
         for path in (tree.lineage(node) for node in nodes - inner):
             texts[len(path)].append((tree, path))
-    whole = twin(model.model, "eager") if getattr(model.model, "_supports_attention_backend", False) else model.model
     found = {}
     last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
     with undisturbed(model.device):

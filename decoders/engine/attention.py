@@ -60,6 +60,7 @@ class Packing(NamedTuple):
     biases    the same for attention request by request, made once for all layers: what is added to the scores, 0 or -inf, (tokens, rows)
               flattened. Single tokens and whole prompts have none
     keys, values   the arena's tensors by layer, (rows, K, D)
+    window    how many rows, its own included, a token of a chain sees; 0 if all. Masks hide by themselves what is not seen
     parts     for attention request by request without a compiler, what is the same for all layers; empty if there are kernels
     """
 
@@ -70,7 +71,24 @@ class Packing(NamedTuple):
     biases: Tensor
     keys: list[Tensor]
     values: list[Tensor]
+    window: int = 0
     parts: tuple[Part, ...] = ()
+
+
+class Layered(NamedTuple):
+    """How the tokens of one pass belong to requests in layers that do not all see equally far: `packings`, and for each layer which of
+    them is its own and which of its layers it is there."""
+
+    packings: tuple[Packing, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+def of_layer(packing: Packing | Layered, layer: int) -> tuple[Packing, int]:
+    """The packing that a layer follows, and its number there."""
+    if isinstance(packing, Layered):
+        place, layer = packing.places[layer]
+        packing = packing.packings[place]
+    return packing, layer
 
 
 def attend(
@@ -86,17 +104,21 @@ def attend(
     biases: Tensor,
     scale: float,
     softcap: float,
+    window: int,
+    sinks: Tensor | None,
 ) -> Tensor:
     """q (H, tokens, D), k (K, tokens, D), v (K, tokens, D') -> (tokens, H, D').
+
+    sinks   (H,) scores of one more row for each head, which is no token's and has no value; or None
 
     Writes k and v into their arena rows, then lets each request's tokens attend to that request's rows.
     """
     keys.index_copy_(0, rows, k.transpose(0, 1))
     values.index_copy_(0, rows, v.transpose(0, 1))
     while True:
-        way = choose_way(q, values, segments, softcap)
+        way = choose_way(q, values, segments, bool(softcap) or sinks is not None)
         try:
-            return way(q, keys, values, segments, table, masks, biases, scale, softcap)
+            return way(q, keys, values, segments, table, masks, biases, scale, softcap, window, sinks)
         except Exception as error:  # of a compiler that lacks Python.h, of a driver, of a GPU that nobody has tested
             if way is attend_one_by_one or way in FAILED or isinstance(error, torch.OutOfMemoryError):
                 raise
@@ -110,13 +132,14 @@ FAILED: set[Callable[..., Tensor]] = set()  # what raised an error on this machi
 
 
 def choose_way(
-    q: Tensor, values: Tensor, segments: Tensor, softcap: float, flash: bool = FLASH, triton: bool = TRITON
+    q: Tensor, values: Tensor, segments: Tensor, special: bool, flash: bool = FLASH, triton: bool = TRITON
 ) -> Callable[..., Tensor]:
-    """FlashAttention for chains and Triton for everything else, on CUDA devices that support them; otherwise request by request."""
+    """FlashAttention for chains and Triton for everything else, on CUDA devices that support them; otherwise request by request.
+    `special`: with soft-capping or sinks, which FlashAttention lacks."""
     if not takes_kernels(q.device, q.dtype):
         return attend_one_by_one
     size = q.shape[-1]
-    fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not softcap
+    fits_flash = q.dtype != torch.float32 and size == values.shape[-1] and size % 8 == 0 and size <= 256 and not special
     if flash and attend_chains not in FAILED and fits_flash and bool((segments[:, 4] < 0).all()):
         return attend_chains
     return attend_with_triton if triton and attend_with_triton not in FAILED else attend_one_by_one
@@ -131,11 +154,12 @@ def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
     return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
 
 
-def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
+def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
     starts, bases, totals, *_ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
-    most = int(count.max())
+    most, longest = int(count.max()), int((past + count).max())
+    hides = 0 < window < longest
     return varlen_attn(
         q.transpose(0, 1),
         keys,
@@ -143,10 +167,10 @@ def attend_chains(q, keys, values, segments, table, masks, biases, scale, softca
         starts,
         bases,  # where each request's keys begin; seqused_k says how many there are, so there may be gaps between requests
         most,
-        int((past + count).max()),
+        longest,
         scale=scale,
         # Causal, the last query aligned with the last key. A window would keep single tokens from split keys and packed groups.
-        window_size=(-1, 0) if most > 1 else (-1, -1),
+        window_size=(window - 1 if hides else -1, 0) if hides or most > 1 else (-1, -1),
         enable_gqa=True,
         seqused_k=totals[:-1],
     ).contiguous()
@@ -159,30 +183,42 @@ def attend_with_triton(*arguments) -> Tensor:
     return attend_packed(*arguments)
 
 
-def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap) -> Tensor:
+def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype."""
     parts = []
     for start, stop, base, past, mask_start, bias_start, told in segments.tolist():
         n, total = stop - start, past + stop - start
         if n == 0:
             continue
-        causal, bias = bias_start < 0 and mask_start < 0 and past == 0 and n > 1, None
+        hides, begin, bias = mask_start < 0 and 0 < window < total, base, None
+        causal = bias_start < 0 and mask_start < 0 and past == 0 and n > 1 and not hides
         if bias_start >= 0:
             bias = biases[bias_start : bias_start + n * total].view(n, total)
         elif mask_start >= 0 or (n > 1 and not causal):  # there are none if they are not needed usually
             seen = q.new_ones(n, total, dtype=torch.bool).tril(past)
             if mask_start >= 0:
                 seen[:, told:] = masks[mask_start : mask_start + n * (total - told)].view(n, total - told)
+            elif hides:
+                seen = seen.triu(past - window + 1)
             bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))
-        window = [t[base : base + total].transpose(0, 1)[None] for t in (keys, values)]
-        parts.append(attend_request(q[None, :, start:stop], *window, bias, causal, scale, softcap))
+        elif hides:  # a single token
+            begin = base + total - window
+        rows = [t[begin : base + total].transpose(0, 1)[None] for t in (keys, values)]
+        parts.append(attend_request(q[None, :, start:stop], *rows, bias, causal, scale, softcap, sinks))
     return torch.cat(parts, 2)[0].transpose(0, 1).contiguous()
 
 
 def attend_request(
-    q: Tensor, key: Tensor, value: Tensor, bias: Tensor | None, causal: bool, scale: float, softcap: float
+    q: Tensor,
+    key: Tensor,
+    value: Tensor,
+    bias: Tensor | None,
+    causal: bool,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None = None,
 ) -> Tensor:
-    """q (1, H, n, D), key and value (1, K, rows, D), bias (n, rows) -> (1, H, n, D').
+    """q (1, H, n, D), key and value (1, K, rows, D), bias (n, rows), sinks (H,) -> (1, H, n, D').
 
     No key is repeated for the query heads that share it: those of a single token become queries of one head, those of several tokens
     a batch over the same keys.
@@ -194,14 +230,20 @@ def attend_request(
         q = q.view(1, -1, groups, size) if n == 1 else q.transpose(0, 1)
         if n > 1:
             key, value = key.expand(groups, -1, -1, -1), value.expand(groups, -1, -1, -1)
-    if not softcap:
+    if not softcap and sinks is None:
         out = scaled_dot_product_attention(q, key, value, bias, is_causal=causal, scale=scale)
     else:
-        scores = softcap * torch.tanh(q @ key.transpose(-1, -2) * (scale / softcap))
+        scores = q @ key.transpose(-1, -2) * (scale / (softcap or 1.0))
+        scores = softcap * torch.tanh(scores) if softcap else scores
         if causal:
             bias = q.new_full((n, n), float("-inf")).triu(1)
         scores = scores if bias is None else scores + bias
-        out = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype) @ value
+        if sinks is not None:
+            sunk = sinks.view(-1, groups)  # (K, groups), as the heads lie
+            sunk = sunk[None, :, :, None] if n == 1 else sunk.T[:, :, None, None]
+            scores = torch.cat([scores, sunk.to(scores.dtype).expand(*scores.shape[:-1], 1)], -1)
+        shares = scores.softmax(-1, dtype=torch.promote_types(q.dtype, torch.float32)).to(value.dtype)
+        out = shares[..., : key.shape[-2]] @ value
     if groups > 1:
         # Reshaped, since the kernel that SDPA took may lay heads side by side.
         out = out.reshape(1, heads, 1, -1) if n == 1 else out.transpose(0, 1).reshape(1, heads, n, -1)
@@ -212,13 +254,13 @@ attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("k
 
 
 @attend_op.register_fake
-def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softcap):
+def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softcap, window, sinks):
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
 # Arguments that attention may ignore: they are in the packing, or have no effect without padding or gradients.
 _IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states",
-                      "output_router_logits", "return_dict", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
+                      "output_router_logits", "return_dict", "s_aux", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
 
 
 def only_known(others: dict[str, object]) -> None:
@@ -228,45 +270,60 @@ def only_known(others: dict[str, object]) -> None:
         raise NotPackedError(f"its attention takes {', '.join(strange)}, which the packed attention does not model")
 
 
-def packed_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
-    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D) -> ((1, tokens, H, D), None)."""
+def packed_attention(
+    module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, s_aux=None, **others
+):
+    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D), s_aux (H,) or None, scores of sinks ->
+    ((1, tokens, H, D), None)."""
     only_known({**others, "a mask": attention_mask})
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     layer, softcap = module.layer_idx, softcap or 0.0
     if torch.compiler.is_compiling():
-        return attend_layer(query, key, value, packing, layer, scale, softcap, attend_op), None
-    run = attend_parts if packing.parts else attend_layer
-    return as_one_step(run, query, key, value, packing, layer, scale, softcap), None
+        return attend_layer(query, key, value, packing, layer, scale, softcap, s_aux, attend_op), None
+    run = attend_parts if of_layer(packing, layer)[0].parts else attend_layer
+    return as_one_step(run, query, key, value, packing, layer, scale, softcap, s_aux), None
 
 
 def attend_layer(
     q: Tensor,
     k: Tensor,
     v: Tensor,
-    packing: Packing,
+    packing: Packing | Layered,
     layer: int,
     scale: float,
     softcap: float,
+    sinks: Tensor | None = None,
     run: Callable[..., Tensor] = attend,
 ) -> Tensor:
     """`attend` for one layer of a pass: q (1, H, tokens, D), k and v (1, K, tokens, D) -> (1, tokens, H, D)."""
-    rows, segments, table, masks, biases, keys, values, _ = packing
+    packing, layer = of_layer(packing, layer)
+    rows, segments, table, masks, biases, keys, values, window, _ = packing
     tensors = q[0], k[0], v[0], keys[layer], values[layer], rows, segments, table, masks, biases
-    return run(*tensors, scale, softcap)[None]
+    return run(*tensors, scale, softcap, window, sinks)[None]
 
 
-def attend_parts(q: Tensor, k: Tensor, v: Tensor, packing: Packing, layer: int, scale: float, softcap: float) -> Tensor:
+def attend_parts(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packing: Packing | Layered,
+    layer: int,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """`attend_layer` with what `pack` prepared for all layers."""
+    packing, layer = of_layer(packing, layer)
     if len(packing.parts) == 1:
         _, stop, bias, causal, keys, values = packing.parts[0]
         key, value, new = keys[layer], values[layer], slice(-stop, None)
         key[:, :, new].copy_(k)
         value[:, :, new].copy_(v)
-        return attend_request(q, key, value, bias, causal, scale, softcap).transpose(1, 2)
+        return attend_request(q, key, value, bias, causal, scale, softcap, sinks).transpose(1, 2)
     packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
     packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
     outs = [
-        attend_request(q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap)
+        attend_request(q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap, sinks)
         for start, stop, bias, causal, keys, values in packing.parts
     ]
     return torch.cat(outs, 2).transpose(1, 2)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from decoders.engine.model import Answer, Wants, of_one_pass
+from decoders.engine.answer import Answer, Wants, of_one_pass
 from decoders.engine.plain import Path, PlainModel, cache_bytes
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree

@@ -1,6 +1,6 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -34,7 +34,8 @@ class CacheRows:
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
         self.trunk = self.settled = 0
-        self._commits: int | None = None  # of the tree at the last sync: rows die when it drops nodes
+        self.first = 0  # how many nodes of the tree's trunk come before row 0
+        self._stamp: object = None  # of the last sync: only when this differs are there more dead rows
         self.visible = np.zeros((16, 16), dtype=bool)
 
     def __len__(self) -> int:
@@ -42,24 +43,17 @@ class CacheRows:
 
     def sync(self, tree: TokenTree) -> list[int] | None:
         """Drop the rows of nodes that the tree dropped. If that squeezes the tail, return the old rows of what is now rows trunk .. end."""
-        if tree.commits == self._commits:
+        if (stamp := self.stamp(tree)) == self._stamp:
             return None
-        self._commits, live = tree.commits, set(tree.tail)
+        self._stamp, live = stamp, set(tree.tail)
         rows = range(self.settled, len(self.nodes))
         dead = [r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
             self.drop_last()
-        moved = None
-        if len(dead) > min(SPARE, len(self.nodes) / 2):
-            gone = set(dead)
-            moved = [r for r in range(self.trunk, len(self.nodes)) if r not in gone]
-            keep = np.array(moved, dtype=int) - self.trunk
-            self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
-            for r in dead:
-                del self.row[self.nodes[r]]
-            self.nodes[self.trunk :] = [self.nodes[r] for r in moved]
-            self.row.update((n, r) for r, n in enumerate(self.nodes[self.trunk :], self.trunk))
+        moved, early = None, self.expired(tree)
+        if early or len(dead) > min(SPARE, len(self.nodes) / 2):
+            moved = self._squeeze(early, dead)
         while self.settled < len(self.nodes) and self.lasts(self.nodes[self.settled], tree):
             self.settled += 1
         if shift := self._lengthen_trunk(tree):
@@ -67,11 +61,33 @@ class CacheRows:
             self.visible[:size, :size] = self.visible[shift : shift + size, shift : shift + size].copy()
         return moved
 
+    def stamp(self, tree: TokenTree) -> object:
+        """What differs when rows may have died: they do when the tree drops nodes."""
+        return tree.commits
+
+    def expired(self, tree: TokenTree) -> int:
+        """How many of the first rows are to be given back, because no later token sees them."""
+        return 0
+
+    def _squeeze(self, early: int, dead: Sequence[int]) -> list[int]:
+        """Forget the first `early` rows, which are of the trunk, and dead ones of the tail. Returns the old rows of what are now the
+        last rows."""
+        gone, start = {*range(early), *dead}, 0 if early else self.trunk
+        moved = [r for r in range(start, len(self.nodes)) if r not in gone]
+        keep = np.array([r for r in moved if r >= self.trunk], dtype=int) - self.trunk
+        self.visible[: len(keep), : len(keep)] = self.visible[np.ix_(keep, keep)]
+        for r in gone:
+            del self.row[self.nodes[r]]
+        self.nodes[start:] = [self.nodes[r] for r in moved]
+        self.row.update((n, r) for r, n in enumerate(self.nodes[start:], start))
+        self.trunk, self.settled, self.first = self.trunk - early, max(self.settled - early, 0), self.first + early
+        return moved
+
     def append(self, tree: TokenTree, nodes: Sequence[NodeId]) -> Mask | None:
         """Give `nodes` (parents first) the next rows. Returns which rows each may see, or None if they are a chain that sees every row
         before it."""
         past = len(self.nodes)
-        chain = tree.depths[nodes[0]] == past and all(tree.parents[b] == a for a, b in pairwise(nodes))
+        chain = tree.depths[nodes[0]] == past + self.first and all(tree.parents[b] == a for a, b in pairwise(nodes))
         self.row.update((node, r) for r, node in enumerate(nodes, past))
         self.nodes += nodes
         if self.trunk == past:
@@ -108,7 +124,8 @@ class CacheRows:
     def _lengthen_trunk(self, tree: TokenTree) -> int:
         """Extend `trunk` over the rows that continue it; return how many were added."""
         before = self.trunk
-        while self.trunk < min(len(self.nodes), len(tree.trunk)) and self.nodes[self.trunk] == tree.trunk[self.trunk]:
+        trunk, most = tree.trunk, min(len(self.nodes), len(tree.trunk) - self.first)
+        while self.trunk < most and self.nodes[self.trunk] == trunk[self.trunk + self.first]:
             self.trunk += 1
         return self.trunk - before
 
@@ -119,7 +136,7 @@ class Arena:
 
     layout          for each layer (K, D of keys, D of values); after the `rows` comes one that no request has, the last
     expected, most  rows to begin with, and the most there may be
-    kind            the class of the stretches
+    kind            makes a stretch of its base and capacity
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
     """
 
@@ -130,7 +147,7 @@ class Arena:
         device: torch.device,
         expected: int = 0,
         most: int | None = None,
-        kind: type[CacheRows] = CacheRows,
+        kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
         uniform = len(set(layout)) == 1

@@ -65,7 +65,7 @@ class Graph:
         # On the host, where the kernel only looks for how many requests there are and how long the longest can be.
         segments = torch.tensor([[0, tokens, 0, 0, 0, -1, 0]] * requests)
         nothing = torch.zeros(2, dtype=packing.biases.dtype, device=device)
-        fixed = Packing(rows, segments, self.table, self.masks, nothing, packing.keys, packing.values)
+        fixed = Packing(rows, segments, self.table, self.masks, nothing, packing.keys, packing.values, packing.window)
         self.replay, self.answer = record(
             lambda: plain(input_ids=ids[None], position_ids=positions[None], wanted=wanted, packing=fixed)
         )
@@ -125,7 +125,8 @@ class Graphs:
 
     def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing) -> Tensor:
         inputs = {"input_ids": input_ids, "position_ids": position_ids, "wanted": wanted, "packing": packing}
-        shape = None if self._failed else Shape.of(input_ids, packing)
+        simple = isinstance(packing, Packing)  # windows in some layers alone are not recorded
+        shape = Shape.of(input_ids, packing) if simple and not self._failed else None
         if shape is None or len(wanted) > shape.tokens:
             return self.plain(**inputs)
         key = shape, id(packing.keys)  # an arena that grows names its layers anew

@@ -6,22 +6,26 @@ import triton.language as tl
 from torch import Tensor
 
 STAGES = 2  # blocks of keys and values in flight
+EVERYTHING = 2**30  # rows
 
 
-@triton.jit(do_not_specialize=["requests"])
+@triton.jit(do_not_specialize=["requests", "window"])
 def kernel(
     q,
     keys,
     values,
     table,
     masks,
+    sinks,
     out,
     requests,
     scale,
+    window,
     q_head,
     q_token,
     q_size,
     SOFTCAP: tl.constexpr,
+    SINKS: tl.constexpr,
     GROUPS: tl.constexpr,
     KEY_HEADS: tl.constexpr,
     KEY_SIZE: tl.constexpr,
@@ -34,7 +38,7 @@ def kernel(
 ):
     """TOKENS tokens of one request with the GROUPS query heads (in LANES lanes) of one key head, over all rows they see.
 
-    The softmax is computed online (Dao et al. 2022, FlashAttention, algorithm 1) in float32.
+    `window`: how many rows a token of a chain sees. The softmax is computed online (Dao et al. 2022, FlashAttention, algorithm 1) in float32.
     """
     first, head, request = tl.program_id(0) * TOKENS, tl.program_id(1), tl.program_id(2)
     start = tl.load(table + request)
@@ -46,6 +50,7 @@ def kernel(
     mask_start = tl.load(table + 3 * (requests + 1) + request).to(tl.int64)
     masked = mask_start >= 0
     end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
+    begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
     # The mask tells who sees the rows from `opening` up to `told`.
     opening = tl.load(table + 4 * (requests + 1) + request)
     told = tl.where(masked, end, 0)
@@ -61,8 +66,11 @@ def kernel(
     # The least number rather than -inf: a block of rows of which a token sees none would give NaN.
     highest = tl.full([TOKENS * LANES], -3.4028235e38, tl.float32)
     weight = tl.zeros([TOKENS * LANES], tl.float32)
+    if SINKS:  # the first row that a softmax sees, though it has no value
+        highest = tl.load(sinks + query_head, mask=real, other=0.0).to(tl.float32)
+        weight += 1.0
     result = tl.zeros([TOKENS * LANES, VALUE_BLOCK], tl.float32)
-    for row in range(0, end, ROWS):
+    for row in range(begin, end, ROWS):
         rows = row + tl.arange(0, ROWS)
         inside = rows < end
         place = (base + rows) * KEY_HEADS + head
@@ -77,7 +85,8 @@ def kernel(
         line_start = mask_start + token[:, None] * (total - opening) - opening
         mask = tl.load(masks + line_start + rows[None, :], mask=asked, other=1)
         last = tl.where(masked, total, total - n + token)
-        seen = (mask != 0) & (rows[None, :] <= last[:, None]) & inside[None, :]
+        least = tl.where(masked, -1, last - window)
+        seen = (mask != 0) & (rows[None, :] <= last[:, None]) & (rows[None, :] > least[:, None]) & inside[None, :]
         scores = tl.where(seen, scores, float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 1))
         shrink = tl.exp(highest - higher)
@@ -126,6 +135,8 @@ def attend_packed(
     biases: Tensor,
     scale: float,
     softcap: float,
+    window: int = 0,
+    sinks: Tensor | None = None,
 ) -> Tensor:
     """The attention of `decoders.engine.attention.attend`, for float16, bfloat16 and float32.
 
@@ -144,11 +155,14 @@ def attend_packed(
             values,
             table,
             masks.view(torch.uint8),
+            q if sinks is None else sinks,
             out,
             len(segments),
             scale,
+            window or EVERYTHING,
             *q.stride(),
             SOFTCAP=softcap,
+            SINKS=sinks is not None,
             GROUPS=heads // key_heads,
             KEY_HEADS=key_heads,
             KEY_SIZE=size,

@@ -1,5 +1,7 @@
 """Loading a pair of models from folders or the hub. Whatever goes wrong is an InputError of one sentence."""
 
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,8 @@ def load_pair(
     draft: str | Path | None = None,
     *,
     device: str | torch.device | None = None,
+    draft_device: str | torch.device | None = None,
+    device_map: str | None = None,
     dtype: str | torch.dtype = "auto",
     passes: str = "recorded",
     safetensors: bool | None = None,
@@ -43,7 +47,8 @@ def load_pair(
     A hub id may name a revision: "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with `peft`
     installed): its base model is then loaded with it.
 
-    device   default: `default_device()`
+    device   default: `default_device()`;   draft_device  the draft's, if it is another one
+    device_map   "auto" spreads each model over all GPUs as the package accelerate does: its passes then run one request at a time
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
     passes   "recorded"; "plain", which runs the models' own modules; "compiled", which takes about a minute and is announced; or, on
              CUDA and not yet tried on a device, "graphs"
@@ -53,8 +58,9 @@ def load_pair(
                   that come quantised are loaded by transformers without it
     Raises InputError if a model is missing or cannot be used, before weights are loaded if that is known by then.
     """
-    device = _device(device)
-    dtype = _dtype(dtype, device)
+    devices = [_device(place) for place in (device, device if draft_device is None else draft_device)]
+    dtype = _dtype(dtype, devices[0])
+    _check_map(device_map, device, draft_device)
     names = model_names(_embedded() if target is None else target, draft)
     bases = [base_of(name) for name in names]
     configs = [fetch(AutoConfig, base) for base in bases]
@@ -66,11 +72,11 @@ def load_pair(
         sizes = [config.get_text_config().vocab_size for config in configs]
         if translation_between(*tokenizers, *sizes) is None:
             same_vocabulary(*sizes, tokenizers[0])
-    schemes = [options(quantization, name, config, device) for name, config in zip(names, configs, strict=True)]
-    models = [
-        _weights(name, dtype=dtype, use_safetensors=safetensors, **scheme).to(device)
-        for name, scheme in zip(names, schemes, strict=True)
-    ]
+    models = []
+    for name, config, place in zip(names, configs, devices, strict=False):
+        scheme = options(quantization, name, config, place) | ({"device_map": device_map} if device_map else {})
+        models.append(partial(_weights, name, dtype=dtype, use_safetensors=safetensors, **scheme))
+    models = [load() if device_map else load().to(place) for load, place in zip(models, devices, strict=False)]
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
@@ -80,6 +86,15 @@ def _embedded() -> Path:
             f"The embedded models are missing from {EMBEDDED}; train them with `make train`, or name a model to load."
         )
     return EMBEDDED
+
+
+def _check_map(device_map: str | None, *devices: str | torch.device | None) -> None:
+    if device_map not in (None, "auto"):
+        raise InputError(f"device_map must be 'auto' or None, not {device_map!r}.")
+    if device_map and any(device is not None for device in devices):
+        raise InputError("device_map='auto' chooses the devices; leave device and draft_device out.")
+    if device_map and find_spec("accelerate") is None:
+        raise InputError("device_map='auto' needs the package accelerate; install it with `pip install accelerate`.")
 
 
 def _device(device: str | torch.device | None) -> torch.device:

@@ -4,23 +4,24 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
 
 import torch
 from transformers import PreTrainedModel
 
 from decoders.engine import attention
+from decoders.engine.answer import Answer, Wants
+from decoders.engine.arenas import Arenas, Caches
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.graphs import Graphs
 from decoders.engine.linear import COPIED_BYTES, hasten
 from decoders.engine.loaded import Loaded
-from decoders.engine.packing import Feed, PackedInputs, missing_ancestors, pack
-from decoders.engine.probe import layout_of, positions_of
+from decoders.engine.packing import Feed, PackedInputs, missing_ancestors
+from decoders.engine.probe import Layout, layout_of, positions_of
 from decoders.engine.quantization import stored_bytes
+from decoders.engine.reach import Reach
 from decoders.engine.replay import Pass, Recorded
 from decoders.engine.twin import twin
 from decoders.errors import InputError, NotPackedError
-from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
 log = logging.getLogger("decoders")
@@ -28,7 +29,6 @@ log = logging.getLogger("decoders")
 # How passes run: replayed from recordings (small models on a CPU; others plainly), module by module, as Inductor compiles them, or on a
 # GPU replayed from CUDA graphs, which nobody has tried on a device yet.
 PASSES = "recorded", "plain", "compiled", "graphs"
-Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
 
 
 class PackedModel(Loaded):
@@ -40,7 +40,7 @@ class PackedModel(Loaded):
     positions  the most tokens that it can see, or None if its config does not say
     own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
                tokens that it lacks are impossible, and are fed to it as token 0
-    layout     for each layer (K, D of keys, D of values);   by_request  whether attention takes one request after another
+    layout     for each layer what its cache holds, and how far back it sees;   by_request  whether attention takes one request after another
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
@@ -57,6 +57,8 @@ class PackedModel(Loaded):
         refuse_unloaded(model, self.name)
         if not getattr(model, "_supports_attention_backend", False):
             raise NotPackedError("it has its own attention")
+        if len(places_of(model)) > 1:
+            raise NotPackedError("its layers are on several devices")
         self.own: int = config.vocab_size
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
@@ -70,7 +72,7 @@ class PackedModel(Loaded):
         self._places = [
             (m._parameters, name) for m in self._twin.modules() for name, p in m._parameters.items() if p is not None
         ]
-        self.row_bytes = sum(heads * (k + v) for heads, k, v in self.layout) * self.dtype.itemsize
+        self.row_bytes = sum(self.arenas().row_bytes)
         self.weight_bytes = weight_bytes(model)
         if passes == "recorded" and self.device.type == "cpu" and self.weight_bytes <= COPIED_BYTES:
             self.forward = Recorded(self.plain, self._example, self._weights, self.name, self.positions)
@@ -82,7 +84,7 @@ class PackedModel(Loaded):
                 )
             else:
                 self.forward = Graphs(self.plain, self._weights, self.name)
-        self._idle: list[Arena] = []
+        self._idle: list[Arenas] = []
 
     def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
@@ -99,18 +101,32 @@ class PackedModel(Loaded):
         )
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
 
-    def lend(self, rows: int, most_rows: int | None, kind: type[CacheRows]) -> Arena:
-        """An arena for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
-        if self._idle and most_rows is None and kind is CacheRows:
-            return self._idle.pop()
-        return Arena(self.layout, self.dtype, self.device, rows, most_rows, kind)
+    @property
+    def reaches(self) -> tuple[Reach | None, ...]:
+        """For each layer how far back it sees, None if all."""
+        return tuple(layer.reach for layer in self.layout)
 
-    def take_back(self, arena: Arena) -> bool:
-        """Keep an arena that no request uses any more, if it is of use; returns whether it was kept."""
-        kept = isinstance(self.forward, Graphs) and arena.most is None and arena.kind is CacheRows
+    def arenas(
+        self,
+        rows: int = 0,
+        most_rows: int | None = None,
+        kind: type[CacheRows] = CacheRows,
+        layout: Sequence[Layout] | None = None,
+    ) -> Arenas:
+        return Arenas(layout or self.layout, self.dtype, self.device, rows, most_rows, kind)
+
+    def lend(self, rows: int, most_rows: int | None, kind: type[CacheRows], layout: Sequence[Layout] | None) -> Arenas:
+        """Arenas for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
+        if self._idle and most_rows is None and kind is CacheRows and layout is None:
+            return self._idle.pop()
+        return self.arenas(rows, most_rows, kind, layout)
+
+    def take_back(self, arenas: Arenas) -> bool:
+        """Keep arenas that no request uses any more, if they are of use; returns whether they were kept."""
+        kept = isinstance(self.forward, Graphs) and arenas.most is None and arenas.kind is CacheRows and arenas.simple
         if kept:
-            self._idle.append(arena)
-            self.forward.keep([idle.keys for idle in self._idle])
+            self._idle.append(arenas)
+            self.forward.keep([idle.each[0].keys for idle in self._idle])
         return kept
 
     def _weights(self) -> list[torch.Tensor]:
@@ -120,20 +136,29 @@ class PackedModel(Loaded):
         """A pass of one request whose last tokens want logits; no two have the same tokens."""
         self._examples += 1
         tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
-        arena = Arena(self.layout, self.dtype, self.device)
-        cache = arena.take(tokens)
-        inputs = pack([Feed(tree, cache, tree.trunk, tree.trunk[-wanted:])], arena, self.by_request)
+        arenas = self.arenas()
+        caches = arenas.take(tokens, tokens)
+        feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
+        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
 
 
 def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
-    """Raise InputError unless this is a causal language model with its weights on one device."""
+    """Raise InputError unless this is a causal language model with all its weights on devices that compute."""
     if model.config.is_encoder_decoder:
         raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
     if model.device.type == "meta":
         raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
-    if getattr(model, "hf_device_map", None) and len(set(model.hf_device_map.values())) > 1:
-        raise InputError(f"The {name} is spread over several devices; load it on one (device_map=None).")
+    if len(places := places_of(model)) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
+        raise InputError(
+            f"The {name} has weights offloaded to {' and '.join(offloaded)}, which every pass would fetch; load it where there is "
+            "room for all of them, or quantised."
+        )
+
+
+def places_of(model: PreTrainedModel) -> set[str]:
+    """Where the package accelerate put the parts of a model; nothing if it did not."""
+    return {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
 
 
 def weight_bytes(model: PreTrainedModel) -> int:
@@ -153,85 +178,46 @@ def undisturbed(device: torch.device) -> Iterator[None]:
         yield
 
 
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """What padding added to one pass for one request (see `decoders.engine.padding`).
-
-    tokens   computed only to fill up its input;   rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch kept since the last alignment (tau_max of ems-sd.txt eq. 8); 0 if
-                     nothing was aligned
-    """
-
-    tokens: int
-    rows: int
-    longest_growth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of one pass for one request, and what it took.
-
-    rows     the raw logits of the whole pass, (n, V), in memory that no later pass writes to: readings look at them when asked
-    part     those at its nodes; None if only a part of the prompt was fed: ask again
-    cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
-    waste    None in batches without padding;   passes  forward passes that it took
-    """
-
-    rows: Logits
-    part: slice | None
-    cache_bytes: int
-    weight_bytes: int
-    waste: Waste | None = None
-    passes: int = 1
-
-    @property
-    def logits(self) -> Logits | None:
-        """The raw logits (nodes, V) at its nodes."""
-        return None if self.part is None else self.rows[self.part]
-
-
-def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
-    """Answers that have rows of their own, over the rows of all together."""
-    parts = [answer.logits for answer in answers if answer.logits is not None]
-    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
-    for answer in answers:
-        part = None if answer.part is None else slice(start, start := start + len(answer.rows[answer.part]))
-        together.append(replace(answer, rows=rows, part=part))
-    return together
-
-
 class Engine:
     """Packed passes of one model for the requests of one run.
 
     rows   cache rows that the requests are expected to need together;   most_rows  the most that they may have
+    layout   what the layers' caches hold, if not as the model's
     """
 
     cache_kind = CacheRows
 
-    def __init__(self, model: PackedModel, rows: int = 0, most_rows: int | None = None):
+    def __init__(
+        self, model: PackedModel, rows: int = 0, most_rows: int | None = None, layout: Sequence[Layout] | None = None
+    ):
         self.model = model
-        self.arena: Arena | None = None
-        self._wanted = rows, most_rows, self.cache_kind
-        self._caches: dict[TokenTree, CacheRows] = {}
+        self.arenas: Arenas | None = None
+        self._wanted = rows, most_rows, self.cache_kind, layout
+        self.caches: dict[TokenTree, Caches] = {}
+
+    @property
+    def arena(self) -> Arena:
+        """That of the layers which see farthest; of most models the only one."""
+        return self.arenas.each[0]
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
-        if self.arena is None:
-            self.arena = self.model.lend(*self._wanted)
-        cache = self.arena.take(rows)
-        if cache is not None:
-            self._caches[tree] = cache
-        return cache is not None
+        if self.arenas is None:
+            self.arenas = self.model.lend(*self._wanted)
+        caches = self.arenas.take(rows, tree.prompt_length)
+        if caches is not None:
+            self.caches[tree] = caches
+        return caches is not None
 
     def release(self, tree: TokenTree) -> None:
-        if (cache := self._caches.pop(tree, None)) is not None:
-            self.arena.give_back(cache)
-            if not self._caches and self.model.take_back(self.arena):
-                self.arena = None
+        if (caches := self.caches.pop(tree, None)) is not None:
+            self.arenas.give_back(caches)
+            if not self.caches and self.model.take_back(self.arenas):
+                self.arenas = None
 
     def rows_of(self, tree: TokenTree) -> int:
-        """How many cache rows a request uses now."""
-        return len(self._caches[tree])
+        """How many cache rows a request uses now, in the layers where it has most."""
+        return max(map(len, self.caches[tree]))
 
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """One forward pass for all requests, with the logits at the nodes that each wants.
@@ -249,15 +235,16 @@ class Engine:
             part = slice(start, start + len(feed.wanted))
             start = part.stop
             given = part if feed.wanted == list(nodes) else None
-            answers.append(Answer(logits, given, len(feed.cache) * self.model.row_bytes, self.model.weight_bytes))
+            held = self.arenas.bytes(self.caches[feed.tree])
+            answers.append(Answer(logits, given, held, self.model.weight_bytes))
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """What to feed for each request, after dropping the cache rows of dropped nodes."""
         feeds = []
-        self.arena.sync((self._caches[tree], tree) for tree, _ in wants)
+        self.arenas.sync((self.caches[tree], tree) for tree, _ in wants)
         for tree, nodes in wants:
-            cache = self._caches[tree]
+            cache, *_ = self.caches[tree]
             if any(n in cache.row for n in nodes):
                 raise RuntimeError("a node was asked about a second time after its logits were dropped")
             missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
@@ -267,4 +254,4 @@ class Engine:
         return feeds
 
     def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
-        return pack(feeds, self.arena, self.model.by_request)
+        return self.arenas.pack(feeds, self.caches, self.model.by_request)

@@ -2,12 +2,12 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 
-from decoders.engine.attention import Packing, Part, needs_biases
+from decoders.engine.attention import Layered, Packing, Part, needs_biases
 from decoders.engine.cache import Arena, CacheRows, Mask
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -22,6 +22,10 @@ class Feed:
     nodes: list[NodeId]
     wanted: list[NodeId]
 
+    def over(self, cache: CacheRows) -> "Feed":
+        """The same in another arena."""
+        return replace(self, cache=cache)
+
 
 @dataclass(frozen=True, slots=True)
 class PackedInputs:
@@ -33,7 +37,10 @@ class PackedInputs:
     input_ids: torch.Tensor
     position_ids: torch.Tensor
     wanted: torch.Tensor
-    packing: Packing
+    packing: Packing | Layered
+
+    def following(self, packing: Layered) -> "PackedInputs":
+        return replace(self, packing=packing)
 
 
 def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:
@@ -46,8 +53,9 @@ def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId
     return sorted(found)
 
 
-def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> PackedInputs:
-    """Join the feeds, one after another, and give their tokens cache rows; by_request: attention needs the `parts` alone."""
+def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: int = 0) -> PackedInputs:
+    """Join the feeds, one after another, and give their tokens cache rows; by_request: attention needs the `parts` alone; window: how
+    many rows, its own included, a token of a chain sees, 0 if all."""
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
     masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
     tokens: list[int] = []
@@ -70,37 +78,45 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False) -> Packe
     ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
-        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, parts(feeds, masks, arena, dtype))
+        prepared = parts(feeds, masks, arena, dtype, window)
+        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, window, prepared)
     else:
-        packing = Packing(rows, *tables(feeds, masks, device, dtype), arena.keys, arena.values)
+        prepared = tables(feeds, masks, device, dtype, window)
+        packing = Packing(rows, *prepared, arena.keys, arena.values, window)
     return PackedInputs(ids[None], positions[None], wanted, packing)
 
 
-def parts(feeds: Sequence[Feed], masks: Sequence[Mask | None], arena: Arena, dtype: torch.dtype) -> tuple[Part, ...]:
+def parts(
+    feeds: Sequence[Feed], masks: Sequence[Mask | None], arena: Arena, dtype: torch.dtype, window: int = 0
+) -> tuple[Part, ...]:
     """For attention request by request: each request's rows, and what to add to its scores."""
     found, start = [], 0
     for feed, mask in zip(feeds, masks, strict=True):
         n, total, bias = len(feed.nodes), len(feed.cache), None
-        causal = mask is None and n == total and n > 1
+        hides = mask is None and 0 < window < total
+        causal = mask is None and n == total and n > 1 and not hides
         if mask is not None or (n > 1 and not causal):
-            bias = torch.from_numpy(added(mask, n, total)).to(dtype)
-        window = arena.windows(feed.cache.base, feed.cache.base + total)
-        found.append(Part(start, start + n, bias, causal, *window))
+            bias = torch.from_numpy(added(mask, n, total, window)).to(dtype)
+        begin = total - window if hides and n == 1 else 0
+        rows = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        found.append(Part(start, start + n, bias, causal, *rows))
         start += n
     return tuple(found)
 
 
-def added(mask: Mask | None, n: int, total: int) -> np.ndarray:
+def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
     """What to add to the scores of a request's last n rows with all `total`, (n, total): 0 for what they see, else -inf. Without a mask
-    they are a chain."""
+    they are a chain, each of which sees the last `window` rows."""
     bias = np.zeros((n, total), dtype=np.float32)
     start, seen = mask or (total - n, np.tri(n, dtype=bool))
     bias[:, start:][~seen] = -np.inf
+    if mask is None and 0 < window < total:
+        bias[np.tri(n, total, total - n - window, dtype=bool)] = -np.inf
     return bias
 
 
 def tables(
-    feeds: Sequence[Feed], masks: Sequence[Mask | None], device: torch.device, dtype: torch.dtype
+    feeds: Sequence[Feed], masks: Sequence[Mask | None], device: torch.device, dtype: torch.dtype, window: int = 0
 ) -> tuple[torch.Tensor, ...]:
     """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
     biased = needs_biases(device, dtype)
@@ -108,7 +124,8 @@ def tables(
     flat, biases, start = Flat(), Flat(16), 0  # memory-efficient SDPA reads biases in aligned pieces
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
-        bias = added(mask, n, past + n) if biased and (mask is not None or (past and n > 1)) else None
+        needed = biased and (mask is not None or (n > 1 and (past or 0 < window < n)))
+        bias = added(mask, n, past + n, window) if needed else None
         places = flat.add(mask and mask.seen), biases.add(bias), mask.start if mask else past
         segments.append((start, start + n, feed.cache.base, past, *places))
         start += n

@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
 
+from decoders.engine.answer import Answer, Wants, Waste
 from decoders.engine.cache import CacheRows
-from decoders.engine.model import Answer, Engine, PackedModel, Wants, Waste
+from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, PackedInputs
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree

@@ -3,7 +3,7 @@
 import logging
 from typing import Any
 
-from transformers import GenerationConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from decoders.engine.choice import named, prepared
 from decoders.engine.model import PASSES
@@ -12,6 +12,7 @@ from decoders.engine.translated import Translated
 from decoders.engine.translation import Translation, Vocabulary
 from decoders.errors import InputError
 from decoders.inputs import as_list
+from decoders.penalties import MODELLED, asked, said
 
 log = logging.getLogger("decoders")
 
@@ -27,7 +28,7 @@ class ModelPair:
     The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
     Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict` are followed. Values written into a weight's
     `.data` may not be seen: make a new pair then. Modules replaced or adapters switched are refused at the next call.
-    What the target's generation config asks for and decoders leave out is said once, by the logger "decoders".
+    What the target's generation config asks for beyond sampling is said once, by the logger "decoders".
     Raises InputError, which says why, if the pair cannot be run.
     """
 
@@ -50,10 +51,6 @@ class ModelPair:
                     "wrapped model give the one inside (.module, ._orig_mod, or merge_and_unload() of an adapter)."
                 )
         self.target, self.draft, self.tokenizer, self.passes = target, draft, tokenizer, passes
-        if draft is not None and draft.device != target.device:
-            raise InputError(
-                f"The models are on different devices, target on {target.device} and draft on {draft.device}; move one with .to()."
-            )
         target.eval()
         self.packed = {"target": prepared(target, "target", passes=passes)}
         if draft is not None:
@@ -66,11 +63,9 @@ class ModelPair:
             self.packed["draft"] = own if translation is None else Translated(own, translation)
         for role, plain in self.plain.items():
             log.warning("The %s runs %s.", named(plain.model, role), plain.engine_name)
-        if left_out := not_modelled(target.generation_config):
+        if wishes := said(target.generation_config):
             log.warning(
-                "The generation config of the %s asks for %s, which decoders leave out.",
-                self.packed["target"].name,
-                ", ".join(left_out),
+                "The generation config of the %s asks for %s.", self.packed["target"].name, "; and for ".join(wishes)
             )
 
     @property
@@ -80,6 +75,11 @@ class ModelPair:
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else map(int, ids))
+
+    @property
+    def penalties(self) -> dict[str, Any]:
+        """What the target's generation config asks for and decoders apply with `penalties=True`."""
+        return asked(self.target.generation_config, MODELLED)
 
     @property
     def one_tokenizer(self) -> bool:
@@ -120,19 +120,3 @@ def same_vocabulary(target: int, draft: int, tokenizer: Any) -> None:
             f"Draft and target have different vocabularies: {draft} and {target} tokens; take a draft of the target's family, or "
             "give the draft's own tokenizer."
         )
-
-
-# What `generate` would do to logits, and no decoder does. Temperature, top-k and top-p are the caller's.
-PROCESSORS = (
-    "repetition_penalty", "encoder_repetition_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size", "bad_words_ids",
-    "sequence_bias", "suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id", "forced_eos_token_id", "min_length",
-    "min_new_tokens", "exponential_decay_length_penalty", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff", "guidance_scale",
-    "watermarking_config",
-)  # fmt: skip
-
-
-def not_modelled(config: GenerationConfig | None) -> list[str]:
-    """What a generation config asks for beyond sampling, as "name=value"."""
-    neutral = {"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "typical_p": 1.0, "guidance_scale": 1.0}
-    asked = {name: getattr(config, name, None) for name in PROCESSORS}
-    return [f"{name}={value}" for name, value in asked.items() if value and value != neutral.get(name)]

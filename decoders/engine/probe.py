@@ -9,6 +9,7 @@ from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 
 from decoders.engine.attention import only_known
+from decoders.engine.reach import Reach, reach_of
 from decoders.engine.twin import twin
 from decoders.errors import NotPackedError, first_line
 
@@ -18,44 +19,51 @@ ATTENTIONS = frozenset({"full_attention", "sliding_attention", "chunked_attentio
 NO_LIMIT = 2**20  # positions at which masks are tested if the config names no limit
 
 
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What the cache of a layer holds.
+
+    sizes   (K, D of keys, D of values);   reach  how far back it sees, None if all
+    owner   the number of the layer whose keys and values it takes, usually its own
+    """
+
+    sizes: tuple[int, int, int]
+    reach: Reach | None
+    owner: int
+
+    @property
+    def row_size(self) -> int:
+        """Numbers in a row."""
+        heads, k, v = self.sizes
+        return heads * (k + v)
+
+
 @dataclass
 class Probe:
     """What a first pass notes.
 
-    positions  how many tokens the model can see, or None;   layers  for each layer number (K, D of keys, D of values)
-    rules      those of the masks, (batch, head, query, keys) -> bool
+    positions  how many tokens the model can see, or None;   layers  for each layer number what its cache holds
+    rules      how far back a token sees, for each rule of a mask;   given  the keys and values of each layer
     """
 
     positions: int | None
-    layers: dict[int, tuple[int, int, int]] = field(default_factory=dict)
-    rules: set[Callable] = field(default_factory=set)
+    layers: dict[int, Layout] = field(default_factory=dict)
+    rules: dict[Callable, Reach | None] = field(default_factory=dict)
+    given: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
-    def note(self, layer: int, key: Tensor, value: Tensor) -> None:
+    def note(self, layer: int, key: Tensor, value: Tensor, rule: Callable | None) -> None:
         if layer in self.layers:
             # Each of its attentions would write over the rows that the other wrote.
             raise NotPackedError(
                 "a layer attends more than once in a pass, and the packed cache has one place for each layer"
             )
-        self.layers[layer] = (key.shape[1], key.shape[3], value.shape[3])
-
-    def refuse_window(self, seen: int) -> None:
-        """Raise NotPackedError if a token that sees the last `seen` tokens does not see all there can be."""
-        if self.positions is None or seen < self.positions:
-            limit = "without a limit" if self.positions is None else f"up to {self.positions}"
-            raise NotPackedError(
-                f"its attention has a sliding window, which the packed cache does not model: {seen} tokens of texts {limit}"
-            )
-
-    def refuse_rule(self, rule: Callable, device: torch.device) -> None:
-        """Raise NotPackedError unless a mask's rule lets a token see itself and all before it."""
-        size = self.positions or NO_LIMIT
-        keys = torch.arange(size, device=device)
-        for query in {0, size // 2, size - 1}:
-            seen = torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
-            if seen[query + 1 :].any():
-                raise NotPackedError("its attention looks ahead")
-            if not seen[: query + 1].all():
-                self.refuse_window(int(seen.sum()))
+        if rule is not None and rule not in self.rules:
+            self.rules[rule] = reach_of(rule, self.positions or NO_LIMIT, key.device)
+        reach, sizes = self.rules.get(rule), (key.shape[1], key.shape[3], value.shape[3])
+        # Layers may be given what an earlier one computed.
+        same = (i for i, (k, v) in self.given.items() if k is key and v is value and self.layers[i].reach == reach)
+        self.layers[layer] = Layout(sizes, reach, next(same, layer))
+        self.given[layer] = key, value
 
 
 def probing_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
@@ -68,18 +76,12 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
         raise NotPackedError(
             "its attention is scaled by a token's place in the pass, which is not its position in a packed one"
         )
-    packing.note(module.layer_idx, key, value)
-    if others.get("sliding_window"):
-        packing.refuse_window(others["sliding_window"])
-    if attention_mask is not None:
-        rule = getattr(attention_mask, "rule", None)
-        if rule is None:
-            raise NotPackedError(
-                "its attention takes a mask of its own making, which the packed attention does not model"
-            )
-        if rule not in packing.rules:
-            packing.rules.add(rule)
-            packing.refuse_rule(rule, query.device)
+    rule, window = getattr(attention_mask, "rule", None), others.get("sliding_window")
+    if rule is None and attention_mask is not None:
+        raise NotPackedError("its attention takes a mask of its own making, which the packed attention does not model")
+    if rule is None and window and not (packing.positions and window >= packing.positions):
+        raise NotPackedError("its attention has a sliding window that its mask does not tell")
+    packing.note(module.layer_idx, key, value, rule)
     return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
 
@@ -104,8 +106,8 @@ def positions_of(config: PreTrainedConfig) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def layout_of(model: PreTrainedModel, positions: int | None) -> list[tuple[int, int, int]]:
-    """For each layer (K, D of keys, D of values). Raises NotPackedError."""
+def layout_of(model: PreTrainedModel, positions: int | None) -> list[Layout]:
+    """For each layer what its cache holds. Raises NotPackedError."""
     config = model.config.get_text_config()
     if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
         raise NotPackedError(f"it has {' and '.join(kinds)} layers")

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from decoders.engine.answer import Answer, Wants, of_one_pass
 from decoders.engine.branches import PlainEngine
-from decoders.engine.model import Answer, Engine, PackedModel, Wants, of_one_pass
+from decoders.engine.model import Engine, PackedModel
 from decoders.engine.plain import PlainModel
 from decoders.engine.translation import Translation
 from decoders.shapes import NodeId

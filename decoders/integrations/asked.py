@@ -18,6 +18,7 @@ from transformers.generation import (
 )
 
 from decoders.errors import InputError
+from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId
 
 # What `generate` itself adds to the inputs, and says nothing that a decoder would have to follow.
@@ -72,15 +73,16 @@ def _plain_positions(positions: torch.Tensor | None, kept: torch.Tensor) -> None
         raise InputError("Decoders count positions from the first token of a prompt; leave position_ids out.")
 
 
-def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[str, float]:
-    """Temperature, top-k and top-p. Raises InputError for any other processor, by name."""
-    others = [type(p).__name__ for p in processors if type(p) not in (*WARPERS, LogitNormalization)]
+def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[str, Any]:
+    """Temperature, top-k, top-p and penalties. Raises InputError for any other processor, by name."""
+    penalties = [p for p in processors if type(p) in TEXT_ALONE]
+    others = [type(p).__name__ for p in processors if type(p) not in (*TEXT_ALONE, *WARPERS, LogitNormalization)]
     if others:
         raise InputError(
             f"Decoders do not apply {', '.join(others)}; leave out what asks for it, in the call or the generation config."
         )
     if not config.do_sample:
-        return {"temperature": 0.0}
+        return {"temperature": 0.0, "penalties": penalties}
     warpers = [p for p in processors if type(p) in WARPERS]
     if any(getattr(p, "min_tokens_to_keep", 1) > 1 for p in warpers):
         raise InputError("Decoders keep at least one token, not min_tokens_to_keep of them; leave it out.")
@@ -89,7 +91,7 @@ def sampling(config: GenerationConfig, processors: LogitsProcessorList) -> dict[
         raise InputError(
             f"Decoders warp by temperature, then top_k, then top_p, each once, and not by {', '.join(order)}."
         )
-    return {name: getattr(p, name) for name, p in zip(order, warpers, strict=True)}
+    return {"penalties": penalties} | {name: getattr(p, name) for name, p in zip(order, warpers, strict=True)}
 
 
 def stopping(criteria: StoppingCriteriaList) -> tuple[frozenset[TokenId], StoppingCriteriaList]:

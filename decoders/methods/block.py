@@ -19,7 +19,9 @@ class BlockVerification(Method):
     title = "Block verification"
     law = "target"
     paper, section = "Sun et al. 2024 (block verification)", "algorithm 2"
-    summary = "Judges a draft as a whole instead of token by token: keeps more of it, and has the same law."
+    summary = (
+        "Judges a draft as a whole instead of token by token, so more of it is kept: the same text in fewer passes."
+    )
     uses_draft = True
 
     draft_length: int = DRAFT_LENGTH

@@ -25,6 +25,9 @@ PROVEN = {
 }
 MEASURED = "2026-11-20, two cores of a virtual machine"  # NOTES.md, where the same table stands with its conditions
 PROMPT = "Once upon a time, there was a little girl who"
+CHART_COLOURS = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
+  --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
+"""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -33,6 +36,8 @@ def on_files(files: Files, config: Any) -> Files:
     pages["decoders/index.md"] = index()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
+    charts = (ROOT / "assets" / "web" / "charts.css").read_text("utf-8")
+    files.append(File.generated(config, "charts.css", content=CHART_COLOURS + charts))
     image = (ROOT / "assets" / "web" / "workbench.png").read_bytes()
     files.append(File.generated(config, "workbench.png", content=image))
     return files

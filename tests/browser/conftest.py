@@ -13,7 +13,7 @@ os.environ["GRADIO_ANALYTICS_ENABLED"] = "False"  # before Gradio is imported
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.workbench.conftest import byte_tokenizer, pair, unmetered  # noqa: F401 - fixtures
+from tests.workbench.conftest import byte_tokenizer, pair, run, unmetered  # noqa: F401 - fixtures
 from tests.workbench.page.conftest import a_host, one_thread  # noqa: F401 - fixtures
 from workbench.page.host import Host
 from workbench.page.layout import build, launch_options

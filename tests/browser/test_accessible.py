@@ -1,15 +1,16 @@
 """Readable and usable for everybody: axe-core finds nothing serious on any tab, and everything is reached by a few keys."""
 
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from tests.browser.actions import finished, link, unfold_form
+from tests.browser.actions import finished, link, panel, press_run, unfold_form
 from workbench.runs.recorded import recordings
 
 AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
-TABS = ("Compare", "Batch", "Runs", "Theory", "About")
 
 
 def faults(page: Page) -> list[str]:
@@ -30,10 +31,11 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, address, theme):
     """In light mode 295 parts of a page with 15 panels had too little contrast (P5)."""
     page = visit(f"{address}?__theme={theme}")
     expect(page.locator("#headline h2")).to_be_visible()
-    for tab in TABS:
-        page.get_by_role("tab", name=tab, exact=True).click()
+    tabs = page.get_by_role("tablist").first.get_by_role("tab")
+    for name in tabs.all_inner_texts():
+        tabs.filter(has_text=re.compile(f"^{name}$")).click()
         page.wait_for_timeout(500)
-        assert faults(page) == [], tab
+        assert faults(page) == [], name
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -49,6 +51,50 @@ def test_axe_finds_nothing_serious_in_what_unfolds(visit, address, theme):
         summary.click()
     page.wait_for_timeout(500)
     assert faults(page) == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
+    """What a token's card, a replay, a run at work, a stopped one, a refusal, a batch and two compared runs add to the page."""
+    address, host = server
+    page = visit(f"{address}?run={recordings()[4].run.id}&__theme={theme}")
+    panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
+    expect(page.locator(".wb-replay .node").first).to_be_visible()
+    panel(page, "dsbd").locator(".tok").first.hover()
+    expect(page.locator("#panels .wb-card")).to_be_visible()
+    assert faults(page) == [], "replay and card"
+
+    page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100, __theme=theme))
+    expect(page.locator("#prompt textarea")).to_have_value("Once")
+    press_run(page)
+    expect(page.locator("#progress")).to_contain_text("token")
+    assert faults(page) == [], "at work"
+    page.locator("#stop").click()
+    finished(page)
+    assert faults(page) == [], "stopped"
+    page.locator("#prompt textarea").fill("")
+    press_run(page)
+    expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
+    assert faults(page) == [], "refused"
+
+    page.goto(f"{address}?run=000000000000&__theme={theme}")
+    expect(page.locator("#notice [role=alert]")).to_be_visible()
+    assert faults(page) == [], "a run that is gone"
+    page.goto(f"{address}?run={recordings()[-1].run.id}&__theme={theme}")
+    expect(page.locator("#batch-figures table")).to_be_visible()
+    assert faults(page) == [], "batch"
+
+    for id, recording in zip(("a11", "a12"), recordings(), strict=False):
+        host.store.save(replace(recording.run, id=id))
+    page.get_by_role("tab", name="Runs").click()
+    for id in ("a11", "a12"):
+        page.locator(f'#past-runs input[value="{id}"]').check()
+    page.get_by_role("button", name="Compare two").click()
+    expect(page.locator("#compared .sides").first).to_be_visible()
+    assert faults(page) == [], "two runs"
+    page.get_by_role("textbox", name="Search").fill("no such run")
+    expect(page.locator("#past-runs")).to_contain_text("No run has all of these words")
+    assert faults(page) == [], "no runs"
 
 
 def test_from_run_to_download_in_a_few_keys(visit, address):

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
 from workbench.runs.record import Result, Run
+from workbench.show.fates import FATES
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds what templates would run.
@@ -72,6 +73,8 @@ def test_pointing_at_a_token_shows_what_decided(shown):
     expect(card).to_contain_text(f"#{result.tokens[0].id}")
     page.keyboard.press("ArrowRight")
     expect(card).to_contain_text(f"#{result.tokens[1].id}")
+    label = FATES[result.tokens[1].fate].label  # said aloud too: fates were told by colours alone (P20)
+    expect(page.locator("#panels .wb-unseen[aria-live]")).to_contain_text(f", {label}.")
 
 
 def test_rejected_drafts_behind_a_toggle(shown):
@@ -82,6 +85,10 @@ def test_rejected_drafts_behind_a_toggle(shown):
     shown.page.get_by_label("show rejected drafts").check()
     expect(refused.first).to_be_visible()
     assert text_of(shown.page, "speculative") == shown.result("speculative").alone.text
+    # Of a tree all branches once stood in a row (P11): now the refused ones, and how many others there were.
+    forks = [[t for t in r.trials if t.fate in ("rejected", "discarded")] for r in shown.result("dsbd").alone.rounds]
+    assert any(len({t.parent for t in tried}) < len(tried) for tried in forks)
+    expect(panel(shown.page, "dsbd").locator(".wb-paper .others").first).to_contain_text("+")
 
 
 def test_replay_walks_the_rounds(shown):
@@ -107,7 +114,11 @@ def test_the_card_names_what_decided(shown):
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "corrected")
     refused = [t for t in result.rounds[result.tokens[index].round].trials if t.fate == "rejected"][-1]
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    expect(card.locator(".why")).to_contain_text("It stands in place of")
+    why = card.locator(".why")
+    expect(why).to_contain_text("It stands in place of the guess")
+    expect(why).to_contain_text(f"gave {refused.p:.3f} and the draft {refused.q:.3f}")  # once only that it was refused
+    expect(why).to_contain_text("refused")
+    expect(card.locator(".toss")).to_have_count(1)
     kept = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted" and 0 < t.accept_probability < 1)
     panel(page, "speculative").locator(".tok:not(.refused)").nth(kept).hover()
     token = result.tokens[kept]

@@ -41,8 +41,8 @@ def test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visit
     page = tab(visit(address))
     run(page, plan)
     expect(page.locator("#experiment-progress")).to_contain_text("3 of 3 items done", timeout=120_000)
-    expect(page.locator("#experiment-tables td").filter(has_text="mtad threshold=0.9").first).to_be_visible()
-    expect(page.locator("#experiment-figure-0 .main-svg").first).to_be_visible()
+    expect(page.locator("#experiment-report td").filter(has_text="mtad threshold=0.9").first).to_be_visible()
+    expect(page.locator("#experiment-report svg.plot").first).to_be_visible()
     page.reload()
     for again in (tab(page), tab(visit(address))):
         expect(again.locator("#experiment-progress")).to_contain_text("Small <b>plan</b>: 3 of 3 items done")
@@ -53,5 +53,5 @@ def test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visit
 def test_nothing_is_wider_than_the_screen(visit, address, plan, width):
     page = tab(visit(address, width=width))
     run(page, plan)
-    expect(page.locator("#experiment-tables td").filter(has_text="speculative").first).to_be_visible(timeout=120_000)
+    expect(page.locator("#experiment-report td").filter(has_text="speculative").first).to_be_visible(timeout=120_000)
     assert page.evaluate("document.documentElement.scrollWidth") <= width

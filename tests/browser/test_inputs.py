@@ -94,6 +94,24 @@ def test_links_that_cannot_be_followed_say_so(visit, address):
         expect(notice).to_contain_text(word)
 
 
+def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, server):
+    """A click before that ran what the page opens with, and then the form showed something else than what was run."""
+    address, host = server
+    context = chromium.new_context()
+    page, held = context.new_page(), []
+    page.route("**/gradio_api/run/**", held.append)
+    page.goto(link(address, "Soon", decoders="greedy", max_new_tokens=4), wait_until="load")
+    button = page.locator("#run")
+    expect(button).to_be_disabled()
+    page.wait_for_timeout(500)
+    page.unroute("**/gradio_api/run/**")
+    for route in held:
+        route.continue_()
+    expect(button).to_be_enabled()
+    assert host.store.get(run(page)).title == "Soon"
+    context.close()
+
+
 def test_what_others_add_to_a_link_is_passed_over(visit, address):
     """utm_source once raised an alert with 60 names."""
     page = visit(link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b"))

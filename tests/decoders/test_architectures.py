@@ -6,8 +6,14 @@ What right means is in `tests/zoo.py`. Windows and the like are small enough to 
 
 import pytest
 
-from decoders import InputError, ModelPair
-from tests import zoo
+from decoders import InputError, ModelPair, catalog, generate
+from decoders.engine.model import Engine
+from decoders.testing import oracle
+from decoders.tree import TokenTree
+from tests import laws, zoo
+from tests.models import by_transformers
+
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
 
 LONGROPE = {
     "rope_type": "longrope",
@@ -51,13 +57,18 @@ PACKED = {  # name in transformers, and changes of the config
     "smollm3": {"pad_token_id": 0},
     "deepseek_v3": {},
     "llama4_text": {"attention_chunk_size": 96},
-}
-PLAIN = {
     "mistral, window of 16": NARROW,
+    "phi3, window of 16": {**NARROW, "pad_token_id": 0},
     "phimoe, window of 16": NARROW,
     "gemma2, window of 16": {**NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager"},
+    "gemma3_text, window of 16": NARROW,
+    "olmo3, window of 16": NARROW,
+    "cohere2, window of 16": NARROW,
+    "exaone4, window of 16": NARROW,
     "llama4_text, chunks of 16": {},
     "gpt_oss": {},
+}
+PLAIN = {
     "diffllama": {},
     "roberta": {"pad_token_id": 1},
     "bloom": {},
@@ -87,3 +98,65 @@ def test_an_architecture(name):
     assert name not in REFUSED
     assert bool(pair.plain) == (name in PLAIN), pair.plain
     zoo.assert_pair_right(pair, target)
+
+
+LONG = (  # those that people load, tiny: windows and chunks of 16 tokens
+    "gemma2", "gemma3_text", "gpt_oss", "olmo3", "cohere2", "llama4_text", "falcon", "bloom", "qwen3_5_text", "mamba", "deepseek_v3",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_generate_beyond_twice_the_window(name):
+    """Greedy and beam search."""
+    target, _ = zoo.build_pair(name)
+    prompt = list(range(10, 40))
+    pair = ModelPair(target, None)
+    assert generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True).tokens == by_transformers(
+        target, prompt, 40
+    )
+    theirs = by_transformers(target, prompt, 24, num_beams=3)
+    assert generate(pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True).tokens == theirs
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_alone_or_in_any_batch(name):
+    pair = ModelPair(*zoo.build_pair(name))
+    options = {"max_new_tokens": 10, "top_k": 20, "ignore_eos": True}
+    for method in ("speculative", "mtad", "dsbd", "specinfer"):
+        alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
+        assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, prefill_chunk=6, **options)] == alone
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_the_law_is_the_targets(name):
+    """Enumerated through the engine: every text of two tokens, and its probability by passes of the model's own over whole texts."""
+    target, draft = zoo.build_pair(name, vocab_size=4, pad_token_id=None)
+    for model in (target, draft):
+        model.double().config._experts_implementation = "eager"  # the others have no float64
+    pair, prompt = ModelPair(target, draft), [1, 3, 2, 0] * 9
+    exact = laws.of_two_tokens(target, prompt, temperature=0.8)
+    for method in (catalog["speculative"](draft_length=1), catalog["specinfer"](expansion=(2,))):
+        law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, ignore_eos=True)
+        assert oracle.variation(law, exact) < 1e-5
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"])
+def test_rows_of_windows_stop_growing(name):
+    """Windows and chunks are of 16 tokens: with four times the text their layers hold no more rows, and those that see all hold more."""
+    target, _ = zoo.build_pair(name, **({"sliding_window": 16} if name == "mistral" else {}))
+    pair, counts = ModelPair(target, None), []
+    for length in (40, 90):
+        engine, tree = Engine(pair.packed["target"]), TokenTree(range(20))
+        engine.admit(tree, 20)
+        rows = {}
+        for node in range(19, length):
+            engine.run([(tree, [node])])
+            for reach, cache in zip(engine.arenas.reaches, engine.caches[tree], strict=True):
+                rows[reach] = max(rows.get(reach, 0), len(cache))
+            tree.keep([tree.add(node, node % 60)])
+        counts.append(rows)
+    short, long = counts
+    assert {reach for reach in short if reach}
+    for reach in short:
+        assert long[reach] == (short[reach] if reach else 90)
+        assert reach is None or short[reach] <= 2 * reach.size + 1

@@ -9,6 +9,7 @@ for command in (
     ["tests.speed.lookup"],
     ["workbench", "experiment", "family"],
     ["tests.speed.batch"],
+    ["tests.speed.advisor"],
 ):
     print(f"\n## python -m {' '.join(command)}\n", flush=True)
     subprocess.run([sys.executable, "-m", *command], check=True)

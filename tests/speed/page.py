@@ -1,9 +1,10 @@
-"""Tokens/s that the page shows over those of the library alone: the page's first comparison in Chromium, and the same decoders here, in turn.
+"""How soon the page shows its recorded run, and tokens/s that it shows over those of the library alone: the page's first comparison in
+Chromium, and the same decoders here, in turn.
 
-    python -m tests.speed.page [--rounds 8] [--tokens 64] [--port 17960] [--picture assets/web/workbench.png]
+    python -m tests.speed.page [--loads 7] [--rounds 8] [--tokens 64] [--port 17960] [--picture assets/web/workbench.png]
 
 The server and the browser are processes of their own on the same cores. Prints Markdown. `--picture` keeps the page of the last round,
-down to its first row of charts: README.md shows it.
+down to its first row of charts: README.md shows it. `--rounds 0` measures only how soon.
 """
 
 import argparse
@@ -27,6 +28,15 @@ from workbench.studies.comparison import Comparison
 DONE = """(last) => {
     const link = document.querySelector('#run-link a');
     return link && link.offsetParent && link.innerText !== last && document.querySelector('#progress').innerText.includes('Done');
+}"""
+
+PAINTED = """() => {
+    const shown = performance.now(), page = performance.getEntriesByType('navigation')[0];
+    const paint = performance.getEntriesByName('first-contentful-paint')[0], files = performance.getEntriesByType('resource');
+    return {
+        "first paint, ms": paint ? paint.startTime - page.responseEnd : 0, "recorded run, ms": shown - page.responseEnd,
+        "HTML, kB": page.decodedBodySize / 1e3, "files": files.length, "of them sent, kB": files.reduce((sum, f) => sum + f.transferSize, 0) / 1e3,
+    };
 }"""
 
 
@@ -56,14 +66,34 @@ def alone(pair: decoders.ModelPair, run: Run) -> dict[str, float]:
     return speeds
 
 
+def painted(page: Page, address: str) -> dict[str, float]:
+    """Milliseconds after the page's HTML has arrived: the first thing that is painted, and the panels of the recorded run; and what was sent."""
+    page.goto(address, wait_until="commit")
+    page.locator("#panels .wb-panel .pace").first.wait_for()
+    return page.evaluate(PAINTED)
+
+
+def paint_table(page: Page, address: str, loads: int) -> str:
+    """The first load of a browser that was never here, and the median of later ones."""
+    first, *later = [painted(page, address) for _ in range(loads + 1)]
+    lines = [
+        f"| {name} | {first[name]:,.0f} | {statistics.median(each[name] for each in later):,.0f} "
+        f"({min(each[name] for each in later):,.0f} to {max(each[name] for each in later):,.0f}) |"
+        for name in first
+    ]
+    head = f"| after the HTML has arrived | first visit | median of {loads} later ones (least to most) |\n|---|--:|--:|"
+    return "\n".join([head, *lines])
+
+
 def take_picture(page: Page, file: Path) -> None:
-    chart = page.locator(".chart:visible").first.bounding_box()
+    chart = page.locator("#charts .wb-chart").first.bounding_box()
     clip = {"x": 0, "y": 0, "width": 1400, "height": chart["y"] + chart["height"] + 20}
     page.screenshot(path=file, full_page=True, clip=clip)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--loads", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--port", type=int, default=17960)
@@ -80,9 +110,10 @@ def main() -> None:
             next(line for line in server.stdout if "http" in line)
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page, last = browser.new_page(viewport={"width": 1400, "height": 1000}), None
+            paints = paint_table(page, address, args.loads)
             page.goto(f"{address}?max_new_tokens={args.tokens}")
             page.wait_for_timeout(2000)
-            for i in range(args.rounds + 1):
+            for i in range(args.rounds + 1 if args.rounds else 0):
                 last, run = on_the_page(page, address, last)
                 shown = drawn(run)
                 for name, speed in alone(pair, run).items():
@@ -93,6 +124,7 @@ def main() -> None:
             browser.close()
         finally:
             server.terminate()
+    print(f"{paints}\n")
     print(
         f"{args.rounds} rounds, {args.tokens} tokens; load average {load:.1f} before, {os.getloadavg()[0]:.1f} after\n"
     )

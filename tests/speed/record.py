@@ -1,9 +1,11 @@
 """The runs that the page shows before anybody presses Run, on the pair that ships with this project.
 
-    python -m tests.speed.record [--timings 3] [--only NAME ...] [--folder assets/recorded]
+    python -m tests.speed.record [--timings 3] [--attempts 5] [--only NAME ...] [--folder assets/recorded]
 
-Writes one file for each, with the date, the machine and the checksum of the weights. To be run again, on a quiet machine, whenever the
-weights change or the same seed gives other tokens: tests/assets/test_recorded.py says when. Takes a minute or two.
+Writes one file for each, with the date, the machine and the checksum of the weights, and says which of its speeds something disturbed:
+a visitor who sees those is told that nobody knows which decoder is fastest. So each is recorded until all of its speeds are steady, and
+of as many attempts as are allowed the one with the fewest doubts is kept. To be run again, on a quiet machine, whenever the weights
+change or the same seed gives other tokens: tests/assets/test_recorded.py says when. Takes a minute or two.
 """
 
 import argparse
@@ -20,7 +22,10 @@ from decoders.engine.load import EMBEDDED
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.estimates import rows, unsteady
+from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
+from workbench.show.headline import headline
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN
@@ -54,7 +59,7 @@ def batch(_: dict[str, Any]) -> Study:
 
 
 ENTRIES = (
-    Entry("story", "A story, five decoders", "One prompt, five ways to continue it.", compared(STORY, USUAL, OPENING, seed=3)),
+    Entry("story", "A story, five decoders", "Greedy asks the large model for each single token; the others aim at speed, or at likelier text.", compared(STORY, USUAL, OPENING, seed=3)),
     Entry(
         "refrain", "A refrain that is copied", "The text repeats itself, so copying it makes good drafts: no small model needed.",
         compared(REFRAIN, ["greedy", "lookup", "ngram", "speculative"], "greedy (T=0)", max_new_tokens=48),
@@ -88,9 +93,23 @@ def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
     return Recording(entry.title, entry.says, checksum(EMBEDDED), replace(ended.run, id=id_of(entry.name)))
 
 
+def doubts(run: Run) -> list[str]:
+    """The rows whose speeds something disturbed, and why."""
+    return [f"{row.label}: {'; '.join(reasons)}" for row in rows(run.results) if (reasons := unsteady(row))]
+
+
+def steadiest(device: Device, entry: Entry, settings: dict[str, Any], attempts: int) -> Recording:
+    """The first of so many attempts that has no doubts, or the one with the fewest."""
+    found: list[Recording] = []
+    while len(found) < attempts and not (found and not doubts(found[-1].run)):
+        found.append(record(device, entry, settings))
+    return min(found, key=lambda each: len(doubts(each.run)))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--timings", type=int, default=3)
+    parser.add_argument("--attempts", type=int, default=5)
     parser.add_argument("--only", nargs="+", choices=[entry.name for entry in ENTRIES])
     parser.add_argument("--folder", type=Path, default=FOLDER)
     args = parser.parse_args()
@@ -100,9 +119,11 @@ def main() -> None:
         if args.only and entry.name not in args.only:
             continue
         began = time.monotonic()
-        found = record(device, entry, {"timings": args.timings})
+        found = steadiest(device, entry, {"timings": args.timings}, max(1, args.attempts))
         (args.folder / f"{number}-{entry.name}.json").write_text(found.to_json(), encoding="utf-8")
-        print(f"{entry.name}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+        print(f"{entry.name}: {time.monotonic() - began:.0f} s. {' '.join(headline(found.run))}", file=sys.stderr)
+        for doubt in doubts(found.run):
+            print(f"  unsteady: {doubt}", file=sys.stderr)
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ from transformers import PreTrainedTokenizerFast
 import decoders as library
 from tests.models import build
 from workbench.measuring import session
+from workbench.measuring.branch import At, branch
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended
 from workbench.runs.record import Energy, Run
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
@@ -83,3 +85,16 @@ def batch_run(pair, unmetered) -> Run:
     }
     asked = {"prompts": {"name": "<i>few</i>", "texts": texts}, "settings": {**shared, "sizes": [1, 2]}}
     return finished(pair, Batch.from_json(asked), unmetered)
+
+
+@pytest.fixture(scope="session")
+def draw_run(pair, unmetered) -> Run:
+    """Three decoders, one of each way to be compared, twenty draws each after a hostile prompt."""
+    shared = {"decoders": ["multinomial", "dsbd", "mtad"], "draws": 20, "max_new_tokens": 4, "temperature": 0.4}
+    return finished(pair, Draw.from_json({"prompt": "<b>é ${x}</b>", "settings": shared}), unmetered)
+
+
+@pytest.fixture(scope="session")
+def branch_run(pair, run, unmetered) -> Run:
+    """A branch of the second decoder's text, by two decoders."""
+    return finished(pair, branch(pair, run, At("beam_search", 3), 5, ["greedy", "mtad"]), unmetered)

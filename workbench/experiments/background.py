@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from decoders import InputError
 from workbench.experiments import driver, plan_file
 from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device, zero_gpu
 from workbench.models.presets import EMBEDDED
@@ -48,7 +49,7 @@ class Background:
         """Whether it waits for the device, on which something else runs."""
         return self.running and self._pool is not None and self._pool.waiting
 
-    def allowed(self, request: driver.Request) -> driver.Request:
+    def allowed(self, request: Request) -> Request:
         """The request as this place allows it. Raises InputError if it does not."""
         if zero_gpu():
             raise InputError("Experiments do not run on borrowed GPUs; run this workbench on your own machine.")
@@ -61,7 +62,7 @@ class Background:
         most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
         return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
 
-    def start(self, request: driver.Request, starter: Hashable = None) -> None:
+    def start(self, request: Request, starter: Hashable = None) -> None:
         """Raises InputError for a request that cannot be used or is not allowed here, and if an experiment is running."""
         request = self.allowed(request)
         plan, _ = request.read()
@@ -84,7 +85,7 @@ class Background:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, request: driver.Request) -> None:
+    def _run(self, request: Request) -> None:
         work = self.work
         try:
             self._pool = InProcess(self.device)

@@ -8,64 +8,25 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any
 
 from decoders import InputError
-from workbench.experiments import identity, library, plan_file
+from workbench.experiments import identity
 from workbench.experiments.bench import Unit
-from workbench.experiments.cells import Block, blocks, experiment_id, restricted
-from workbench.experiments.journal import Journal, Progress, new_owner
+from workbench.experiments.cells import Block, blocks, experiment_id
+from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.owners import new_owner
 from workbench.experiments.plan import Plan
+from workbench.experiments.request import Request
 from workbench.experiments.rows import Output, Row
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew
-from workbench.models.presets import PairChoice
 
 BEAT_SECONDS = 5.0
 TICK_SECONDS = 0.5
 MOST_DEATHS = 3  # of workers on one item
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a user asked: plain data, so that it can be asked again.
-
-    plan, file   the plan's text, and its name for messages;   choice  a pair instead of the plan's;   limit  prompts at most
-    data         the folder of prompt sets;   paths  whether the plan may name files there
-    """
-
-    plan: str
-    file: str
-    choice: PairChoice | None = None
-    limit: int | None = None
-    data: str | None = None
-    paths: bool = True
-
-    def to_json(self) -> dict[str, Any]:
-        choice = self.choice and [self.choice.target, self.choice.draft, self.choice.device, self.choice.dtype]
-        return {
-            "plan": self.plan,
-            "file": self.file,
-            "choice": choice,
-            "limit": self.limit,
-            "data": self.data,
-            "paths": self.paths,
-        }
-
-    @staticmethod
-    def from_json(data: Mapping[str, Any]) -> "Request":
-        choice = data["choice"] and PairChoice(*data["choice"])
-        return Request(**{**data, "choice": choice})
-
-    def read(self) -> tuple[Plan, dict[str, ScoredSet]]:
-        """The plan and its sets. Raises InputError before any model is loaded."""
-        plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
-        data = Path(self.data) if self.data else None
-        names = dict.fromkeys(name for part in plan.parts for name in part.prompts)
-        return plan, {name: library.find(name, data, self.paths) for name in names}
 
 
 @dataclass(frozen=True)
@@ -164,8 +125,13 @@ class _Driver:
         yield self._now()
 
     def _fill(self) -> None:
-        """Give each idle worker an item."""
-        for number in self.crew.free({w.worker for w in self.at_work.values()}):
+        """Give each idle worker an item of the first block that has one left."""
+        free = self.crew.free({w.worker for w in self.at_work.values()})
+        if not free:
+            return
+        left = self.journal.left(self.open)
+        self.open = [block for block in self.open if left[block.id]]
+        for number in free:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
@@ -176,11 +142,8 @@ class _Driver:
 
     def _hand_out(self, work: _AtWork) -> None:
         block, prompts = work.block, work.block.items[work.item]
-        self.doing = f"{block.part}: {block.prompts}, " + (
-            f"prompt {prompts[0] + 1} of {len(block.items)}"
-            if len(prompts) == 1
-            else f"batch {work.item + 1} of {len(block.items)}"
-        )
+        what = "prompt" if len(prompts) == 1 else "batch"
+        self.doing = f"{block.part}: {block.prompts}, {what} {work.item + 1} of {len(block.items)}"
         texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
         unit = Unit(block.choice, block.ids, block.cells, work.item, prompts, texts)
         self.at_work[self.crew.worker(work.worker).submit("run", unit)] = work

@@ -1,7 +1,7 @@
 """Figures of cells from their rows, with intervals by a paired bootstrap over items."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -13,6 +13,7 @@ from workbench.studies.schemes import BASELINE, baseline_scheme
 
 RESAMPLES = 2000
 COVERED = (2.5, 97.5)  # percentiles
+LEAST_ITEMS = 3  # fewer have no interval worth the name
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +99,22 @@ def resampled(name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]) 
         mine, other = (resampled("tokens/s", cell, None, items) for cell in (kept, greedy))
         return mine / other if mine is not None and other is not None else None
     above, below, made = RATIOS[name]
-    rows = good(kept)
-    sums = np.array([[above(rows[i]), below(rows[i])] for i in items])
+    groups = _groups(good(kept), items)
+    sums = np.array([[sum(map(above, group)), sum(map(below, group))] for group in groups])
     if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
         return None
-    drawn = _drawn(len(items)) @ sums
+    drawn = _drawn(len(groups)) @ sums
     drawn = drawn[drawn[:, 1] > 0] if (drawn[:, 1] <= 0).any() else drawn
     return made(drawn[:, 0] / drawn[:, 1])
+
+
+def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
+    """What is drawn together: all timings of the same prompts, because timing them again makes no further prompts of them. With too few
+    for an interval over prompts each timing is drawn alone."""
+    found: dict[tuple[int, ...], list[Row]] = {}
+    for i in items:
+        found.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
+    return list(found.values()) if len(found) >= LEAST_ITEMS else [[rows[i]] for i in items]
 
 
 @cache
@@ -136,11 +146,12 @@ def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval 
 
 
 def accepted_by_position(kept: Kept) -> list[float]:
-    """For each place of the draft the share of rounds, of those that drafted so far, whose output grew beyond it (chain drafts)."""
+    """For each place of the draft the share of rounds, of those that drafted so many tokens, whose output grew beyond it."""
     pairs = [
         (g, d) for row in good(kept).values() for o in row.outputs for g, d in zip(o.gained, o.drafted, strict=False)
     ]
-    longest = max((d for _, d in pairs), default=0)
+    # A tree has more drafts than places; beyond the deepest that was ever kept there is nothing to tell.
+    longest = min(max((d for _, d in pairs), default=0), max(1, max((g - 1 for g, _ in pairs), default=0)))
     shares = []
     for place in range(1, min(longest, 16) + 1):
         reached = [g > place for g, d in pairs if d >= place]
@@ -167,8 +178,3 @@ def own_setting(kept: Kept, name: str) -> Any:
     """A setting of the cell's decoder, or of its sampling, by name; None if it has none of that name."""
     settings: Mapping[str, Any] = kept.asked["settings"]
     return settings.get(name, kept.asked.get(name))
-
-
-def without(kept: Kept, items: Sequence[int]) -> Kept:
-    """The same with these items only."""
-    return replace(kept, rows={i: row for i, row in kept.rows.items() if i in set(items)})

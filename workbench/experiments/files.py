@@ -8,80 +8,28 @@ import re
 from collections.abc import Callable
 
 from workbench.experiments import figures
-from workbench.experiments.charts import draw
 from workbench.experiments.journal import Kept
-from workbench.experiments.report import Judged, Report, acceptance, beside, by_category, errors, facts, judged, table
-from workbench.show import tables
-from workbench.show.report import drawn, frame
-from workbench.show.report import facts as list_of_facts
-from workbench.show.tables import Table
+from workbench.experiments.report import Report
+from workbench.experiments.sections import as_html, as_markdown, sections
+from workbench.show.report import frame
 
 Files = dict[str, str]
-INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
 
 
-def markdown(found: Report) -> str:
-    """Tables and sentences."""
+def markdown(found: Report, charts: bool = False) -> str:
+    """Tables and sentences; with `charts` also those, as HTML for pages that have their style sheet."""
     parts = [f"# {found.plan.title}", found.plan.about.strip()]
-    for title, content in sections(found):
-        parts.append(f"## {title}")
-        parts += [tables.markdown(c) if isinstance(c, Table) else c for c in content]
-    parts += ["## Measured on", "\n".join(f"- {name}: {value}" for name, value in facts(found))]
+    for section in sections(found):
+        parts += [f"## {section.title}", as_markdown(section.content, charts)]
     return "\n\n".join(p for p in parts if p) + "\n"
 
 
 def to_html(found: Report) -> str:
     """One file that loads nothing: the same with figures."""
-    parts = [_paragraph(found.plan.about.strip())]
-    for title, content in sections(found):
-        parts.append(f"<h2>{html.escape(title)}</h2>")
-        parts += [
-            _table(title, c) if isinstance(c, Table) else "".join(map(_paragraph, c.split("\n"))) for c in content
-        ]
-        each = [drawn(f) for drawing in found.plan.drawings if drawing.part == title for f in draw(found, drawing)]
-        if each:
-            parts.append(f'<div class="wb-charts">{"".join(f"<section>{e}</section>" for e in each)}</div>')
-    parts += ["<h2>Measured on</h2>", list_of_facts(facts(found))]
-    return frame(found.name, found.plan.title, "\n".join(parts), plotly=True)
-
-
-def _table(title: str, found: Table) -> str:
-    """The paper's columns are grey."""
-    paper = [i for i, head in enumerate(found.heads) if head.endswith(", paper")]
-    rules = "".join(
-        f".wb-printed td:nth-child({i + 1}), .wb-printed th:nth-child({i + 1}) {{ opacity: 0.6; }}" for i in paper
-    )
-    text = tables.markup(found)
-    return f'<style>{rules}</style><div class="wb-printed">{text}</div>' if paper else text
-
-
-def _paragraph(words: str) -> str:
-    return f"<p>{html.escape(words.removeprefix('- '))}</p>" if words else ""
-
-
-def sections(found: Report) -> list[tuple[str, list[Table | str]]]:
-    """Titles with tables and texts. The section of a part has its name."""
-    sections: list[tuple[str, list[Table | str]]] = []
-    for part in found.plan.parts:
-        more = [t for t in (by_category(found, part.name), acceptance(found, part.name)) if t]
-        sections.append((part.name, [table(found, part.name), INTERVALS, *more]))
-    if found.plan.printed:
-        content: list[Table | str] = []
-        for printed in found.plan.printed:
-            where = ", ".join(p for p in (printed.pair, printed.prompts, printed.device) if p)
-            content += [f"{printed.source} (paper: {where})", beside(found, printed)]
-        sections.append(("Beside the papers", content))
-    if found.plan.orderings:
-        sections.append(("Orderings of the papers", ["\n".join(f"- {sentence(j)}" for j in judged(found))]))
-    if found.plan.notes:
-        sections.append(("Notes", ["\n".join(f"- {note}" for note in found.plan.notes)]))
-    if failures := errors(found):
-        sections.append(("Failures", ["\n".join(f"- {words}" for words in failures)]))
-    return sections
-
-
-def sentence(one: Judged) -> str:
-    return f"{one.ordering.says} ({one.ordering.source}): {one.verdict}; {one.words}."
+    parts = [as_html([found.plan.about.strip()])]
+    for section in sections(found):
+        parts += [f"<h2>{html.escape(section.title)}</h2>", as_html(section.content)]
+    return frame(found.name, found.plan.title, "\n".join(parts))
 
 
 def to_csv(found: Report) -> str:

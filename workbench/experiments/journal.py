@@ -1,8 +1,6 @@
 """The file that keeps experiments: rows as they are finished, and who is at work on what. Only the driver writes to it."""
 
 import json
-import os
-import platform
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,17 +12,18 @@ from typing import Any
 
 from decoders import InputError
 from workbench.experiments.cells import Block
+from workbench.experiments.owners import alive
 from workbench.experiments.rows import Row
 from workbench.runs.store import data_folder
 
-STALE_SECONDS = 60.0  # a claim whose owner has not been heard of for so long is free
 CREATE = """
 CREATE TABLE IF NOT EXISTS experiments (id TEXT PRIMARY KEY, created TEXT NOT NULL, title TEXT NOT NULL, request TEXT NOT NULL,
-  environment TEXT NOT NULL, total INTEGER NOT NULL, stop INTEGER NOT NULL DEFAULT 0, note TEXT NOT NULL DEFAULT '');
+  environment TEXT NOT NULL, total INTEGER NOT NULL, stop INTEGER NOT NULL DEFAULT 0);
 CREATE TABLE IF NOT EXISTS cells (experiment TEXT NOT NULL, part TEXT NOT NULL, cell TEXT NOT NULL, place INTEGER NOT NULL,
   label TEXT NOT NULL, block TEXT NOT NULL, items INTEGER NOT NULL, asked TEXT NOT NULL, PRIMARY KEY (experiment, part, cell));
 CREATE TABLE IF NOT EXISTS rows (cell TEXT NOT NULL, item INTEGER NOT NULL, block TEXT NOT NULL, created TEXT NOT NULL,
   json TEXT NOT NULL, PRIMARY KEY (cell, item));
+CREATE INDEX IF NOT EXISTS rows_of_blocks ON rows (block, item);
 CREATE TABLE IF NOT EXISTS claims (block TEXT NOT NULL, item INTEGER NOT NULL, owner TEXT NOT NULL, beat REAL NOT NULL,
   PRIMARY KEY (block, item));
 CREATE TABLE IF NOT EXISTS drivers (experiment TEXT NOT NULL, owner TEXT NOT NULL, beat REAL NOT NULL,
@@ -36,7 +35,7 @@ CREATE TABLE IF NOT EXISTS drivers (experiment TEXT NOT NULL, owner TEXT NOT NUL
 class Progress:
     """How far an experiment is: `done` items of `total`; `failed` rows with an error; `running` while a driver is alive.
 
-    eta  seconds left, None if not known;   doing  one line about what is decoded now;   note  what its driver said last
+    eta  seconds left, None if not known;   doing  one line about what is decoded now
     """
 
     id: str
@@ -49,7 +48,6 @@ class Progress:
     stopping: bool
     eta: float | None
     doing: str
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +84,16 @@ class Journal:
     def begin(
         self, id: str, title: str, request: dict[str, Any], environment: dict[str, Any], blocks: Sequence[Block]
     ) -> None:
-        """Keep what an experiment is; one that is there already is continued."""
+        """Keep what an experiment is; one that is there already is continued, and drawn as the plan says now."""
         total = sum(len(block.items) for block in {b.id: b for b in blocks}.values())
         with self._open() as db:
             db.execute(
                 "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, total) VALUES (?, ?, ?, ?, ?, ?)",
                 (id, _date(), title, json.dumps(request), json.dumps(environment), total),
             )
-            db.execute("UPDATE experiments SET stop = 0, note = '' WHERE id = ?", (id,))
+            db.execute(
+                "UPDATE experiments SET title = ?, request = ?, stop = 0 WHERE id = ?", (title, json.dumps(request), id)
+            )
             for place, (block, i) in enumerate((b, i) for b in blocks for i in range(len(b.cells))):
                 asked = json.dumps(block.cells[i].to_json())
                 values = (id, block.part, block.ids[i], place, block.labels[i], block.id, len(block.items), asked)
@@ -119,20 +119,18 @@ class Journal:
 
     def progress(self, id: str) -> Progress:
         with self._open() as db:
-            found = db.execute(
-                "SELECT title, created, total, stop, note FROM experiments WHERE id = ?", (id,)
-            ).fetchone()
+            found = db.execute("SELECT title, created, total, stop FROM experiments WHERE id = ?", (id,)).fetchone()
             if found is None:
                 raise InputError(f"There is no experiment {id!r:.80}.")
-            title, created, total, stop, note = found
+            title, created, total, stop = found
             of = "FROM rows WHERE block IN (SELECT block FROM cells WHERE experiment = ?)"
             (done,) = db.execute(f"SELECT count(*) FROM (SELECT DISTINCT block, item {of})", (id,)).fetchone()
             (failed,) = db.execute(f'SELECT count(*) {of} AND json LIKE \'%"error":"%\'', (id,)).fetchone()
             drivers = db.execute("SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)).fetchall()
-        alive = [d for d in drivers if self._alive(d[0], d[1])]
-        eta = min((d[2] for d in alive if d[2] is not None), default=None)
-        doing = alive[0][3] if alive else ""
-        return Progress(id, title, created, min(done, total), total, failed, bool(alive), bool(stop), eta, doing, note)
+        at_work = [d for d in drivers if alive(d[0], d[1], self._now())]
+        eta = min((d[2] for d in at_work if d[2] is not None), default=None)
+        doing = at_work[0][3] if at_work else ""
+        return Progress(id, title, created, min(done, total), total, failed, bool(at_work), bool(stop), eta, doing)
 
     def ask_to_stop(self, id: str) -> None:
         """Its drivers stop after what they are at work on."""
@@ -143,10 +141,6 @@ class Journal:
         with self._open() as db:
             found = db.execute("SELECT stop FROM experiments WHERE id = ?", (id,)).fetchone()
         return bool(found and found[0])
-
-    def note(self, id: str, words: str) -> None:
-        with self._open() as db:
-            db.execute("UPDATE experiments SET note = ? WHERE id = ?", (words, id))
 
     def kept(self, id: str) -> list[Kept]:
         """The experiment's cells in order, each with the rows that are finished."""
@@ -169,7 +163,7 @@ class Journal:
             db.execute("BEGIN IMMEDIATE")
             done = {i for (i,) in db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))}
             claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,)).fetchall()
-            taken = {item for item, other, beat in claims if self._alive(other, beat)}
+            taken = {item for item, other, beat in claims if alive(other, beat, self._now())}
             for item in range(len(block.items)):
                 if item not in done and item not in taken:
                     db.execute(
@@ -213,13 +207,6 @@ class Journal:
             db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
             db.execute("DELETE FROM drivers WHERE owner = ?", (owner,))
 
-    def _alive(self, owner: str, beat: float) -> bool:
-        """An owner of this machine is alive as long as its process is, one of another machine as long as it was heard of lately."""
-        host, pid, started, _ = owner.split("|")
-        if self._now() - beat > STALE_SECONDS:
-            return False
-        return host != platform.node() or started_at(int(pid)) == started
-
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         try:
@@ -239,25 +226,6 @@ class Journal:
         return InputError(
             f"Experiments cannot be kept in {self.path} ({text}): {fix}. What was committed before is kept."
         )
-
-
-def new_owner(number: int = 0) -> str:
-    """A name for a driver of this process that no other has, now or later."""
-    return f"{platform.node()}|{os.getpid()}|{started_at(os.getpid())}|{number}-{time.monotonic_ns()}"
-
-
-def started_at(pid: int) -> str:
-    """When a process of this machine began, "" if there is none: ids of processes come again."""
-    try:
-        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        return "" if state in "ZX" else fields[18]
-    except OSError:
-        pass
-    try:  # no /proc: only whether there is one
-        os.kill(pid, 0)
-    except (OSError, OverflowError):
-        return ""
-    return "?"
 
 
 def _date() -> str:

@@ -19,7 +19,8 @@ FIGURES = (
 class Part:
     """One sweep: every pair with every set of prompts, decoder, sampling, seed, batch size and scheme.
 
-    methods      with their settings, all combinations of a grid spelled out;   limit  prompts of each set at most, None for all
+    methods      with their settings, all combinations of a grid spelled out;   about  a sentence for reports
+    limit        prompts of each set at most, None for all
     timed        whether speed counts: then every prompt (or batch) is decoded by all decoders in turn, greedy among them
     timings      how often each prompt (or batch) is timed
     ignore_eos, chat_template   as in a batch study
@@ -29,6 +30,7 @@ class Part:
     pairs: tuple[PairChoice, ...]
     prompts: tuple[str, ...]
     methods: tuple[Method, ...]
+    about: str = ""
     limit: int | None = None
     max_new_tokens: int = 64
     temperature: tuple[float, ...] = (1.0,)

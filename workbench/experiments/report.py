@@ -1,32 +1,21 @@
 """What an experiment found, as tables and sentences; made from the journal alone, also while it runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from workbench.experiments import figures, plan_file
 from workbench.experiments.figures import Interval
 from workbench.experiments.formats import FORMATS
 from workbench.experiments.journal import Journal, Kept, Progress
-from workbench.experiments.plan import Ordering, Plan, Printed
+from workbench.experiments.plan import FIGURES, Ordering, Plan, Printed
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.show.quantities import significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
+from workbench.studies.schemes import BASELINE, PADDED
 from workbench.studies.text import counted
 
-SHOWN = (
-    "tokens/s",
-    "x greedy",
-    "perplexity",
-    "J/token",
-    "tokens/call",
-    "accepted/tested",
-    "accepted/drafted",
-    "score",
-    "MB cache",
-)
-LEAST_ITEMS = 3  # fewer have no interval worth the name
 RANGED = {"x greedy", "perplexity", "score", "tokens/s"}
 
 
@@ -48,12 +37,16 @@ class Report:
     progress: Progress
     environment: dict[str, Any]
     cells: Sequence[Kept]
+    _known: dict[tuple[str, str, str], Interval | None] = field(init=False, repr=False, compare=False, default_factory=dict)
 
     def of_part(self, part: str) -> list[Kept]:
         return [cell for cell in self.cells if cell.part == part]
 
     def figure(self, name: str, cell: Kept) -> Interval | None:
-        return figures.figure(name, cell, figures.greedy_of(cell, self.cells))
+        key = (name, cell.part, cell.cell)
+        if key not in self._known:
+            self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
+        return self._known[key]
 
 
 def report(journal: Journal, id: str) -> Report:
@@ -67,7 +60,7 @@ def table(found: Report, part: str) -> Table:
     """A row for each cell of a part; figures that no cell has are left out."""
     cells = found.of_part(part)
     several = [len({c.asked[key] for c in cells}) > 1 for key in ("pair", "prompts", "seed")]
-    names = [n for n in SHOWN if any(found.figure(n, c) for c in cells)]
+    names = [n for n in FIGURES if any(found.figure(n, c) for c in cells)]
     heads = ["decoder", *(k for k, s in zip(("pair", "prompts", "seed"), several, strict=True) if s), "items"]
     scores = {FORMATS[c.asked["prompts"]].scorer for c in cells if c.asked["prompts"] in FORMATS}
     score = SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
@@ -104,10 +97,25 @@ def by_category(found: Report, part: str, name: str = "x greedy") -> Table | Non
     return Table(["decoder", *names], rows)
 
 
+def padding(found: Report, part: str) -> Table | None:
+    """The speed of each other scheme over that of padded batches, on the same batches; None if there are no padded ones."""
+    cells, rows = found.of_part(part), []
+    for cell in cells:
+        asked = {**cell.asked, "scheme": PADDED}
+        padded = next((c for c in cells if c.block == cell.block and c.asked == asked and c is not cell), None)
+        if padded and cell.asked["decoder"] != BASELINE:
+            ratio = figures.figure(figures.TIMES_GREEDY, cell, padded)
+            rows.append([cell.label, shown(ratio, figures.TIMES_GREEDY)])
+    return Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
+
+
 def acceptance(found: Report, part: str) -> Table | None:
     """Mean tokens per round, and the share of rounds that were accepted beyond each place of the draft."""
     rows, longest = [], 0
+    least = min((c.asked["batch_size"] for c in found.of_part(part)), default=1)
     for cell in found.of_part(part):
+        if cell.asked["batch_size"] > least:
+            continue  # what a round gains does not depend on the batch
         shares = figures.accepted_by_position(cell)
         if shares and (mean := figures.mean_gained(cell)) is not None:
             rows.append([cell.label, f"{mean:.2f}", *(f"{s:.2f}" for s in shares[:8])])
@@ -146,11 +154,11 @@ def _judge(found: Report, ordering: Ordering) -> Judged:
     values = [found.figure(ordering.figure, cell) for cell in both]
     if gap is None or None in values:
         return Judged(ordering, "not measured", f"there is no {ordering.figure} of both")
-    few = len(figures.common(*both)) < LEAST_ITEMS
+    few = len(figures.common(*both)) < figures.LEAST_ITEMS
     verdict = "undecided" if few else "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
     words = (
-        f"{ordering.figure} of {ordering.less} is {significant(values[0].value)}, of {ordering.than} {significant(values[1].value)}; "
-        f"the difference is {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
+        f"{ordering.figure}: {ordering.less} {significant(values[0].value)}, {ordering.than} {significant(values[1].value)}; "
+        f"difference {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
     )
     return Judged(ordering, verdict, words)
 

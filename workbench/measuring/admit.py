@@ -14,7 +14,8 @@ Ids = list[int]
 def admit(pair: ModelPair, study: Study) -> list[Ids]:
     """The token ids of the study's prompts. Raises InputError, naming the prompt, for all that `decoders.stream` would refuse."""
     settings = study.settings
-    ids = [encode_prompt(pair, prompt.text, settings.chat_template) for prompt in study.prompts]
+    known = {p: list(p.ids) or encode_prompt(pair, p.text, settings.chat_template) for p in study.prompts}
+    ids = [known[prompt] for prompt in study.prompts]
     for prompt, tokens in zip(study.prompts, ids, strict=True):
         if pair.positions is not None and len(tokens) + settings.max_new_tokens > pair.positions:
             raise InputError(

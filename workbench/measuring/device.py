@@ -38,7 +38,7 @@ class Device:
         self.keeper = keeper
         self.turn = threading.Lock()  # whoever holds it has the device: one study, or one item of an experiment
         self._thread = ThreadPoolExecutor(1, "device")
-        self._study = on_device(self._here)
+        self._study, self._question = on_device(self._here), on_device(self._answered, lambda *_: LOADING_SECONDS)
         self._threads: tuple[ModelPair, Threads] | None = None
 
     def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
@@ -51,6 +51,12 @@ class Device:
                 yield event
                 if away and stopped is not None and stopped.is_set():
                     return
+
+    def ask(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Item:
+        """`function(pair, *arguments)` where studies run; the arguments and what it returns are plain data. Waits for its turn."""
+        make = partial(self._question, choice, function, *arguments)
+        with self.turn, closing(self.iterate(make)) as answers:
+            return next(answers)
 
     def pair(self, choice: PairChoice) -> ModelPair:
         """The pair, loaded if another one is in memory, and its threads chosen. Raises InputError with the reason if it cannot be used."""
@@ -80,6 +86,9 @@ class Device:
                 self._threads = None  # something else is on the machine now
             yield event
 
+    def _answered(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Iterator[Item]:
+        yield function(self._ready(choice)[0], *arguments)
+
     def _ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
         """The pair and its threads, which are measured again after another pair or an unsteady run; they hold for the calling thread."""
         pair = self.keeper.get(choice)
@@ -98,8 +107,8 @@ def zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU"))
 
 
-def on_device(job: Callable[..., Any]) -> Callable[..., Any]:
-    """The job as this place runs it: borrowed GPU time on a ZeroGPU Space, plainly anywhere else.
+def on_device(job: Callable[..., Any], seconds: Callable[..., int] | None = None) -> Callable[..., Any]:
+    """The job as this place runs it: borrowed GPU time on a ZeroGPU Space, for so many seconds at most, plainly anywhere else.
 
     There the job runs in another process, so it takes and yields plain data only.
     """
@@ -107,7 +116,7 @@ def on_device(job: Callable[..., Any]) -> Callable[..., Any]:
         return job
     import spaces  # only ZeroGPU machines have it
 
-    return spaces.GPU(duration=seconds_needed)(job)
+    return spaces.GPU(duration=seconds or seconds_needed)(job)
 
 
 def seconds_needed(study: Study, *_: Any) -> int:

@@ -17,6 +17,7 @@ from workbench.measuring.baseline import Outputs
 from workbench.measuring.clock import StopClock
 from workbench.measuring.detokenise import Pieces
 from workbench.measuring.disturbance import Watch
+from workbench.measuring.drawn import Texts
 from workbench.measuring.meter import Meter, Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
@@ -149,6 +150,7 @@ class _Running:
         self.transcript: Transcript | None = None
         if job.keep == "trace":
             self.transcript = Transcript(Pieces(work.pair.tokenizer), len(work.ids[0]) - 1)
+        self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)  # of the wall, of this thread
         self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
@@ -244,9 +246,12 @@ class _Running:
             sample = replace(sample, finished=found.finished, error=error)
         if self.job.keep == "figures":
             return sample
+        if self.job.keep == "text":
+            return self.texts.of(sample, found) if found else sample
         sample = replace(sample, gained=[max(0, g) for g in request.gained])
         if self.transcript is None:
             return sample
         text = found.text if found else ""
         self.transcript.finish(text)
-        return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds)
+        ids = list(self.work.ids[request.prompt])
+        return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds, prompt_ids=ids)

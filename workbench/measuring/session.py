@@ -1,6 +1,7 @@
 """A session runs a study: its jobs one after another, reported as they happen."""
 
 import gc
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -17,13 +18,18 @@ from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.job import Measured, Update, Work, measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
+from workbench.measuring.prefixes import exact
 from workbench.measuring.threads import Threads
 from workbench.models.environment import environment
 from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Lap, Result, Run
 from workbench.runs.store import new_id
+from workbench.runs.trace import Prefix
+from workbench.studies.draw import Draw
 from workbench.studies.study import Job, Study
+
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -80,6 +86,8 @@ class _Session:
 
     def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
+        if isinstance(self.study, Draw) and not self.work.cancelled():
+            self.run = replace(self.run, exact=self._exact())
         for number, lap in laps_in_order(self.jobs, self._once_more):
             if self.work.cancelled():
                 break
@@ -93,6 +101,14 @@ class _Session:
             yield from self._metered_again()
         stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
+
+    def _exact(self) -> list[Prefix]:
+        """What draws are compared with; if it cannot be had, what is drawn is shown all the same."""
+        try:
+            return exact(self.work.pair, self.study, self.work.ids[0])
+        except Exception:
+            log.exception("the exact probabilities of draws failed")
+            return []
 
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
         """Whether these jobs, timed `lap` times, are timed once more: as often as asked for, and then while it takes more to compare them
@@ -134,7 +150,7 @@ class _Session:
         if at.lap == 0:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
-            if job.keep != "trace" and self._is_half(result):
+            if job.keep not in ("trace", "text") and self._is_half(result):
                 return  # half a measurement is useless, half a text is worth showing
             result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
             self.first[at.job] = measured
@@ -172,7 +188,10 @@ class _Session:
         return result
 
     def _cold(self, job: Job) -> bool:
-        """Whether this decoder has not run at this batch size yet."""
+        """Whether this decoder has not run at this batch size yet. Draws need no warm-up, which would be half of their work: nothing
+        compares their speeds."""
+        if job.keep == "text":
+            return False
         return not any(r.decoder == job.method.name and r.batch_size == job.batch_size for r in self.run.results)
 
     def _shown(self, at: At, measuring: Generator[Update, None, Measured]) -> Generator[Event, None, Measured]:

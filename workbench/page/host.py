@@ -2,20 +2,24 @@
 
 import logging
 import threading
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
 from decoders import InputError
+from workbench.measuring import branch
 from workbench.measuring.admit import admit, encode_prompt
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event
 from workbench.runs.store import RunStore
+from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
 from workbench.studies.study import Study
 
+NO_DRAFT = "The pair in use has no draft model: choose one under Models in the Compare tab, or untick {}."
 log = logging.getLogger(__name__)
 
 
@@ -36,6 +40,8 @@ class Host:
         is not in memory shows once it is loaded."""
         self.limits.check(study)
         if (pair := self.pairs.peek(choice)) is not None:
+            if pair.draft is None and (names := [label(m.name) for m in study.settings.methods if m.uses_draft]):
+                raise InputError(NO_DRAFT.format(", ".join(names)))
             admit(pair, study)
 
     def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
@@ -60,6 +66,22 @@ class Host:
             return replace(event, unkept=why)
         return event
 
+    def alternatives(
+        self, id: str, where: branch.At, choice: PairChoice, token: int | str | None = None
+    ) -> tuple[list[branch.Choice], int | None]:
+        """What else could stand at a place of a kept run's text, `token` among it, and the id of `token`. To be called by one visitor at
+        a time. Raises InputError."""
+        run = self.store.get(id)
+        return self.device.ask(choice, branch.listed, run, where, token)
+
+    def branch(
+        self, id: str, where: branch.At, choice: PairChoice, token: int | str, names: Sequence[str] | None = None
+    ) -> Comparison:
+        """The study that continues a kept run's text from a place. Raises InputError, also if the pair is not in memory."""
+        if (pair := self.pairs.peek(choice)) is None:
+            raise InputError(f"{choice.title} is not loaded; press Load under Models first.")
+        return branch.branch(pair, self.store.get(id), where, token, names)
+
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
         """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory."""
         pair = self.pairs.peek(choice)
@@ -67,9 +89,13 @@ class Host:
             return None
         return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
 
-    def has_chat_template(self, choice: PairChoice) -> bool:
+    def offers(self, choice: PairChoice) -> dict[str, bool]:
+        """Which settings mean something for a pair, as far as that depends on it."""
         pair = self.pairs.peek(choice)
-        return bool(pair and getattr(pair.tokenizer, "chat_template", None))
+        return {
+            "chat_template": bool(pair and getattr(pair.tokenizer, "chat_template", None)),
+            "penalties": bool(pair and pair.penalties),
+        }
 
     @contextmanager
     def stoppable(self, job: Hashable) -> Iterator[threading.Event]:

@@ -1,5 +1,7 @@
 """The table of contents of the interface."""
 
+from copy import copy
+from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
@@ -13,17 +15,20 @@ from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
+from workbench.page.tabs.draw import DrawTab
 from workbench.page.tabs.experiments import ExperimentsTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
-from workbench.runs.recorded import recordings
+from workbench.page.widgets.messages import Updates
+from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import web
 from workbench.studies import links
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 
 TITLE = "Decoding Workbench"
-SAYS = "One text, continued in several ways; colours show where each word came from."
+SAYS = "Watch one model continue a text in several ways, and see which is fastest."
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 
@@ -46,6 +51,8 @@ THEME = gr.themes.Default(
     button_primary_background_fill_hover="*primary_700",
     button_primary_background_fill_dark="*primary_600",
     button_primary_background_fill_hover_dark="*primary_700",
+    checkbox_border_color="*neutral_500",  # a box that is not ticked could hardly be seen: what is drawn needs a contrast of 3
+    checkbox_border_color_dark="*neutral_400",
     button_cancel_background_fill="#b91c1c",
     button_cancel_background_fill_hover="#991b1b",
 )
@@ -58,14 +65,24 @@ def build(host: Host) -> gr.Blocks:
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
+            draws = DrawTab(host, compare)
             batch = BatchTab(host, compare)
             ExperimentsTab(host, compare.pairs.choice)
-            studies = {Comparison.kind: compare, Batch.kind: batch}
+            studies = {Comparison.kind: compare, Batch.kind: batch, Draw.kind: draws}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
         gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
         add_endpoint(host)
+
+        @cache
+        def drawn(id: str) -> Updates:
+            return runs.show(host.store.get(id))
+
+        def beforehand(recording: Recording) -> Updates:
+            """What a recorded run shows: it never changes, so it is drawn once. Copies, as Gradio takes values out of updates."""
+            found = drawn(recording.run.id)
+            return {part: copy(update) if isinstance(update, dict) else update for part, update in found.items()}
 
         def opened(request: gr.Request) -> dict[Any, Any]:
             """What the address asks for: a past run, a study, or nothing; and whether there are models at all."""
@@ -73,21 +90,28 @@ def build(host: Host) -> gr.Blocks:
             updates, faults = compare.greet(), [host.fault] if host.fault else []
             try:
                 if "run" in query:
-                    updates |= runs.show(host.store.get(query["run"]))
+                    found = recorded(query["run"])
+                    updates |= beforehand(found) if found else runs.show(host.store.get(query["run"]))
                 elif link := links.from_query(query):
                     updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
                     faults += link.faults
                 elif found := recordings():
-                    updates |= compare.open_with(found[0].run)
+                    updates |= {**beforehand(found[0]), **compare.unasked}
             except InputError as error:
                 faults.append(str(error))
             notes = "".join(words.note(fault, "alert") for fault in faults)
             return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
 
-        shown = [notice, tabs, *compare.outputs, *batch.outputs]
-        page.load(opened, None, shown, **compare.noted.filling)
+        shown = [notice, tabs, *compare.outputs, *batch.outputs, *draws.outputs]
+        opening = page.load(opened, None, shown, **compare.noted.filling)
+        buttons = [compare.runner.run, batch.runner.run, draws.runner.run]
+        opening.then(
+            None, None, buttons, js="WorkbenchPage.ready", api_visibility="private"
+        )  # whatever happened in `opened`
         for button, recording in zip(compare.gallery, recordings(), strict=True):
-            button.click(lambda run=recording.run: runs.show(run), None, shown, **compare.noted.filling)
+            button.click(lambda found=recording: beforehand(found), None, shown, **compare.noted.filling)
+        for first in recordings()[:1]:
+            beforehand(first)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
     return page
 

@@ -16,7 +16,7 @@ def read(text: str | bytes) -> Run:
     """
     run = Run.from_json(text)
     if run.kind not in STUDIES:
-        raise InputError(f"This is a run of the kind {run.kind!r}; only {' and '.join(STUDIES)} can be shown here.")
+        raise InputError(f"This is a run of the kind {run.kind!r}; {', '.join(STUDIES)} can be shown here.")
     STUDIES[run.kind].from_json(_with_texts(run) if run.kind == Batch.kind else run.study)
     return run
 

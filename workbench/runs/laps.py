@@ -71,6 +71,14 @@ def verifying(laps: Laps) -> float | None:
     return _mean(_per_round([lap.verifying[1:] for lap in laps]))
 
 
+def round_seconds(result: Result) -> list[float]:
+    """The undisturbed seconds of each round of a text, which add up to `whole`; of a run that did not time rounds, those of its passes."""
+    rounds = result.alone.rounds
+    same = result.laps if all(lap.same_rounds for lap in result.laps) else result.laps[:1]
+    found = _per_round([lap.rounds for lap in same])
+    return found if found and len(found) == len(rounds) else [r.draft_seconds + r.verify_seconds for r in rounds]
+
+
 def joules(laps: Laps) -> float | None:
     """Mean energy of the laps that drew nothing, or of all laps if each one drew."""
     found = [lap.energy.joules for lap in ([lap for lap in laps if not lap.drawn] or laps)]

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from decoders import InputError, catalog
-from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.trace import Piece, Prefix, RoundRecord, TokenRecord
 from workbench.runs.values import Amount, Count, Date, Metrics, Plain, PlainStudy, one_of
 from workbench.runs.version1 import FORMAT, upgraded
 from workbench.studies.schemes import ALONE, SCHEMES
@@ -36,8 +36,9 @@ class Energy:
 class Sample:
     """What a decoder wrote after one prompt; how much of it is kept is the job's `keep`.
 
-    prompt        index among the study's prompts;   prompt_length  its tokens
+    prompt        index among the study's prompts;   prompt_length  its tokens;   prompt_ids  these, of samples that keep their trace
     gained        for each round the tokens that the output gained (tau of ems-sd.txt)
+    pieces        of a draw: its tokens;   beams  of a draw of a decoder whose law is beam sampling: the tokens of its first step's beams
     finished      why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed;   error  one sentence if it failed
     """
 
@@ -47,6 +48,9 @@ class Sample:
     tokens: list[TokenRecord] = field(default_factory=list)
     rounds: list[RoundRecord] = field(default_factory=list)
     gained: list[Count] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    beams: list[Count] = field(default_factory=list)
+    prompt_ids: list[Count] = field(default_factory=list)
     finished: str | None = None
     error: str | None = None
 
@@ -167,6 +171,7 @@ class Run:
     kind, study   the kind of study, and the study itself as its `to_json` has it: the room that owns the kind reads it
     title         of the study, for lists;   environment  device, dtype, versions and models it ran on
     results       in the order the jobs ran;   cancelled  whether it was stopped before its end
+    exact         of draws: the likeliest first tokens under the target, with their exact probabilities
     """
 
     __pydantic_config__ = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
@@ -179,6 +184,7 @@ class Run:
     environment: Plain
     results: list[Result]
     cancelled: bool = False
+    exact: list[Prefix] = field(default_factory=list)
     format: Literal["decoding-workbench run"] = FORMAT
     version: Literal[2] = 2
 

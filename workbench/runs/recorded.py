@@ -39,9 +39,9 @@ def recordings() -> tuple[Recording, ...]:
     return tuple(Recording.from_json(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json")))
 
 
-def recorded(id: str) -> Run | None:
-    """The recorded run with this id."""
-    return next((each.run for each in recordings() if each.run.id == id), None)
+def recorded(id: str) -> Recording | None:
+    """That of the run with this id."""
+    return next((each for each in recordings() if each.run.id == id), None)
 
 
 def id_of(name: str) -> str:

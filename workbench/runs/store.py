@@ -132,8 +132,8 @@ class RunStore:
 
     def get(self, id: str) -> Run:
         """A past run, or one that was recorded beforehand. Raises InputError if there is no such run."""
-        if (run := recorded(id)) is not None:
-            return run
+        if (found := recorded(id)) is not None:
+            return found.run
         with self._open() as db:
             row = db.execute("SELECT json FROM runs WHERE id = ?", (id,)).fetchone()
         if row is None:

@@ -21,6 +21,24 @@ class Alternative:
 
 
 @dataclass(frozen=True, slots=True)
+class Piece:
+    """A token of a text of which only the tokens are kept; `text` as in `TokenRecord`."""
+
+    id: Count
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prefix:
+    """The first tokens of a text: `text` is a label for the last of them, `p` the probability that a text of the target, warped as
+    sampled, begins with all of them."""
+
+    tokens: list[Count]
+    text: str
+    p: Annotated[float, Field(ge=0, le=1)]
+
+
+@dataclass(frozen=True, slots=True)
 class TokenRecord:
     """One token of the output.
 

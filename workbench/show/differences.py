@@ -19,6 +19,7 @@ from workbench.studies.comparison import Comparison
 from workbench.studies.text import counted
 
 SIDES = ("A", "B")
+BOTH = "A and B"
 LONGEST = 2000  # tokens of texts that are compared piece by piece; of longer ones only where they part
 ALIKE = "Their settings and machines are the same."
 RATIO = "B / A"
@@ -93,9 +94,11 @@ def _section(a: Row | None, b: Row | None) -> str:
     if a is None or b is None:
         return f"<section>{head}</section>"
     texts = [[token.text for token in each.first.alone.tokens] for each in (a, b)]
+    both = list(zip(SIDES, texts, reversed(texts), strict=True))
+    alike = parted(a.first.alone.tokens, b.first.alone.tokens) is None
     sides = "".join(
-        f'<div class="side"><h4>{side}</h4><div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
-        for side, own, other in zip(SIDES, texts, reversed(texts), strict=True)
+        f'<div class="side"><h4>{BOTH if alike else side}</h4><div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
+        for side, own, other in (both[:1] if alike else both)
     )
     return f'<section>{head}<div class="sides">{sides}</div>{markup(ratios(a, b))}</section>'
 

@@ -17,7 +17,7 @@ def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> g
     return go.Figure(
         layout={
             "height": height, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
-            "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": FONT,
+            "template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": FONT,
             "title": {"text": title, "font": {"size": 14}} if title else None,
             "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
             "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},

@@ -7,11 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.runs import laps
+from workbench.runs.draws import drawn, findings
 from workbench.runs.estimates import BatchFigures, rows, speed, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
 from workbench.show.report import to_html
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 
 ASKED_ELSEWHERE = ("seed", "repeats")  # every row has its own
 
@@ -121,4 +123,27 @@ def _batch(run: Run) -> Callable[[Result], Line]:
     return more
 
 
-_MORE: dict[str, Callable[[Run], Callable[[Result], Line]]] = {Comparison.kind: _comparison, Batch.kind: _batch}
+def _draws(run: Run) -> Callable[[Result], Line]:
+    found, checked = {each.decoder: each for each in findings(run)}, _checked(run)
+
+    def more(r: Result) -> Line:
+        each, texts = found.get(r.decoder), [tuple(piece.id for piece in sample.pieces) for sample in drawn(r)]
+        return checked(r) | {
+            "drawn": len(texts),
+            "different": len(set(texts)),
+            "compared_with": each and each.compared,
+            "compared_draws": each and each.draws,
+            "p_holm": each and each.p,
+            "total_variation": each and each.distance,
+            "total_variation_of_exact": each and each.usual,
+            "total_variation_of_exact_95": each and each.most,
+        }
+
+    return more
+
+
+_MORE: dict[str, Callable[[Run], Callable[[Result], Line]]] = {
+    Comparison.kind: _comparison,
+    Batch.kind: _batch,
+    Draw.kind: _draws,
+}

@@ -9,9 +9,11 @@ from plotly.offline import get_plotlyjs
 
 from workbench.runs.estimates import BatchFigures, label, rows
 from workbench.runs.record import Run
-from workbench.show import batch, comparison, strip, tables, web
+from workbench.show import batch, comparison, draws, strip, tables, web
+from workbench.show.headline import headline
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 
 # The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
 POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -76,12 +78,14 @@ def frame(title: str, heading: str, content: str, *, script: str = "", plotly: b
 
 
 def _comparison(run: Run) -> Body:
-    """Coloured text with its cards and replay, figures and charts."""
+    """What came out in sentences, coloured text with its cards and replay, figures and charts."""
+    says = "".join(f"<p>{_text(sentence)}</p>" for sentence in headline(run))
     texts = "".join(
         f"<h3>{_text(r.decoder)}</h3><pre>{_text(r.alone.text)}</pre>" for r in run.results if r.repeat == 0
     )
     view = strip.view(strip.run_panels(run), run.id)
-    content = f"""<div id="panels">{texts}</div>
+    content = f"""{says}
+<div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
 {comparison.charts(rows(run.results), run.settings)}"""
@@ -105,12 +109,18 @@ def _batch(run: Run) -> Body:
     return Body(f"Batches: {run.title}", "\n".join(parts), REDRAW, plotly=True)
 
 
+def _draws(run: Run) -> Body:
+    """What the draws say in sentences, the figures, and each decoder's tree."""
+    content = f"{draws.headline(run)}\n{tables.markup(draws.table(run))}\n{draws.trees(run)}\n{draws.proof(run)}"
+    return Body(f"Many draws: {run.title}", content)
+
+
 def _other(run: Run) -> Body:
     """For kinds that this room does not know."""
     return Body(run.title, f"<h2>Figures</h2>\n{tables.markup(tables.figures(run))}")
 
 
-_BODIES: dict[str, Callable[[Run], Body]] = {Comparison.kind: _comparison, Batch.kind: _batch}
+_BODIES: dict[str, Callable[[Run], Body]] = {Comparison.kind: _comparison, Batch.kind: _batch, Draw.kind: _draws}
 
 
 def _cards(cards: Iterable[batch.Card], figures: BatchFigures, decoder: str) -> str:

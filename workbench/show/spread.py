@@ -57,7 +57,8 @@ def figure(quantity: Quantity, row: Row, sure: bool = True) -> str:
     text = quantity.show(found.mean)
     if quantity.timed is not None and not sure:
         text = f"{UNSURE}{text}"
-    return f"{text} ± {quantity.show(found.deviation)}" if found.deviation else text
+    deviation = quantity.show(found.deviation or 0.0)
+    return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 
 
 def shown(quantity: Quantity, row: Row) -> str:

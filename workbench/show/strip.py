@@ -8,6 +8,7 @@ from typing import Any
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.events import At, Finished, Progress, Started
+from workbench.runs.laps import round_seconds
 from workbench.runs.record import Agreement, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.headline import marks
@@ -58,13 +59,14 @@ class Panel:
 
     @staticmethod
     def running(method: Method, prompt: str, temperature: float, progress: Progress | None = None) -> "Panel":
-        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done."""
+        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done, and what else was likely at a
+        token then, too: what is sent ten times a second takes time from it."""
         says = claim(method, temperature)
         if progress is None:
             return Panel(method.name, says, prompt, "running", "reading the prompt")
         return Panel(
             method.name, says, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
-            tokens=progress.tokens, rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+            tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens], rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
             pace=f"{significant(progress.done / progress.seconds)} tokens/s so far" if progress.seconds else "",
         )  # fmt: skip
 
@@ -97,6 +99,7 @@ class Panel:
             "prompt": self.prompt if len(self.prompt) <= PROMPT_SHOWN else "…" + self.prompt[-PROMPT_SHOWN:],
             "tokens": self.tokens,
             "rounds": self.rounds,
+            "clock": round_seconds(first) if first else [],
             "provisional": self.provisional,
             "rule": self.rule,
             "numbers": self._figures(),
@@ -211,8 +214,9 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     return panels
 
 
-def view(panels: Iterable[str], key: str) -> dict[str, Any]:
-    """The value of the page's strip. Each panel travels as one text: Gradio walks nested data node by node, ten times a second."""
+def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
+    """The value of the page's strip; None for a panel that stays as it is. Each panel travels as one text: Gradio walks nested data node
+    by node, ten times a second."""
     return {"run": key, "panels": list(panels)}
 
 
@@ -225,6 +229,7 @@ class LivePanels:
         self._done: dict[str, Panel] = {}  # by decoder: what it showed last
         self._temperature = study.settings.temperature
         self._packed = {m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods}
+        self._sent: dict[str, str] = {}
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
@@ -243,3 +248,10 @@ class LivePanels:
 
     def value(self) -> dict[str, Any]:
         return view(self._packed.values(), "live")
+
+    def changes(self) -> dict[str, Any]:
+        """The same with None for each panel that is as it was when this was asked last: a finished one is large, and sending it ten times
+        a second took time from the decoder at work."""
+        changed = [None if self._sent.get(name) == text else text for name, text in self._packed.items()]
+        self._sent = dict(self._packed)
+        return view(changed, "live")

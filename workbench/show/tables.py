@@ -13,6 +13,7 @@ from workbench.show.quantities import BATCH_QUANTITIES, QUANTITIES, Quantity, pe
 from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
 from workbench.studies.text import counted
 
@@ -48,25 +49,27 @@ def figures(run: Run) -> Table:
 
 
 def by_decoder(rows: Sequence[Row]) -> Table:
-    """A row for each decoder, a column for each figure of a comparison."""
+    """A row for each decoder, a column for each figure of a comparison; energy only if any was measured."""
+    kept = _columns(rows, QUANTITIES)
     return Table(
-        ["decoder", *(q.label for q in QUANTITIES)],
-        [[row.label, *(shown(q, row) for q in QUANTITIES)] for row in rows],
+        ["decoder", *(name for name, _ in kept)],
+        [[row.label, *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
     )
 
 
 def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTITIES) -> Table:
     """A row for each decoder, batch size and scheme; energy only if any was measured."""
-    found = [[shown(q, row) for row in rows] for q in quantities]
-    kept = [
-        (q.label, column)
-        for q, column in zip(quantities, found, strict=True)
-        if q.name != "joules_per_token" or {*column} - {MISSING}
-    ]
+    kept = _columns(rows, quantities)
     return Table(
         ["decoder", "batch", "scheme", *(name for name, _ in kept)],
         [[*_place(row), *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
     )  # fmt: skip
+
+
+def _columns(rows: Sequence[Row], quantities: Sequence[Quantity]) -> list[tuple[str, list[str]]]:
+    """Each figure of all rows under its name; energy only if any was measured."""
+    found = [(q, [shown(q, row) for row in rows]) for q in quantities]
+    return [(q.label, column) for q, column in found if q.name != "joules_per_token" or {*column} - {MISSING}]
 
 
 def side_by_side(a: Run, b: Run) -> Table:
@@ -127,8 +130,13 @@ def notes(run: Run) -> list[str]:
 
 def facts(run: Run) -> list[tuple[str, str]]:
     """Prompt, settings and environment of a run as (name, value) in words, as text."""
-    name = {Comparison.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
+    name = {Comparison.kind: "prompt", Draw.kind: "prompt", Batch.kind: "prompts"}.get(run.kind, "title")
     found = {name: run.title, "created": run.created, **run.settings, **run.environment}
+    if run.study.get("start"):
+        found["branched from"] = [
+            f"run {step['run']}, {label(step['decoder'])}, after {counted(step['at'], 'token')}: {step['chosen']!r}"
+            for step in run.study["start"]["trail"]
+        ]
     return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]
 
 

@@ -8,8 +8,8 @@ from workbench.assets import assets
 from workbench.show.fates import FATES
 
 WEB = assets() / "web"
-STYLES = ("workbench.css", "card.css", "replay.css", "charts.css")
-SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "viewer.js", "replay.js")
+STYLES = ("workbench.css", "card.css", "replay.css", "charts.css", "draws.css", "branch.css", "race.css")
+SCRIPTS = ("strip.js", "card.js", "tree.js", "rounds.js", "viewer.js", "replay.js", "branch.js", "race.js")
 
 
 def embed(data: object) -> str:

@@ -4,31 +4,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from decoders import InputError
-from workbench.studies.prompts import Prompt
+from workbench.studies.prompts import Prompt, checked
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
+from workbench.studies.start import Start
 from workbench.studies.study import Job
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Raises InputError for a prompt that is not text, or empty."""
+    """Raises InputError for a prompt that is not text, or empty.
+
+    start   of a branch: the tokens that it continues, of which the prompt is the text
+    """
 
     kind: ClassVar[str] = "comparison"
 
     prompt: str
     settings: Settings
+    start: Start | None = None
 
     def __post_init__(self):
-        if not isinstance(self.prompt, str):
-            raise InputError(f"The prompt must be a text, not {type(self.prompt).__name__}.")
-        if not self.prompt.strip():
-            raise InputError("The prompt is empty; write a few words.")
-        try:
-            self.prompt.encode()
-        except UnicodeEncodeError:
-            raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
+        checked(self.prompt)
 
     @property
     def title(self) -> str:
@@ -36,7 +33,7 @@ class Comparison:
 
     @property
     def prompts(self) -> tuple[Prompt, ...]:
-        return (Prompt(self.prompt, "The prompt"),)
+        return (Prompt(self.prompt, "The prompt", self.start.ids if self.start else ()),)
 
     def jobs(self) -> list[Job]:
         """All decoders with the first seed, then with the next; greedy first, because the others are compared with it."""
@@ -44,8 +41,10 @@ class Comparison:
         return [Job(m, i, self.settings.seed + i) for i in range(self.settings.repeats) for m in methods]
 
     def to_json(self) -> dict[str, Any]:
-        return {"prompt": self.prompt, "settings": self.settings.to_json()}
+        start = {"start": self.start.to_json()} if self.start else {}
+        return {"prompt": self.prompt, "settings": self.settings.to_json(), **start}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
-        return cls(data.get("prompt"), Settings.from_json(data.get("settings")))
+        start = Start.from_json(data["start"]) if data.get("start") is not None else None
+        return cls(data.get("prompt"), Settings.from_json(data.get("settings")), start)

@@ -5,18 +5,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoders import InputError
+from workbench.studies.draw import Draw
 from workbench.studies.study import Study
 
 PUBLIC_TOKENS = 256
 PUBLIC_REPEATS = 5
 PUBLIC_PROMPTS = 24
 PUBLIC_TIMINGS = 3
+PUBLIC_DRAWS = 200
 
 
 @dataclass(frozen=True)
 class Limits:
     """public         whether strangers share this device (a Hugging Face Space)
-    max_new_tokens, max_repeats, max_prompts, max_timings   the most one study may ask for, None for no limit
+    max_new_tokens, max_repeats, max_prompts, max_timings, max_draws   the most one study may ask for, None for no limit
     queue_size        visitors that may wait for the device
     custom_models     whether pairs outside the presets may be loaded
     """
@@ -26,6 +28,7 @@ class Limits:
     max_repeats: int | None = None
     max_prompts: int | None = None
     max_timings: int | None = None
+    max_draws: int | None = None
     queue_size: int = 32
     custom_models: bool = True
 
@@ -39,6 +42,7 @@ class Limits:
             max_repeats=PUBLIC_REPEATS if public else None,
             max_prompts=PUBLIC_PROMPTS if public else None,
             max_timings=PUBLIC_TIMINGS if public else None,
+            max_draws=PUBLIC_DRAWS if public else None,
             queue_size=_count(environ, "WORKBENCH_QUEUE", 32) or 32,
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
@@ -46,7 +50,9 @@ class Limits:
     @property
     def of_settings(self) -> dict[str, int]:
         """The largest value of each shared setting that is limited here."""
-        most = {"max_new_tokens": self.max_new_tokens, "repeats": self.max_repeats, "timings": self.max_timings}
+        most = {
+            "max_new_tokens": self.max_new_tokens, "repeats": self.max_repeats, "timings": self.max_timings, "draws": self.max_draws
+        }  # fmt: skip
         return {name: value for name, value in most.items() if value is not None}
 
     def check(self, study: Study) -> None:
@@ -55,7 +61,9 @@ class Limits:
             ("new tokens", study.settings.max_new_tokens, self.max_new_tokens),
             ("repeats", study.settings.repeats, self.max_repeats),
             ("timings", study.settings.timings, self.max_timings),
-            ("prompts", len(study.prompts), self.max_prompts),
+            ("draws", len(study.prompts), self.max_draws)
+            if isinstance(study, Draw)
+            else ("prompts", len(study.prompts), self.max_prompts),
         )
         for name, count, most in asked:
             if most is not None and count > most:

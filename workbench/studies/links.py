@@ -9,12 +9,17 @@ from urllib.parse import urlencode
 
 from decoders import InputError, catalog
 from decoders.settings import check, nearest
-from workbench.studies.batch import DEFAULTS, Batch, bounds
+from workbench.studies import batch, draw
+from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 from workbench.studies.prompts import BUILT_IN
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.settings import shared
 from workbench.studies.text import parse, written
+
+DEFAULTS = {Batch.kind: batch.DEFAULTS, Draw.kind: draw.DEFAULTS}  # the shared settings whose default differs
+BOUNDS = {Batch.kind: batch.bounds, Draw.kind: draw.bounds}  # the fields that only one kind has
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,8 @@ class Link:
 def to_query(kind: str, data: Mapping[str, Any]) -> str:
     """The prompt or prompts, the decoders, and every setting that is not its default, as a query string without "?"."""
     settings = data["settings"]
-    query: dict[str, Any] = {}
+    query: dict[str, Any] = {"kind": kind} if kind in BOUNDS else {}
     if kind == Batch.kind:
-        query["kind"] = kind
         prompts = data.get("prompts") or {}
         if prompts.get("name") in BUILT_IN:  # the texts of a file do not fit into a link
             query |= {name: prompts[key] for name, key in (("prompts", "name"), ("count", "count")) if key in prompts}
@@ -42,7 +46,7 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
     else:
         query["prompt"] = data["prompt"]
     query["decoders"] = ",".join(settings["decoders"])
-    defaults = DEFAULTS if kind == Batch.kind else {}
+    defaults = DEFAULTS.get(kind, {})
     for name, each in _fields(kind, settings["decoders"]).items():
         owner, _, key = name.rpartition(".")
         own = settings.get(owner, {}) if owner else settings
@@ -54,7 +58,7 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
 def from_query(query: Mapping[str, str]) -> Link | None:
     """What the address asks for; None if it asks for no study. Unknown parameters are ignored; a setting that is misspelt or cannot be
     used is left out and named among the faults."""
-    kind = Batch.kind if query.get("kind") == Batch.kind else Comparison.kind
+    kind = next((name for name in BOUNDS if name == query.get("kind")), Comparison.kind)
     link, fields = Link(kind), _fields(kind, catalog)
     settings: dict[str, Any] = {}
     for name, text in query.items():
@@ -110,5 +114,5 @@ def _whole(text: str) -> int:
 def _fields(kind: str, decoders: Iterable[str]) -> dict[str, dataclasses.Field]:
     """Every setting by the name that a link gives it."""
     own = {f"{name}.{f.name}": f for name in decoders for f in dataclasses.fields(catalog[name])}
-    bound = {f.name: f for f in bounds()} if kind == Batch.kind else {}
+    bound = {f.name: f for f in BOUNDS[kind]()} if kind in BOUNDS else {}
     return {**{f.name: f for f in shared()}, **bound, **own}

@@ -19,10 +19,25 @@ MOST_PROMPTS = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages."""
+    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages. `ids` are its tokens if they
+    are known; () has the text tokenised."""
 
     text: str
     place: str
+    ids: tuple[int, ...] = ()
+
+
+def checked(prompt: Any) -> str:
+    """The prompt. Raises InputError if it is not a text, or empty."""
+    if not isinstance(prompt, str):
+        raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
+    if not prompt.strip():
+        raise InputError("The prompt is empty; write a few words.")
+    try:
+        prompt.encode()
+    except UnicodeEncodeError:
+        raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
+    return prompt
 
 
 @dataclass(frozen=True)

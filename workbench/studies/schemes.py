@@ -29,6 +29,7 @@ SCHEMES = {
 }  # fmt: skip
 ALONE = "unpadded"  # the only scheme of a batch of one, which has nothing to pad and no place to hand on
 BASELINE = "greedy"  # the decoder that all others are compared with
+PADDED = "vanilla"  # the scheme that all others are compared with
 
 
 def schemes_at(size: int, schemes: Sequence[str]) -> list[str]:

@@ -38,6 +38,11 @@ class Settings:
         choices=("quick", "thorough"),
     )
     chat_template: bool = setting(False, "wrap the prompt in the tokenizer's chat template", choices=(False, True))
+    penalties: bool = setting(
+        False,
+        "apply what the target's generation config asks for: repetition penalty, suppressed tokens",
+        choices=(False, True),
+    )
 
     def __post_init__(self):
         for field in shared():
@@ -52,7 +57,7 @@ class Settings:
     @property
     def decoding(self) -> dict[str, Any]:
         """The options that `decoders.stream` takes; the seed is that of the first repeat."""
-        return {n: getattr(self, n) for n in ("max_new_tokens", "temperature", "top_k", "top_p", "seed")}
+        return {n: getattr(self, n) for n in ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "penalties")}
 
     def to_json(self) -> dict[str, Any]:
         """One flat object: the shared settings, `decoders` with the names, and under each name all its own settings."""

@@ -9,7 +9,7 @@ from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import Settings
 
-Keep = Literal["trace", "lengths", "figures"]
+Keep = Literal["trace", "text", "lengths", "figures"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +17,8 @@ class Job:
     """One thing to time: a decoder over all prompts of a study, in batches of one size.
 
     seed        of the first prompt; prompt i has seed + i;   repeat  which repeat of the study this is
-    keep        what is kept of each prompt: "trace" its tokens and rounds, "lengths" the tokens that each round gained, "figures"
-                neither
+    keep        what is kept of each prompt: "trace" its tokens and rounds, "text" its tokens, "lengths" the tokens that each round
+                gained, "figures" none of these
     ignore_eos  continue after the end of a text;   max_cache_bytes, prefill_chunk  as in `decoders.stream`
     """
 

@@ -1,10 +1,9 @@
 """`python -m workbench compare`: one prompt, several decoders."""
 
 import argparse
-import sys
 from typing import Any
 
-from decoders import InputError, catalog
+from decoders import catalog
 from workbench.studies.comparison import Comparison
 from workbench.studies.presets import SHOWN
 from workbench.terminal import flags, study
@@ -26,17 +25,10 @@ def register(commands: Any) -> None:
     help = "decode one prompt with several decoders"
     command = flags.command(commands, "compare", help, DESCRIPTION + decoders, EXAMPLES)
     command.set_defaults(command=run)
-    command.add_argument("prompt", help="the text to continue; - reads it from standard input")
+    flags.add_prompt(command)
     flags.add(command, START)
 
 
 def run(args: argparse.Namespace) -> int:
     settings = flags.settings(args, START)
-    return study.run(Comparison(_standard_input() if args.prompt == "-" else args.prompt, settings), args)
-
-
-def _standard_input() -> str:
-    try:
-        return sys.stdin.read()
-    except UnicodeDecodeError:
-        raise InputError("Standard input is not text in UTF-8; save the prompt as plain text in UTF-8.") from None
+    return study.run(Comparison(flags.prompt(args), settings), args)

@@ -17,6 +17,7 @@ from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.plan import Plan, pair_name
 from workbench.experiments.report import Report, report
+from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess, Pool, gpus
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -81,10 +82,10 @@ def run(args: argparse.Namespace) -> int:
         return 0
     if action == "report":
         found = report(journal, name)
-        console.print(Text(show.plain(markdown(found))))
+        console.print(Text(show.plain(markdown(found))), soft_wrap=True)
         write(found, args)
         return 0
-    request = driver.Request.from_json(journal.experiment(name)["request"]) if action == "resume" else asked(name, args)
+    request = Request.from_json(journal.experiment(name)["request"]) if action == "resume" else asked(name, args)
     return follow(request, journal, args, console, name if action == "resume" else None)
 
 
@@ -92,7 +93,7 @@ def plan(name: str) -> Plan:
     return plan_file.read(name) if Path(name).suffix == ".toml" else plan_file.find(name)
 
 
-def asked(name: str, args: argparse.Namespace) -> driver.Request:
+def asked(name: str, args: argparse.Namespace) -> Request:
     if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
         raise InputError(f"--limit takes a whole number of at least 1, not {args.limit!r}.")
     if args.data is not None and not args.data.exists():
@@ -102,7 +103,7 @@ def asked(name: str, args: argparse.Namespace) -> driver.Request:
     data = (
         str(args.data.resolve()) if args.data else str(Path(name).resolve().parent) if name.endswith(".toml") else None
     )
-    return driver.Request(found.source, f"{found.name}.toml", choice, args.limit and int(args.limit), data)
+    return Request(found.source, f"{found.name}.toml", choice, args.limit and int(args.limit), data)
 
 
 def pool(args: argparse.Namespace) -> Pool:
@@ -117,9 +118,7 @@ def pool(args: argparse.Namespace) -> Pool:
     return InProcess(Device(PairKeeper()))
 
 
-def follow(
-    request: driver.Request, journal: Journal, args: argparse.Namespace, console: Console, resumed: str | None
-) -> int:
+def follow(request: Request, journal: Journal, args: argparse.Namespace, console: Console, resumed: str | None) -> int:
     """Run it with a bar. Exit status: 0, 1 if a row failed, 130 if it was stopped."""
     request.read()  # what cannot be used is said before models are loaded
     with Crew(pool(args)) as crew:
@@ -150,7 +149,7 @@ def follow(
                 bar.update(task, description=words, completed=now.done, total=now.total, left=left)
                 bar.refresh()
     found = report(journal, experiment.id)
-    console.print(Text(show.plain(markdown(found))))
+    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
     write(found, args)
     if now.done < now.total:
         print(

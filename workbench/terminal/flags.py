@@ -2,6 +2,7 @@
 
 import argparse
 import dataclasses
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,21 @@ def listed(title: str, entries: Mapping[str, str]) -> str:
     return "\n".join(["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())])
 
 
+def add_prompt(command: argparse.ArgumentParser) -> None:
+    """The operand that `prompt` reads."""
+    command.add_argument("prompt", help="the text to continue; - reads it from standard input")
+
+
+def prompt(args: argparse.Namespace) -> str:
+    """Raises InputError if standard input is not text."""
+    if args.prompt != "-":
+        return args.prompt
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError:
+        raise InputError("Standard input is not text in UTF-8; save the prompt as plain text in UTF-8.") from None
+
+
 def add(command: argparse.ArgumentParser, start: Start) -> None:
     """Flags that `settings`, `pair` and `files` read."""
     command.add_argument("--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}")
@@ -51,6 +67,11 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
         help="a setting of one decoder",
     )
     add_models(command)
+    add_files(command)
+
+
+def add_files(command: argparse.ArgumentParser) -> None:
+    """Flags that `files` reads, and whether the run is kept."""
     for kind in WRITERS:
         command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
     command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")

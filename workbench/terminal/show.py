@@ -1,28 +1,35 @@
 """How runs look in a terminal: coloured text, figures, a progress bar."""
 
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
 
 from rich.console import Console, Group
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table as Grid
 from rich.text import Text
+from rich.tree import Tree
 
 from decoders import Fate, catalog
 from workbench.runs import events
+from workbench.runs.cells import DEPTH
+from workbench.runs.draws import Node, drawn, grown
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunSummary
 from workbench.runs.trace import TokenRecord
+from workbench.show import draws
 from workbench.show.fates import FATES
 from workbench.show.strip import badge
 from workbench.show.tables import Table, by_decoder, figures, findings, notes
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
+from workbench.studies.draw import Draw
 from workbench.studies.schemes import scheme_label
+from workbench.studies.text import counted
 
 TITLE_SHOWN = 40
+BRANCHES = 6  # of each token of a tree
 # The figures of a batch that 80 columns hold; the files have all.
 BATCH_SHOWN = ("decoder", "batch", "scheme", "tokens/s", "× greedy", "padding", "at once", "same", "J/token")
 
@@ -76,7 +83,33 @@ def summary(run: Run) -> Group:
         ]
         found = Table([found.heads[i] for i in shown], lines)
         return Group(grid(found), *remarks(run), "", "", *(Text(plain(words)) for words in findings(run)))
+    if run.kind == Draw.kind:
+        words = (Text(plain(sentence)) for sentence in draws.verdicts(run))
+        return Group(
+            *(tree(result, run) for result in run.results), "", grid(draws.table(run)), *remarks(run), "", *words
+        )
     return Group(grid(figures(run)), *remarks(run))
+
+
+def tree(result: Result, run: Run) -> Tree:
+    """The first tokens of a decoder's draws with their counts, and in brackets those expected of the target."""
+    root, law = grown(sample.pieces for sample in drawn(result)), {tuple(each.tokens): each.p for each in run.exact}
+    shown = Tree(Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {counted(root.count, 'draw')}", "dim")))
+    if result.error is not None:
+        shown.add(Text(plain(result.error), "red"))
+    _grow(shown, root, (), root.count, law)
+    return shown
+
+
+def _grow(shown: Tree, node: Node, path: tuple[int, ...], total: int, law: Mapping[tuple[int, ...], float]) -> None:
+    for child in node.following[:BRANCHES]:
+        below = (*path, child.id)
+        expected = f" ({total * law[below]:.1f})" if below in law else ""
+        branch = shown.add(Text.assemble(f"{child.count}", (expected, "dim"), f"  {draws.visible(child.text) or '▫'}"))
+        if len(below) < DEPTH:
+            _grow(branch, child, below, total, law)
+    if rest := node.following[BRANCHES:]:
+        shown.add(Text(f"{sum(child.count for child in rest)}  in {len(rest)} others", "dim"))
 
 
 def comparison_figures(run: Run) -> Grid:

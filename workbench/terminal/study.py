@@ -4,28 +4,37 @@ import argparse
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 
 from rich.console import Console
 from transformers.utils import logging as transformers_logging
 
+from decoders import ModelPair
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.study import Study
 from workbench.terminal import flags, show
 
 
-def run(study: Study, args: argparse.Namespace) -> int:
-    """Run a study as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped; what is finished is still kept
-    and written. Raises InputError, before any work, for what cannot be used."""
-    console, files, choice = Console(highlight=False), flags.files(args), flags.pair(args)
-    device = Device(PairKeeper())
+def loaded(args: argparse.Namespace) -> tuple[Device, PairChoice]:
+    """The device with the pair that the flags name in memory. Raises InputError if it cannot be used."""
+    choice, device = flags.pair(args), Device(PairKeeper())
     with Console(stderr=True).status("Loading the models"):
         transformers_logging.disable_progress_bar()
         device.pair(choice)
+    return device, choice
+
+
+def run(make: Study | Callable[[ModelPair], Study], args: argparse.Namespace) -> int:
+    """Run a study, or what is made of the loaded pair, as the flags say. Exit status: 0, 1 if anything failed, 130 if it was stopped;
+    what is finished is still kept and written. Raises InputError, before any work, for what cannot be used."""
+    console, files = Console(highlight=False), flags.files(args)
+    device, choice = loaded(args)
+    study = make(device.pair(choice)) if callable(make) else make
     with interruptible() as stop, closing(device.run(study, choice, stop)) as events:
         found = show.follow(events, console, Console(stderr=True))
     console.print(show.summary(found))

@@ -32,7 +32,7 @@ def family(
     lines = [(value, *look, 1.5) for value, look in zip(values, FAMILY, strict=True) if value != now]
     for value, colour, dash, width in [*lines, (now, NOW, "solid", 3)]:
         figure.add_scatter(
-            x=list(xs), y=[curve(value, x) for x in xs], name=f"{symbol} = {value:g}", mode="lines",
+            x=list(xs), y=[float(f"{curve(value, x):.5g}") for x in xs], name=f"{symbol} = {value:g}", mode="lines",
             line={"color": colour, "dash": dash, "width": width, "shape": shape},
             hovertemplate=f"%{{x:.2f}}: %{{y:.3g}}<extra>{symbol} = {value:g}</extra>",
         )  # fmt: skip

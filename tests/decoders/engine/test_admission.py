@@ -90,7 +90,7 @@ def test_every_way_to_attend_runs_at_load(monkeypatch):
 
     monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
 
-    def noted(q, values, segments, softcap):
+    def noted(q, values, segments, *others):
         counts = segments[:, 1] - segments[:, 0]
         passes.append((bool((segments[:, 4] >= 0).any()), int(counts.max()), int((segments[:, 3] + counts).max())))
         return attention.attend_one_by_one

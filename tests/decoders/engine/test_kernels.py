@@ -18,11 +18,20 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from decoders import ModelPair, generate
 from decoders.engine import attention
-from decoders.engine.attention import attend_chains, attend_one_by_one, attend_with_triton, choose_way
-from decoders.engine.cache import Arena
+from decoders.engine.arenas import ReachRows
+from decoders.engine.attention import (
+    attend_chains,
+    attend_layer,
+    attend_one_by_one,
+    attend_parts,
+    attend_with_triton,
+    choose_way,
+)
+from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
 from decoders.engine.padding import fill_up
+from decoders.engine.reach import Reach
 from decoders.tree import TokenTree
 from tests.models import build
 
@@ -31,10 +40,17 @@ needs_triton = pytest.mark.skipif(find_spec("triton") is None, reason="Triton is
 TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
 
 
-def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=False, drafts=(1, 5, 20)) -> Packing:
+def draw_pass(seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20), **arena) -> Packing:
     """A pass of requests with 0 to 69 rows behind them in an arena with gaps, their tokens chains, trees or both, in float64."""
-    rng = random.Random(seed)
-    arena, feeds = Arena([layout], torch.float64, torch.device("cpu")), []
+    return draw_feeds(seed, shapes, requests, padded, drafts, **arena)[0]
+
+
+def draw_feeds(
+    seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20), layout=(2, 16, 16), reach=None, parts=False
+) -> tuple[Packing, list[Feed]]:
+    """The same and what it was packed from; `parts` as attention request by request takes it."""
+    rng, kind = random.Random(seed), partial(ReachRows, reach=reach) if reach else CacheRows
+    arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), kind=kind), []
     for _ in range(requests):
         tree = TokenTree([0] * rng.randrange(1, 71))
         cache = arena.take(150 + rng.randrange(9))
@@ -51,24 +67,32 @@ def draw_pass(seed: int, shapes: str, layout=(2, 16, 16), requests=5, padded=Fal
     if padded:
         feeds = fill_up(feeds)
         assert len({len(feed.nodes) for feed in feeds}) == 1
-    packing = pack(feeds, arena).packing
+    packing = pack(feeds, arena, parts, reach.window if reach else 0).packing
     generator = torch.Generator().manual_seed(seed)
     for tensor in (*arena.keys, *arena.values):
         tensor.normal_(generator=generator)
-    return packing
+    return packing, feeds
 
 
-def worst_error(way, packing: Packing, dtype: torch.dtype, heads: int, softcap: float = 0.0, device: str = "cpu"):
+def worst_error(
+    way, packing: Packing, dtype: torch.dtype, heads: int, softcap: float = 0.0, sunk: bool = False, device: str = "cpu"
+):
     """How far `way` in this dtype and on this device is from plain attention in float64 over the same numbers."""
     keys, values = (t[0].to(dtype) for t in (packing.keys, packing.values))
     tokens, size = len(packing.rows), keys.shape[-1]
     # A model hands over its queries as a transposed view.
     q = torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1)).to(dtype).transpose(0, 1)
     plan = packing.segments, packing.table, packing.masks, packing.biases
-    exact = attend_one_by_one(q.double(), keys.double(), values.double(), *plan, size**-0.5, softcap)
+    sinks = torch.randn(heads, generator=torch.Generator().manual_seed(2)).to(dtype) if sunk else None
+    rest = size**-0.5, softcap, packing.window
+    exact = attend_one_by_one(
+        q.double(), keys.double(), values.double(), *plan, *rest, sinks if sinks is None else sinks.double()
+    )
     q, keys, values, table, masks = (t.to(device) for t in (q, keys, values, packing.table, packing.masks))
     biases = packing.biases.to(device, dtype)
-    ours = way(q, keys, values, packing.segments, table, masks, biases, size**-0.5, softcap)
+    ours = way(
+        q, keys, values, packing.segments, table, masks, biases, *rest, sinks if sinks is None else sinks.to(device)
+    )
     assert ours.shape == (tokens, heads, values.shape[-1])
     assert ours.is_contiguous()
     return (ours.cpu() - exact).abs().max().item()
@@ -82,6 +106,13 @@ CASES = {
     "mixed, one key head for 8": ({"shapes": "mixed", "layout": (1, 8, 8), "requests": 3}, {"heads": 8}),
     "mixed, soft-capped": ({"shapes": "mixed"}, {"heads": 2, "softcap": 3.0}),
     "padded": ({"shapes": "mixed", "padded": True}, {"heads": 2}),
+    "window, chains": ({"shapes": "chains", "reach": Reach(17)}, {"heads": 4}),
+    "window, prompts": ({"shapes": "prompts", "requests": 3, "reach": Reach(9)}, {"heads": 4}),
+    "window, single tokens": ({"shapes": "chains", "drafts": (1,), "reach": Reach(5)}, {"heads": 4}),
+    "window, mixed": ({"shapes": "mixed", "reach": Reach(6)}, {"heads": 4}),
+    "chunks, mixed": ({"shapes": "mixed", "reach": Reach(6, chunked=True)}, {"heads": 4}),
+    "sinks, mixed": ({"shapes": "mixed", "layout": (2, 16, 24)}, {"heads": 6, "sunk": True}),
+    "window and sinks": ({"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0}),
     "lone request with an empty companion": ({"shapes": "trees", "requests": 1}, {"heads": 2}),
 }
 
@@ -112,6 +143,41 @@ def test_triton_interpreted_in_half_precision(interpreter):
     assert interpreter.submit(triton_error, "padded", torch.float16).result() < TOLERANCE[torch.float16]
 
 
+def by_definition(packing: Packing, feeds: list[Feed], reach: Reach, heads: int, sinks) -> torch.Tensor:
+    """Attention over each token's own ancestors, as far back as `reach` says: (tokens, heads, D)."""
+    (key,), (value,), outs = packing.keys, packing.values, []
+    for feed in feeds:
+        for node in feed.nodes:
+            least = reach.first(feed.tree.depths[node])
+            path = [n for n in feed.tree.lineage(node) if feed.tree.depths[n] >= least]
+            rows = [feed.cache.base + feed.cache.row[n] for n in path]
+            k, v = (t[rows].repeat_interleave(heads // t.shape[1], 1) for t in (key, value))
+            scores = torch.einsum("hd,rhd->hr", query_of(packing, heads)[len(outs)], k) * key.shape[-1] ** -0.5
+            scores = torch.cat([scores, sinks[:, None]], 1)
+            outs.append(torch.einsum("hr,rhd->hd", scores.softmax(1)[:, :-1], v))
+    return torch.stack(outs)
+
+
+def query_of(packing: Packing, heads: int) -> torch.Tensor:
+    size = packing.keys[0].shape[-1]
+    return torch.randn(len(packing.rows), heads, size, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("shapes", ["chains", "prompts", "mixed"])
+@pytest.mark.parametrize("reach", [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)], ids=repr)
+@pytest.mark.parametrize("parts", [False, True], ids=["tables", "parts"])
+def test_how_far_back_a_token_sees(shapes, reach, parts):
+    """In layers with windows, chunks and sinks: both forms of a packing give attention over each token's own ancestors."""
+    packing, feeds = draw_feeds(3, shapes, reach=reach, parts=parts)
+    sinks = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
+    q = query_of(packing, 4)
+    exact = by_definition(packing, feeds, reach, 4, sinks)
+    run = attend_parts if parts else attend_layer
+    k, v = (t[0][packing.rows].transpose(0, 1)[None] for t in (packing.keys, packing.values))  # what is there already
+    ours = run(q.transpose(0, 1)[None], k, v, packing, 0, q.shape[-1] ** -0.5, 0.0, sinks)
+    torch.testing.assert_close(ours[0], exact)
+
+
 SHARED = {75: 64, 80: 163, 89: 99, 90: 227}  # KB of shared memory that one block of threads may have, by capability
 HEADS = [(64, 64, 4), (128, 128, 8), (256, 256, 1), (20, 24, 3)]  # sizes of keys and values, query heads per key head
 
@@ -140,9 +206,14 @@ def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, head
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     key_size, value_size, groups = heads
     constants = {"GROUPS": groups, "KEY_HEADS": 2, "KEY_SIZE": key_size, "VALUE_SIZE": value_size, "q_size": 1}
+    constants |= {"SINKS": heads == HEADS[-1]}
     constants |= {"SOFTCAP": 3.0 if heads == HEADS[-1] else 0.0, **tiling(longest, groups, key_size, value_size, dtype)}
     numbers = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
-    types = dict.fromkeys(("q", "keys", "values", "out"), numbers) | {"table": "*i32", "masks": "*u8", "scale": "fp32"}
+    types = dict.fromkeys(("q", "keys", "values", "sinks", "out"), numbers) | {
+        "table": "*i32",
+        "masks": "*u8",
+        "scale": "fp32",
+    }
     types |= dict.fromkeys(constants, "constexpr")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
     # As launched: memory of torch is aligned, and the strides of queries are multiples of 16 where heads are.
@@ -202,7 +273,8 @@ def test_without_biases_masks_are_enough(case):
 
     def run_with(p):
         plan = p.keys[0], p.values[0], p.segments, p.table, p.masks, p.biases
-        return attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
+        sinks = torch.linspace(-1, 1, run["heads"], dtype=torch.float64) if run.get("sunk") else None
+        return attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0), p.window, sinks)
 
     torch.testing.assert_close(run_with(bare), run_with(packing))
 
@@ -250,11 +322,18 @@ def test_triton_on_cuda(case, dtype):
     assert triton_error(case, dtype, "cuda") < TOLERANCE[dtype]
 
 
+FLASH_CASES = "chains", "prompts", "single tokens", "window, chains", "window, prompts", "window, single tokens"
+
+
 def documented_varlen_attn(
     query, key, value, cu_seq_q, cu_seq_k, max_q, max_k, *, scale, window_size, enable_gqa, seqused_k
 ):
     """What the documentation of `varlen_attn` says, with a loop."""
-    assert window_size == ((-1, 0) if max_q > 1 else (-1, -1))  # one token sees all keys anyway, and may so split them
+    left, right = window_size
+    if left < 0:
+        assert window_size == (
+            (-1, 0) if max_q > 1 else (-1, -1)
+        )  # one token sees all keys anyway, and may so split them
     assert all(t.dtype == torch.int32 and t.is_contiguous() for t in (cu_seq_q, cu_seq_k, seqused_k))
     assert max_q == cu_seq_q.diff().max()
     assert max_k == seqused_k.max()
@@ -264,12 +343,16 @@ def documented_varlen_attn(
         rows = slice(cu_seq_k[i], cu_seq_k[i] + used)
         q, k, v = (t[None].transpose(1, 2) for t in (query[queries], key[rows], value[rows]))
         bias = causal_lower_right(q.shape[2], used)
+        if left >= 0:
+            assert right == 0
+            last = used - q.shape[2] + torch.arange(q.shape[2])[:, None]
+            bias = (torch.arange(used) <= last) & (torch.arange(used) >= last - left)
         result = scaled_dot_product_attention(q, k, v, bias, scale=scale, enable_gqa=enable_gqa)
         out[queries] = result[0].transpose(0, 1)
     return out
 
 
-@pytest.mark.parametrize("case", ["chains", "prompts", "single tokens"])
+@pytest.mark.parametrize("case", [*FLASH_CASES])
 def test_flash_is_called_as_documented(monkeypatch, case):
     monkeypatch.setattr(attention, "varlen_attn", documented_varlen_attn)
     drawn, run = CASES[case]
@@ -278,7 +361,7 @@ def test_flash_is_called_as_documented(monkeypatch, case):
 
 @needs_cuda
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("case", ["chains", "prompts", "single tokens"])
+@pytest.mark.parametrize("case", [*FLASH_CASES])
 def test_flash_on_cuda(case, dtype):
     if not attention.FLASH:
         pytest.skip("this torch has no varlen_attn with seqused_k and grouped heads")

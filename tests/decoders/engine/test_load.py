@@ -6,7 +6,9 @@ import json
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, T5Config
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoConfig, PreTrainedTokenizerFast, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
 from decoders.engine import load, quantization, sources
@@ -44,6 +46,51 @@ def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
     """A T4 or V100 computes bfloat16 very slowly, and got it."""
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
     assert default_dtype(torch.device("cuda")) == dtype
+
+
+def test_devices(tmp_path, monkeypatch):
+    model = save(tmp_path / "model")
+    assert load_pair(model, model, device="cpu", draft_device="cpu").draft.device == torch.device("cpu")
+    with pytest.raises(InputError, match="There is no device 'cuda:77' here"):
+        load_pair(model, model, draft_device="cuda:77")
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match=r"device='auto' needs the package accelerate; install it with `pip install ac"
+    ):
+        load_pair(model, device_map="auto")
+
+
+def test_a_model_spread_by_accelerate(tmp_path):
+    """Here over the CPU alone, so that its passes are packed."""
+    pytest.importorskip("accelerate")
+    model = save(tmp_path / "model")
+    pair = load_pair(model, device_map="auto")
+    assert set(pair.target.hf_device_map.values()) == {"cpu"}
+    assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
+        load_pair(model).target, [5, 6], 9, 0
+    )
+
+
+def test_two_models_that_share_no_tokens(tmp_path):
+    """Said before weights are read."""
+    save(tmp_path / "a")
+    words = Tokenizer(WordLevel({"<end>": 0, "ω": 1, "ψ": 2}, unk_token="<end>"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>").save_pretrained(save(tmp_path / "b"))
+    (tmp_path / "b" / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match="The draft and the target share no tokens; take a draft whose tokenizer is more"
+    ):
+        load_pair(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_file_of_several_that_is_missing(tmp_path):
+    model = save(tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    (model / "model.safetensors").unlink()
+    index = {"metadata": {}, "weight_map": dict.fromkeys(weights, "model-00001-of-00002.safetensors")}
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(InputError, match=r"model holds no weights|has no weights|; name a"):
+        load_pair(model)
 
 
 def test_load_names_and_dtypes(tmp_path):

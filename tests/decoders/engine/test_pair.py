@@ -11,7 +11,7 @@ from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine, PackedModel, undisturbed
 from decoders.reading import Readings
 from decoders.tree import TokenTree
-from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
+from tests.models import VOCABULARY, build, build_pair, build_tokenizer, by_transformers, plain_logits
 
 
 def test_refused_encoder_decoder():
@@ -22,15 +22,41 @@ def test_refused_encoder_decoder():
 
 def test_refused_places():
     target = build()
-    with pytest.raises(InputError, match=r"different devices, target on cpu and draft on meta; move one with \.to\(\)"):
-        ModelPair(target, build().to("meta"))
-    with pytest.raises(InputError, match="has no weights"):
-        ModelPair(build().to("meta"), None)
-    target.hf_device_map = {"model": 0, "lm_head": "cpu"}
-    with pytest.raises(InputError, match="spread over several devices; load it on one"):
-        ModelPair(target, None)
+    for pair in ((target, build().to("meta")), (build().to("meta"), None)):
+        with pytest.raises(InputError, match="has no weights"):
+            ModelPair(*pair)
+    for place in ("cpu", "disk"):
+        target.hf_device_map = {"model": 0, "lm_head": place}
+        with pytest.raises(
+            InputError, match=f"has weights offloaded to {place}, which every pass would fetch; load it wh"
+        ):
+            ModelPair(target, None)
     with pytest.raises(InputError, match=r"A model of a pair is a transformers model, not 'gpt2'"):
         ModelPair("gpt2", None)
+
+
+def test_a_model_on_several_devices():
+    """Accelerate's hooks move what a layer is given to where it is; they go into the twin. It runs as `generate` runs it."""
+    accelerate = pytest.importorskip("accelerate")
+    target, draft = build(seed=1), build()
+    expected = by_transformers(target, [5, 6, 7], 20)
+    calls = []
+
+    class Noted(accelerate.hooks.AlignDevicesHook):
+        def pre_forward(self, module, *args, **kwargs):
+            calls.append(module)
+            return super().pre_forward(module, *args, **kwargs)
+
+    for layer in target.model.layers:
+        accelerate.hooks.add_hook_to_module(layer, Noted(execution_device="cpu", io_same_device=True))
+    target.hf_device_map = {"model.layers.0": 0, "model.layers.1": 1}
+    pair = ModelPair(target, draft)
+    assert pair.plain["target"].why == "its layers are on several devices"
+    calls.clear()
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
+    assert result.tokens == expected
+    assert calls
+    assert not set(calls) & set(target.modules())
 
 
 def test_refused_vocabulary_sizes():
@@ -64,13 +90,14 @@ def test_what_decoders_leave_out_is_said_once(caplog):
     """A repetition penalty in a model's generation config was left aside without a word."""
     model = build()
     model.generation_config.repetition_penalty, model.generation_config.suppress_tokens = 1.1, [3]
+    model.generation_config.min_p = 0.2
     pair = ModelPair(model, build())
     for _ in range(2):
         generate(pair, [1, 2], "speculative", max_new_tokens=3)
     said = [record.getMessage() for record in caplog.records if record.name == "decoders"]
     assert said == [
         "The generation config of the target model LlamaForCausalLM asks for repetition_penalty=1.1, suppress_tokens=[3], "
-        "which decoders leave out."
+        "which decoders apply with penalties=True; and for min_p=0.2, which decoders leave out."
     ]
     caplog.clear()
     ModelPair(build(), None)

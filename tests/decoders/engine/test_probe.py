@@ -7,6 +7,8 @@ from transformers import AutoModelForCausalLM
 
 from decoders import InputError, ModelPair, generate
 from decoders.engine.model import Engine, PackedModel
+from decoders.engine.reach import Reach, reach_of
+from decoders.errors import NotPackedError
 from tests.models import VOCABULARY, build
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": VOCABULARY,
@@ -90,12 +92,16 @@ WINDOWED = {
 }
 
 
+@pytest.mark.parametrize("window", [1, 2, 16, 40])
 @pytest.mark.parametrize("config", WINDOWED)
-def test_a_window_smaller_than_the_positions_is_not_packed(config):
+def test_a_window_is_found_in_the_mask(config, window):
     """That of phimoe exists only in the mask it asks for, which the packed attention never gets: it loaded, and from the 17th token
-    on gave other tokens than `generate`."""
-    why = why_not_packed(make(config, sliding_window=16, **WINDOWED[config]))
-    assert why.startswith("its attention has a sliding window, which the packed cache does not model: 16 tokens of t")
+    on gave other tokens than `generate`. Windows larger than the check's prompts are made small for it."""
+    model = make(config, sliding_window=window, **WINDOWED[config])
+    pair = ModelPair(model, None)
+    assert not pair.plain
+    assert set(pair.packed["target"].reaches) == {Reach(window)}
+    assert generate(pair, [5, 6, 7], "greedy", max_new_tokens=61).tokens == greedy(model, [5, 6, 7], 61)
 
 
 @pytest.mark.parametrize("config", WINDOWED)
@@ -105,6 +111,22 @@ def test_a_window_as_large_as_the_positions_is_none(config):
     pair = ModelPair(model, None)
     assert not pair.plain
     assert generate(pair, [5, 6, 7], "greedy", max_new_tokens=61).tokens == greedy(model, [5, 6, 7], 61)
+
+
+def test_windows_and_chunks_are_told_apart():
+    from transformers.masking_utils import chunked_causal_mask_function, sliding_window_causal_mask_function
+
+    cpu = torch.device("cpu")
+    for size in (1, 2, 3, 16, 63):
+        assert reach_of(sliding_window_causal_mask_function(size), 64, cpu) == Reach(size)
+        chunks = reach_of(chunked_causal_mask_function(size, torch.zeros(1, dtype=torch.int64)), 64, cpu)
+        assert chunks == (Reach(1) if size == 1 else Reach(size, chunked=True))
+    assert reach_of(sliding_window_causal_mask_function(64), 64, cpu) is None
+    for odd in (lambda b, h, q, k: (k <= q) & (k != 3), lambda b, h, q, k: (k <= q) & (k > q - 4) & (q % 2 == 0)):
+        with pytest.raises(NotPackedError, match="hides tokens in a way that the packed cache does not model"):
+            reach_of(odd, 64, cpu)
+    with pytest.raises(NotPackedError, match="looks ahead"):
+        reach_of(lambda b, h, q, k: k >= 0, 64, cpu)
 
 
 def test_an_attention_scaled_by_the_place_in_a_pass_is_not_packed():

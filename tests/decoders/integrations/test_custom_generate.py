@@ -179,6 +179,16 @@ def test_stopping_criteria_are_asked_after_every_token(llama):
     assert ours.lengths == expected.lengths
 
 
+def test_penalties_are_applied(llama):
+    """They were refused, and so was every model whose generation config asks for one."""
+    model, draft = llama
+    given, options = inputs(TEXTS[:1]), {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.8}
+    wanted = model.generate(**given, **options)
+    assert wanted.tolist() != model.generate(**given, max_new_tokens=20, do_sample=False).tolist()
+    found = model.generate(**given, **options, custom_generate=decoders.hf("speculative", draft=draft))
+    assert found.tolist() == wanted.tolist()
+
+
 def test_stop_strings_are_an_argument_of_hf(llama):
     model, draft = llama
     tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
@@ -256,7 +266,10 @@ def test_a_model_in_training_is_left_in_training():
     [
         ({"num_beams": 3}, "num_beams and num_return_sequences repeat the rows"),
         ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
-        ({"repetition_penalty": 1.2}, "Decoders do not apply RepetitionPenaltyLogitsProcessor; leave out"),
+        (
+            {"min_new_tokens": 3, "eos_token_id": END},
+            "Decoders do not apply MinNewTokensLengthLogitsProcessor; leave out",
+        ),
         ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
         (
             {"logits_processor": LogitsProcessorList([MinLengthLogitsProcessor(9, END)])},

@@ -1,4 +1,4 @@
-"""Benches that need no model, for workers elsewhere."""
+"""A bench that needs no model, for workers elsewhere."""
 
 import time
 
@@ -6,7 +6,7 @@ from workbench.experiments.rows import Output, Row
 
 
 class Sleepy:
-    """Sleeps over each item, and writes what depends only on the cell and the prompt."""
+    """Sleeps over each item, and writes what depends only on the cell and the prompt. BiLD breaks down."""
 
     seconds = 0.5
 
@@ -15,16 +15,9 @@ class Sleepy:
 
     def run(self, unit):
         time.sleep(self.seconds)
+        if unit.cells[0].method.name == "bild":
+            raise ValueError("broken there\nand a second line")
         return [
             Row(id, unit.item, [Output(unit.prompts[0], 3, [int(id[:4], 16), len(unit.texts[0])], id)], {"new_tokens": 2, "seconds": 1.0})
             for id in unit.ids
         ]  # fmt: skip
-
-
-class Quick(Sleepy):
-    seconds = 0.1
-
-
-class Fails(Quick):
-    def run(self, unit):
-        raise ValueError("broken there\nand a second line")

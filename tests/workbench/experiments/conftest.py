@@ -4,6 +4,7 @@ import pytest
 
 from workbench.experiments import driver
 from workbench.experiments.journal import Journal
+from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models import keeper
@@ -49,7 +50,7 @@ def crew(device):
 @pytest.fixture
 def prepared(crew):
     """An experiment from a plan's text."""
-    return lambda text=PLAN, **request: driver.prepare(driver.Request(text, "small.toml", **request), crew)
+    return lambda text=PLAN, **request: driver.prepare(Request(text, "small.toml", **request), crew)
 
 
 def answers(journal: Journal, id: str) -> set:

@@ -6,8 +6,9 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.experiments.conftest import PLAN, answers
-from workbench.experiments import driver, plan_file
+from workbench.experiments import plan_file
 from workbench.experiments.background import PUBLIC_PROMPTS, Background
+from workbench.experiments.request import Request
 from workbench.measuring.device import Device
 from workbench.models import keeper
 from workbench.models.keeper import PairKeeper
@@ -22,7 +23,7 @@ def make(pair, monkeypatch, journal):
     return lambda **limits: Background(Device(PairKeeper()), journal, Limits(**limits))
 
 
-REQUEST = driver.Request(PLAN, "small.toml")
+REQUEST = Request(PLAN, "small.toml")
 
 
 def test_it_runs_to_its_end_and_says_how_far_it_is(make, journal):
@@ -72,14 +73,14 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
     with pytest.raises(InputError, match="only the plans that come with the project"):
         background.start(REQUEST)
     stories = plan_file.find("stories").source
-    request = background.allowed(driver.Request(stories, "stories.toml", limit=5000, data="/etc"))
+    request = background.allowed(Request(stories, "stories.toml", limit=5000, data="/etc"))
     assert (request.limit, request.data, request.paths, request.choice.target) == (PUBLIC_PROMPTS, None, False, None)
 
 
 def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):
     background = make(public=True)
     with background.device.turn:
-        background.start(driver.Request(plan_file.find("stories").source, "stories.toml"), "me")
+        background.start(Request(plan_file.find("stories").source, "stories.toml"), "me")
         with pytest.raises(InputError, match="Somebody else started"):
             background.stop("you")
         background.stop("me")
@@ -91,4 +92,4 @@ def test_a_plan_that_names_files_cannot_read_them_here(make):
     background = make()
     plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
     with pytest.raises(InputError, match="There is no set of prompts"):
-        background.start(driver.Request(plan, "small.toml", paths=False))
+        background.start(Request(plan, "small.toml", paths=False))

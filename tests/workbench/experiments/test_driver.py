@@ -10,6 +10,7 @@ from tests.workbench.experiments.conftest import PLAN, answers
 from workbench.experiments import driver
 from workbench.experiments.bench import Bench
 from workbench.experiments.journal import Journal
+from workbench.experiments.request import Request
 
 
 def finished(experiment, journal, crew, **options):
@@ -146,11 +147,19 @@ def test_it_waits_its_turn_for_the_device(prepared, journal, crew, device):
 def test_a_plan_may_be_asked_again(prepared, journal, crew):
     experiment = prepared(limit=1)
     finished(experiment, journal, crew)
-    again = driver.Request.from_json(journal.experiment(experiment.id)["request"])
+    again = Request.from_json(journal.experiment(experiment.id)["request"])
     assert again == experiment.request
     assert driver.prepare(again, crew).id == experiment.id
 
 
 def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):
     with pytest.raises(InputError, match="There is no set of prompts 'storys': did you mean 'stories'"):
-        driver.Request(PLAN + 'prompts = ["storys"]', "a.toml").read()
+        Request(PLAN + 'prompts = ["storys"]', "a.toml").read()
+
+
+def test_time_left_is_known_while_items_are_left(prepared, journal, crew, monkeypatch):
+    monkeypatch.setattr(driver, "BEAT_SECONDS", 0.01)
+    seen = list(driver.run(prepared(), journal, crew))
+    known = [now.eta for now in seen if now.eta is not None and now.done < now.total]
+    assert known
+    assert all(0 < seconds < 600 for seconds in known)

@@ -1,6 +1,7 @@
 """Figures of rows made by hand, whose answers are plain."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -82,8 +83,20 @@ def test_a_paired_difference_is_sure_where_each_alone_is_not():
     assert figures.figure("tokens/s", slow).high > figures.figure("tokens/s", GREEDY).low
 
 
+def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
+    """Three timings of each prompt made intervals of perplexity narrower than three times the prompts can."""
+    once = kept("a", [1.0, 2.0, 3.0, 4.0])
+    twice = kept("a", [1.0, 2.0, 3.0, 4.0] * 2)
+    for i, row in twice.rows.items():
+        twice.rows[i] = replace(row, outputs=[replace(row.outputs[0], prompt=i % 4)])
+    assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
+
+
 def test_acceptance_by_position_and_mean_length():
     assert figures.accepted_by_position(kept("a", [1.0])) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
+    tree = kept("a", [1.0])
+    tree.rows[0].outputs[0].drafted[:] = [20, 20, 20]
+    assert figures.accepted_by_position(tree) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]  # no places beyond the deepest
     assert figures.mean_gained(kept("a", [1.0])) == pytest.approx(10 / 3)
     assert figures.categories(GREEDY) == {"a": [0, 2], "b": [1]}
 

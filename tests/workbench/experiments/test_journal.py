@@ -7,7 +7,8 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.experiments.test_cells import DECODERS, spelled
-from workbench.experiments.journal import STALE_SECONDS, Journal, new_owner
+from workbench.experiments.journal import Journal
+from workbench.experiments.owners import STALE_SECONDS, new_owner
 from workbench.experiments.rows import Output, Row
 
 (BLOCK,) = spelled(DECODERS)

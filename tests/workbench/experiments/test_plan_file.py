@@ -57,6 +57,8 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
         ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]', "two parts named 'a'"),
         (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
+        (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, draft_length = {list(range(1, 101))}}}]', "10,000 combinations"),
+        ('[[part]]\ndecoders = [{name = "mtad", beams = []}]', "0 combinations"),
         ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"', "draw 1: `kind` must be curve or front or heat"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]', "there is no figure 'speed'"),

@@ -11,7 +11,7 @@ from decoders import InputError
 from workbench.experiments import driver
 from workbench.experiments.charts import draw
 from workbench.experiments.files import WRITERS, markdown
-from workbench.experiments.report import beside, judged, report, table
+from workbench.experiments.report import beside, judged, padding, report, table
 
 PLAN = """
 title = "A <b>plan</b>"
@@ -101,16 +101,17 @@ def test_the_papers_figures_stand_beside_ours(found):
 
 def test_orderings_are_judged_one_by_one(found):
     assert [j.verdict for j in judged(found)] == ["reproduced", "not reproduced", "not measured"]
-    assert "tokens/call of mtad threshold=1.0 is 1" in judged(found)[0].words
+    assert "tokens/call: mtad threshold=1.0 1, mtad threshold=0.0" in judged(found)[0].words
 
 
 def test_figures_are_drawn(found):
-    drawn = [f for d in found.plan.drawings for f in draw(found, d)]
-    assert len(drawn) == 4
-    assert {t.name for t in drawn[0].data} == {"greedy", "speculative", "mtad", "Pareto front"}
-    assert list(drawn[1].data[0].x) == [0.0, 0.5, 1.0]
-    assert drawn[2].layout.annotations[0].text == "nothing measured so far gives this figure"
-    assert list(drawn[3].data[0].x) == ["1", "2"]
+    front, calls, none, heat = (f for d in found.plan.drawings for f in draw(found, d))
+    assert front.count('class="point"') == 5
+    assert 'stroke="currentColor"' in front  # the Pareto front
+    assert calls.count('class="point"') == 3 + 2  # MTAD at three thresholds; greedy and speculative decoding have none
+    assert "Nothing measured so far gives this figure." in none
+    assert "<th>1</th><th>2</th>" in heat
+    assert heat.count("color-mix") == 3  # alone, padded, unpadded
 
 
 def test_markdown_and_html_hold_everything_and_escape_it(found):
@@ -119,10 +120,14 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "<b>plan" not in page
     assert "Llama &lt;13B&gt;" in page
     assert "default-src 'none'" in page
-    assert page.count("plotly-graph-div") == 4
+    assert page.count('<figure class="wb-chart">') == 4
+    assert len(page) < 400_000
     text = markdown(found)
     assert "| speculative |" in text
-    assert "MTAD drafts more at threshold 0 (a paper): reproduced; " in text
+    assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
+    assert "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call: " in text
+    assert "<figure" not in text
+    assert markdown(found, charts=True).count("<figure") == 4
     assert f"- experiment: {found.progress.id}" in text
 
 
@@ -163,3 +168,18 @@ def test_a_report_of_half_an_experiment_and_of_none(prepared, journal, crew):
     assert WRITERS["html"](half)
     with pytest.raises(InputError, match="There is no experiment"):
         report(journal, "nothing")
+
+
+def test_batches_without_padding_are_compared_with_padded_ones(found):
+    (row,) = padding(found, "batches").rows
+    assert row[0] == "speculative, batch 2, no padding"
+    assert float(row[1].split()[0]) > 0
+    assert padding(found, "decoders") is None
+
+
+def test_an_experiment_that_is_run_again_is_drawn_as_its_plan_says_now(prepared, journal, crew):
+    for title in ("Before", "After"):
+        experiment = prepared(PLAN.replace("A <b>plan</b>", title), limit=1)
+        *_, last = driver.run(experiment, journal, crew)
+        assert (last.title, report(journal, experiment.id).plan.title) == (title, title)
+    assert len(journal.experiments()) == 1

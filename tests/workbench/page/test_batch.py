@@ -39,6 +39,13 @@ def refused(visitor: Visitor) -> str:
     return visitor.message("batch-prompts")
 
 
+def test_batches_larger_than_the_set_say_that_prompts_come_again(visitor):
+    """Sizes above the prompt count took prompts again without a word (P22)."""
+    visitor.put("batch-sizes", [1, 8])
+    visitor.put("batch-count", 3)
+    assert "batches of 8 take prompts twice: only 3 are chosen" in visitor.value(visitor.find("batch-asked"))
+
+
 def test_a_file_is_read_once_when_it_is_given(house, visitor, tmp_path):
     file = tmp_path / "mine.txt"
     file.write_text("one\ntwo\nthree\n")

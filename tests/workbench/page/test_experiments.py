@@ -65,11 +65,10 @@ def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, p
     started(visitor, plan)
     said = ended(visitor, "2 of 2 items done")
     assert "Mine &lt;b&gt;" in said
-    tables = visitor.value(visitor.find("experiment-tables"))
+    tables = visitor.value(visitor.find("experiment-report"))
     assert "<td>speculative</td>" in tables
     assert "Mine <b>" not in tables
-    assert visitor.visible(visitor.find("experiment-figure-0"))
-    assert not visitor.visible(visitor.find("experiment-figure-1"))
+    assert '<svg class="plot"' in tables
     assert not visitor.visible(visitor.find("experiment-stop"))
     assert not visitor.visible(visitor.find("experiment-resume"))
 
@@ -80,7 +79,7 @@ def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host)
     for other in (Visitor(visitor.page, session="another"), Visitor(build(host))):
         other.open("Experiments")
         assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
-        assert other.value(other.find("experiment-tables")) == visitor.value(visitor.find("experiment-tables"))
+        assert other.value(other.find("experiment-report")) == visitor.value(visitor.find("experiment-report"))
 
 
 def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, host):
@@ -137,6 +136,28 @@ def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path,
     visitor.give("experiment-file", plan)
     visitor.press("experiment-run")
     assert "No plan is chosen" in visitor.value(visitor.find("experiment-note"))
+
+
+def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a_restart(pair, tmp_path, monkeypatch):
+    """The hidden list of experiments was empty there, so that Resume could not be pressed; and a restarted page forgot it."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
+    monkeypatch.setattr("workbench.experiments.plan_file.FOLDER", tmp_path / "plans")
+    host = a_host(pair, tmp_path, public=True)
+    visitor = Visitor(build(host))
+    visitor.open("Experiments")
+    with host.device.turn:
+        visitor.press("experiment-run")
+        visitor.press("experiment-stop")
+    ended(visitor, "stopped; Resume does the rest")
+    again = Visitor(build(host), session="another")
+    again.open("Experiments")
+    assert again.visible(again.find("experiment-resume"))
+    past = again.find("experiment-past")
+    assert [id for _, id in again.told(past, "choices")] == [again.value(past)]
+    again.press("experiment-resume")
+    assert "3 of 3 items done" in ended(again, "3 of 3 items done")
+    assert again.breakdowns == []
 
 
 def test_advice_is_given_with_the_pair_that_is_loaded(visitor):

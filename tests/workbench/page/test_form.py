@@ -84,6 +84,14 @@ def test_an_emptied_field_is_called_empty(form):
     assert form.faults(values)[budget] == "Max new tokens is empty."
 
 
+def test_a_cut_off_that_leaves_nothing_is_refused_at_its_field(form):
+    """top_p = 0 passed the field and failed at the prompt (P22)."""
+    values = filled(form, {"decoders": ["greedy"]})
+    field = next(c.component for c in form.controls if c.field.name == "top_p")
+    values[field] = 0
+    assert "top_p must be" in form.faults(values)[field]
+
+
 def test_no_decoder_is_one_sentence(form):
     values = filled(form, {"decoders": ["greedy"]})
     values |= form.decoders.filled([])

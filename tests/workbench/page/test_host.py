@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from decoders import InputError
+from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
@@ -63,12 +63,20 @@ def test_what_the_pair_cannot_run_is_refused(host):
         host.check(study(max_new_tokens=5000), PairChoice())
 
 
+def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
+    """The page answered in the library's words: "load one with load_pair(target, draft)"."""
+    host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
+    with pytest.raises(InputError, match="choose one under Models in the Compare tab, or untick Speculative, MTAD"):
+        host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
+    host.check(study(decoders=["greedy", "lookup"]), PairChoice())
+
+
 def test_the_length_of_a_prompt(host):
     assert host.tokens("Once", False, PairChoice()) == (4, host.pairs.pair.positions)
     assert host.tokens("", False, PairChoice()) == (0, host.pairs.pair.positions)
     assert host.tokens("Once", False, OTHER) is None  # it is not in memory
-    assert not host.has_chat_template(PairChoice())
-    assert not host.has_chat_template(OTHER)
+    assert not any(host.offers(PairChoice()).values())
+    assert not any(host.offers(OTHER).values())
 
 
 def test_stop_is_told_to_one_job_and_forgotten_after_it(host):
@@ -117,7 +125,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
 
     def type_and_press_run(i: int) -> tuple[int, int | None] | None:
         for choice in (PairChoice(), OTHER):
-            host.has_chat_template(choice)
+            host.offers(choice)
             host.check(study(f"visitor {i}"), choice)
         return host.tokens("Once", False, PairChoice())
 

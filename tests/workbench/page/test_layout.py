@@ -102,9 +102,9 @@ def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
     assert "make train" in notice(visit(""))
 
 
-def test_only_compare_is_for_programs(house):
+def test_the_endpoints_for_programs(house):
     named = [function.api_name for function in house[1].fns.values() if function.api_visibility == "public"]
-    assert named == ["compare"]
+    assert named == ["compare", "draw", "alternatives", "branch"]
 
 
 def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(visit, house, monkeypatch):
@@ -117,7 +117,16 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
     assert visitor.value(visitor.find("prompt")) == first.title
     assert visitor.ticked("decoders") == first.settings["decoders"]
     assert visitor.value(visitor.find("preset")) == presets.OPENING
-    assert "How it works" in visitor.value(visitor.find("steps"))
+    assert "How speculative decoding works" in visitor.value(visitor.find("steps"))
+
+
+def test_the_second_visitor_sees_what_the_first_one_saw(visit):
+    """What a recorded run shows is drawn once and handed out as copies: Gradio takes the values out of updates."""
+    visit("").press("open-run")
+    second = visit("")
+    for name in ("headline", "steps", "panels", "charts", "figures"):
+        assert second.value(second.find(name)), name
+    assert second.value(second.find("panels"))["run"] == recordings()[0].run.id
 
 
 def test_a_link_means_what_it_meant_before_the_page_opened_on_a_preset(visit):

@@ -72,6 +72,17 @@ def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
     assert [row["title"] for row in listed(visitor)][:2] == ["Tale 117", "Tale 116"]
 
 
+def test_an_empty_list_says_why(host, visitor, run):
+    assert listed(visitor) == []
+    assert "Press Run under Compare" in visitor.value(visitor.find("past-runs"))["empty"]
+    keep(host, run)
+    visitor.put("search-runs", "nothing like this")
+    assert visitor.value(visitor.find("past-runs")) == {
+        "rows": [],
+        "empty": "No run has all of these words and this kind.",
+    }
+
+
 def test_the_list_says_which_decoder_was_fastest(host, visitor, run, batch_run):
     keep(host, run, batch_run)
     found = {row["kind"]: row for row in listed(visitor)}

@@ -8,6 +8,7 @@ import pytest
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.tabs.theory import TheoryTab, draw, fault, rows
+from workbench.runs.recorded import recordings
 from workbench.studies.limits import Limits
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
@@ -91,7 +92,9 @@ def test_a_run_that_is_gone_is_one_sentence(visitor):
 
 def test_runs_are_listed_but_on_a_shared_machine(visitor, host, run, monkeypatch):
     field = visitor.find("theory-run")
-    assert [id for _, id in visitor.told(field, "choices")] == ["", run.id]
+    found = visitor.told(field, "choices")
+    assert [id for _, id in found] == ["", *(each.run.id for each in recordings()), run.id]
+    assert "Beam search" in found[-1][0]  # once the ids of the catalog, "beam_search"
     monkeypatch.setattr(host, "limits", Limits(public=True))
     with gr.Blocks() as page:
         tab = TheoryTab(host)

@@ -19,13 +19,14 @@ class Visitor:
     """Opens the page, and keeps what is shown. Of the page's JavaScript it knows how a form is noted and what is shown at its
     fields, and nothing else.
 
-    request      as Gradio gives it to handlers;   breakdowns  what handlers raised: Gradio shows such an exception in a corner of the page
+    request, event   as Gradio gives them to handlers;   breakdowns  what handlers raised: Gradio shows such an exception in a corner of the page
     """
 
     def __init__(self, page: gr.Blocks, query: str = "", session: str = "a visitor"):
         self.page = page
         client = SimpleNamespace(host=ELSEWHERE)
         self.request = SimpleNamespace(session_hash=session, client=client, query_params=dict(parse_qsl(query)))
+        self.event: gr.EventData | None = None
         self.breakdowns: list[Exception] = []
         self._shown: dict[Any, dict[str, Any]] = {}
         self.fire(page, "load")
@@ -97,7 +98,7 @@ class Visitor:
                 self._shown.setdefault(field, {})["message"] = message
         elif function.fn is not None:
             try:
-                answers = function.fn(*special_args(function.fn, inputs, self.request)[0])
+                answers = function.fn(*special_args(function.fn, inputs, self.request, self.event)[0])
                 for answer in answers if isgenerator(answers) else [answers]:
                     changed += self._apply(function.outputs, answer)
                     yield answer

@@ -16,7 +16,7 @@ from workbench.runs import imports
 from workbench.runs.estimates import BatchFigures, rows, times_greedy
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.show import files, strip, tables
+from workbench.show import draws, files, strip, tables
 from workbench.studies.links import to_query
 
 VERSION_1 = Path(__file__).parent / "version1"
@@ -81,12 +81,15 @@ def use(run: Run) -> None:
     tables.findings(run)
     tables.notes(run)
     strip.run_panels(run)
+    if run.kind == "draw":
+        assert draws.headline(run) or not run.results
+        assert str(draws.table(run)) + draws.trees(run) + draws.proof(run)
 
 
 @pytest.fixture(scope="session")
-def documents(run, batch_run) -> list[tuple[Any, list[tuple]]]:
+def documents(run, batch_run, draw_run, branch_run) -> list[tuple[Any, list[tuple]]]:
     """A run of each kind as it is written today and as version 1 wrote it, each with its places; cut short to be quick."""
-    found = [run.to_json(), batch_run.to_json()]
+    found = [each.to_json() for each in (run, batch_run, draw_run, branch_run)]
     found += [json.loads((VERSION_1 / f"{name}.json").read_text()) for name in ("comparison", "batch")]
     for data in found:
         for results in ("results", "cells"):
@@ -123,9 +126,9 @@ def test_any_file_at_all_is_answered(text):
         imports.read(text)
 
 
-@pytest.fixture(params=["comparison", "batch"])
-def any_run(request, run, batch_run) -> Run:
-    return run if request.param == "comparison" else batch_run
+@pytest.fixture(params=["run", "batch_run", "draw_run", "branch_run"])
+def any_run(request) -> Run:
+    return request.getfixturevalue(request.param)
 
 
 def test_an_export_comes_back_as_it_was(any_run):

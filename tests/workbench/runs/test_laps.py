@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from workbench.runs import laps
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from workbench.runs.trace import RoundRecord
 
 NONE = Energy(None, "not measured: a test")
 
@@ -150,3 +151,26 @@ def test_laps_that_wrote_other_tokens_are_a_fault():
     assert laps.faults(result(lap(1), lap(1))) == []
     (fault,) = laps.faults(result(lap(1), lap(1, same_tokens=False)))
     assert "1 of 2" in fault
+
+
+def rounds(*seconds: tuple[float, float]) -> list[Sample]:
+    """A text whose rounds took these seconds of draft and target passes."""
+    return [Sample(0, 1, rounds=[RoundRecord(i, [], 0, [], False, d, v, 1, 1) for i, (d, v) in enumerate(seconds)])]
+
+
+def test_the_seconds_of_rounds_add_up_to_those_of_the_text():
+    """A race on other seconds than those of the figures would contradict them."""
+    two = rounds((0.1, 0.2), (0.1, 0.3))
+    found = dataclasses.replace(result(lap(9, 1), lap(1, 9)), samples=two)
+    assert laps.round_seconds(found) == [1, 1]
+    assert sum(laps.round_seconds(found)) == laps.whole(found.laps)
+    differ = dataclasses.replace(found, laps=[lap(9, 1), lap(1, 2, same_rounds=False)])
+    assert laps.round_seconds(differ) == [9, 1]
+
+
+def test_rounds_that_were_not_timed_take_the_seconds_of_their_passes():
+    """Runs of earlier versions have no laps, and a file may have laps of other rounds."""
+    two = rounds((0.1, 0.2), (0.1, 0.3))
+    for each in ([], [lap(seconds=3.0)], [lap(1, 2, 3)]):
+        found = dataclasses.replace(result(*each), samples=two)
+        assert laps.round_seconds(found) == pytest.approx([0.3, 0.4])

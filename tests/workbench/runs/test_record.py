@@ -27,7 +27,17 @@ def test_a_run_comes_back_from_its_json_whole(any_run):
 def test_the_json_has_what_the_page_and_the_exports_promise(run):
     data = run.to_json()
     assert {"id", "created", "kind", "title", "study", "environment", "results", "version", "format"} <= set(data)
-    asked = {"max_new_tokens", "temperature", "top_k", "top_p", "seed", "repeats", "chat_template", "decoders"}
+    asked = {
+        "max_new_tokens",
+        "temperature",
+        "top_k",
+        "top_p",
+        "seed",
+        "repeats",
+        "chat_template",
+        "penalties",
+        "decoders",
+    }
     assert asked | set(run.decoders) <= set(run.settings)
     assert {"decoder", "metrics", "energy", "samples", "laps", "agreement", "scheme"} <= set(data["results"][0])
     sample = data["results"][0]["samples"][0]

@@ -96,6 +96,15 @@ def test_a_decoder_of_one_run_is_named_and_not_compared(run):
     assert "the same text" in text
 
 
+def test_a_text_that_both_wrote_stands_there_once(run):
+    text = differences.comparisons(run, other(run, seed=7))
+    assert text.count(f"<h4>{differences.BOTH}</h4>") == text.count('<div class="side">') == 5
+    tokens = run.results[0].alone.tokens
+    shorter = replace(run.results[0].alone, tokens=tokens[:-1])
+    changed = replace(run, results=[replace(run.results[0], samples=[shorter]), *run.results[1:]])
+    assert differences.comparisons(run, changed).count('<div class="side">') == 6
+
+
 def test_what_was_written_stays_text(run):
     text = differences.comparisons(run, other(run, seed=1))
     assert "<script" not in text

@@ -21,6 +21,11 @@ def test_every_fate_has_a_look_and_words():
     assert all(style.label and style.help.endswith(".") for style in FATES.values())
 
 
+def test_a_guess_is_not_said_to_be_a_models():
+    """Tokens that look-up had copied said "The small model guessed this token" (P9)."""
+    assert not any("small model" in style.help for style in FATES.values())
+
+
 def test_no_two_fates_share_the_second_cue():
     """Without any colour at all the lines still tell them apart."""
     for (_, a), (_, b) in combinations(FATES.items(), 2):

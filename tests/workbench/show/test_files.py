@@ -14,6 +14,7 @@ from tests.workbench.made import made_batch, with_results
 from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS, to_csv, to_json
+from workbench.show.headline import headline
 from workbench.show.report import to_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
@@ -187,6 +188,12 @@ def test_the_report_holds_the_run_it_draws(page, run):
     panels = [json.loads(panel) for panel in view["panels"]]
     assert [p["decoder"] for p in panels] == run.decoders
     assert panels[0]["tokens"][0]["text"] == run.results[0].alone.tokens[0].text
+
+
+def test_the_report_says_what_came_out(run):
+    assert headline(run)
+    for sentence in headline(run):
+        assert html.escape(sentence) in to_html(run)
 
 
 def test_the_report_of_a_batch_has_verdict_charts_and_tables(batch_page, batch_run):

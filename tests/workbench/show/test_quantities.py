@@ -51,6 +51,14 @@ def test_mean_and_deviation_over_repeats(run):
     assert spread(BY_NAME["perplexity"], alone).deviation is None
 
 
+def test_a_deviation_that_shows_as_nothing_is_not_shown(run):
+    """Greedy's ratio to itself was "1.00x +- 0.00x" (P13)."""
+    row = of(run, "mtad")
+    both = [replace(r, metrics={**r.metrics, "perplexity": 2.03 + i / 1e4}) for i, r in enumerate(row.results)]
+    assert shown(BY_NAME["perplexity"], replace(row, results=both)) == "2.03"
+    assert "±" not in shown(BY_NAME["x_greedy"], of(run, "greedy"))
+
+
 def test_times_greedy_is_over_greedy_with_the_same_seed(run):
     row, greedy = of(run, "dsbd"), of(run, "greedy")
     ratios = [

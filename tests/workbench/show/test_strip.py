@@ -28,6 +28,8 @@ def test_a_finished_run_gives_a_panel_for_each_decoder(run):
         assert "".join(t["text"] for t in panel["tokens"]) == first.alone.text
         assert panel["status"] == "done"
         assert panel["state"] == "token limit reached"
+        assert len(panel["clock"]) == len(panel["rounds"])  # for the race
+        assert sum(panel["clock"]) == pytest.approx(first.metrics["seconds"])
 
 
 def test_the_figures_of_a_panel_are_those_of_all_repeats(run):
@@ -119,6 +121,19 @@ def test_live_panels_follow_a_run_to_its_end(events):
     assert shown == [{**p, "marks": []} for p in panels_of(ended.run)]  # who won is shown at the end
 
 
+def test_only_panels_that_changed_are_sent_again(events):
+    """Every finished panel, 60 kB each, was sent ten times a second while the next decoder was timed."""
+    study, reported = events
+    panels, shown = LivePanels(study), [None, None]
+    for event in reported[:-1]:
+        panels.update(event)
+        changes = panels.changes()["panels"]
+        shown = [new or old for new, old in zip(changes, shown, strict=True)]
+        assert shown == panels.value()["panels"]
+        assert changes.count(None) >= 1 or event is reported[0]
+    assert panels.changes()["panels"] == [None, None]
+
+
 def test_a_later_repeat_keeps_the_text_of_the_first(events):
     study, reported = events
     panels = LivePanels(study)
@@ -155,6 +170,9 @@ def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events)
     panels.update(Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None))
     shown = live(panels)["speculative"]
     assert shown["state"] == f"token {len(sample.tokens)} of 12"
+    assert not any(t["alternatives"] for t in shown["tokens"])
+    panels.update(done)
+    assert all(t["alternatives"] for t in live(panels)["speculative"]["tokens"])
     fates = [t["fate"] for r in shown["rounds"] for t in r["trials"]]
     assert set(fates) <= {"rejected", "discarded"}
     assert len(fates) == sum(t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials)

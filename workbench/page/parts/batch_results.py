@@ -42,7 +42,7 @@ class BatchResults:
                         gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
                         self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
             self.paper = gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")
-            self.table = gr.Dataframe(interactive=False, show_label=False, buttons=["copy"], elem_id="batch-figures")
+            self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")
             gr.Markdown(COLUMNS, elem_classes="wb-note")
         self.kept = Kept("batch-")
         chosen = [self.run, self.decoder, self.decoding]
@@ -61,14 +61,13 @@ class BatchResults:
         """The run, also one that is still growing; `decoder` and `decoding` are what the visitor looks at."""
         decoders = BatchFigures(run).decoders
         decoder = decoder if decoder in decoders else next(iter(decoders), None)
-        table = tables.figures(run)
         return {
             self.run: run,
             self.box: gr.update(visible=True),
             self.verdict: "".join(map(words.note, tables.findings(run))) + words.source(run) + words.timing(run),
             self.decoder: gr.update(choices=[(label(d), d) for d in decoders], value=decoder),
             **dict(zip(self.drawn, self._draw(run, decoder, decoding), strict=True)),
-            self.table: {"headers": table.heads, "data": table.rows},
+            self.table: tables.markup(tables.figures(run)),
         }
 
     def clear(self) -> Updates:

@@ -57,6 +57,9 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
     return Control(owner, field, component)
 
 
+OFFERED = "chat_template", "penalties"  # settings that are shown only for pairs that they mean something for
+
+
 class SettingsForm:
     """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has its own settings.
 
@@ -85,7 +88,7 @@ class SettingsForm:
                 control(SHARED, field, self.start.get(field.name, field.default), self.limits.get(field.name))
                 for field in (*self.more, *shared())
             ]
-        self.chat_template = next(c.component for c in self.controls if c.field.name == "chat_template")
+        self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
         self.folds: dict[str, gr.Accordion] = {}
         for name, method in catalog.items():
             fields = dataclasses.fields(method)
@@ -99,6 +102,10 @@ class SettingsForm:
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
         self.decoders.follow(self.folds)
+
+    def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
+        """Show the settings that are offered, and no other such ones."""
+        return {component: gr.update(visible=offers[name]) for name, component in self.offered.items()}
 
     @property
     def outputs(self) -> list[Any]:

@@ -5,7 +5,7 @@ from typing import Any
 import gradio as gr
 
 from workbench.page.parts import words
-from workbench.page.widgets.components import TokenStrip
+from workbench.page.widgets.components import Alternatives, TokenStrip
 from workbench.page.widgets.messages import Updates
 from workbench.runs.estimates import rows
 from workbench.runs.record import Run
@@ -74,6 +74,7 @@ class ComparisonResults:
         self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
         self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.strip = TokenStrip(elem_id="panels")
+        self.alternatives = Alternatives(visible="hidden")
         self.charts = Charts()
         self.kept = Kept()
 
@@ -83,7 +84,7 @@ class ComparisonResults:
 
     def show(self, run: Run, unkept: bool = False) -> Updates:
         return {
-            self.headline: words.headline(run),
+            self.headline: words.trail(run) + words.headline(run),
             self.steps: words.how_it_works(run),
             self.strip: strip.view(strip.run_panels(run), run.id),
             **self.charts.show(run),

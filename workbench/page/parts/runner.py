@@ -73,7 +73,8 @@ class Runner:
 
     def lay_out_buttons(self, label: str, prefix: str = "") -> None:
         self.prefix = prefix
-        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run")
+        # Not before the page shows what its address asks for: a click would run what it shows until then.
+        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run", interactive=False)
         self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id=f"{prefix}stop")
         self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id=f"{prefix}leave")
 
@@ -87,12 +88,15 @@ class Runner:
     def outputs(self) -> list[Any]:
         return [self.progress, self.run, self.stop, self.leave, self.again]
 
+    @property
+    def starting(self) -> list[Any]:
+        """What a study that begins changes."""
+        return [self._ticket, self._number, *self.outputs]
+
     def wire(self, wiring: Wiring) -> None:
         self.wiring = wiring
         inputs = [wiring.form.values, wiring.choice, *wiring.more]
-        asked = self.run.click(
-            self._ask, inputs, [self._ticket, self._number, *self.outputs, wiring.form.faults], **QUIET
-        )
+        asked = self.run.click(self._ask, inputs, [*self.starting, wiring.form.faults], **QUIET)
         wiring.form.tell(asked)
         # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
         started = self._number.change(
@@ -113,13 +117,17 @@ class Runner:
         """A ticket and a place in the queue; or what is wrong, at its field."""
         wiring = self.wiring
         try:
-            study = wiring.study(wiring.form.read(noted), *more)
-            self.host.check(study, choice)
+            started = self.start(wiring.study(wiring.form.read(noted), *more), choice)
         except Faults as faults:
             return wiring.form.told(faults.messages)
         except Exception as error:
             return wiring.form.told({wiring.field: sentence(error)})
-        return {self._ticket: Ticket(study, choice), **wiring.form.told({}), **self._queued()}
+        return {**wiring.form.told({}), **started}
+
+    def start(self, study: Study, choice: PairChoice) -> Updates:
+        """A ticket for this study and a place in the queue: updates of `starting`. Raises InputError if it cannot be run."""
+        self.host.check(study, choice)
+        return {self._ticket: Ticket(study, choice), **self._queued()}
 
     def _queued(self) -> Updates:
         """The ticket of the last click is run as soon as the device is free; until then there is a way out of the queue."""

@@ -3,13 +3,16 @@
 import base64
 import html
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
+from urllib.parse import quote
 
 from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import Recording, recorded
 from workbench.runs.trace import TrialRecord
+from workbench.show.draws import visible
 from workbench.show.files import WRITERS
 from workbench.show.headline import headline as sentences
 from workbench.show.steps import four_steps
@@ -18,6 +21,7 @@ from workbench.studies.batch import Batch
 from workbench.studies.links import to_query
 from workbench.studies.schemes import scheme_label
 from workbench.studies.settings import Settings
+from workbench.studies.start import Start
 from workbench.studies.text import counted
 
 JUMPS = (
@@ -117,7 +121,7 @@ def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
 
 
 def heading(side: str, run: Run) -> str:
-    return f"<h2>{side} · {html.escape(when(run.created))} · {html.escape(run.title[:120])}</h2>"
+    return f"<h2>{side} · {html.escape(when(run.created))} UTC · <bdi>{html.escape(run.title[:120])}</bdi></h2>"
 
 
 def when(created: str) -> str:
@@ -155,8 +159,21 @@ def _carried(run: Run) -> dict[str, str]:
 def headline(run: Run) -> str:
     """What came out, and if the run was recorded beforehand, where and when."""
     first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
-    says = f"<h2>{first}</h2>" + "".join(f"<p>{sentence}</p>" for sentence in others) if first else ""
-    return f'<div class="wb-headline">{says}{source(run)}{JUMPS}</div>'
+    says = f"<h2>{first}</h2><p>{' '.join(others)}</p>" if first else ""
+    return f'<div class="wb-headline">{JUMPS}{says}{source(run)}</div>'
+
+
+def trail(run: Run) -> str:
+    """The runs that a branch came from, as links; "" for any other run."""
+    if not run.study.get("start"):
+        return ""
+    steps = Start.from_json(run.study["start"]).trail
+    each = "".join(
+        f'<a href="?run={html.escape(quote(step.run, safe=""))}">run {html.escape(step.run[:12])}</a> › '
+        f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: “<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
+        for step in steps
+    )
+    return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
 def models(recordings: Sequence[Recording]) -> str:
@@ -168,12 +185,14 @@ def models(recordings: Sequence[Recording]) -> str:
 
 
 def source(run: Run) -> str:
-    """Of a run that was recorded beforehand: when, on what, and how to have it measured here; "" for any other run."""
-    if recorded(run.id) is None:
+    """Of a run that was recorded beforehand: what there is to see, when and on what, and how to have it measured here; "" for any other run."""
+    found = recorded(run.id)
+    if found is None:
         return ""
     where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
     machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
-    return f'<p class="source">Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here.</p>'
+    how = f"Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here."
+    return f'<p class="source"><b>{html.escape(found.title)}:</b> {html.escape(found.says)} {how}</p>'
 
 
 def how_it_works(run: Run) -> str:
@@ -181,17 +200,21 @@ def how_it_works(run: Run) -> str:
     where, steps = four_steps(run)
     if not steps:
         return ""
-    items = "".join(f"<li><b>{step.title}.</b> {''.join(map(_part, step.parts))}</li>" for step in steps)
-    title = f'How it works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
+    items = "".join(f"<li><b>{step.title}.</b> {_sentence(step.parts)}</li>" for step in steps)
+    title = f'How speculative decoding works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
     return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
 
 
-def _part(part: str | TrialRecord) -> str:
-    """A text, or a token with its mark."""
-    if isinstance(part, str):
-        return html.escape(part)
-    shown = html.escape(part.text.strip(" ").replace("\n", "⏎") or "␣")
-    return f'<span class="tok {part.fate}"><bdi>{shown}</bdi></span> '
+def _sentence(parts: Sequence[str | TrialRecord]) -> str:
+    """Texts, and tokens with their marks; tokens next to each other are set apart."""
+    each = [html.escape(part) if isinstance(part, str) else _marked(part) for part in parts]
+    apart = [" " if not isinstance(a, str) and not isinstance(b, str) else "" for a, b in pairwise(parts)]
+    return "".join(text + gap for text, gap in zip(each, [*apart, ""], strict=True))
+
+
+def _marked(token: TrialRecord) -> str:
+    shown = html.escape(token.text.strip(" ").replace("\n", "⏎") or "␣")
+    return f'<span class="tok {token.fate}"><bdi>{shown}</bdi></span>'
 
 
 def environment(run: Run) -> str:

@@ -107,7 +107,7 @@ class BatchTab:
         # Not `change`: that follows the emptied box of a run that is opened, too, and would take its prompts away.
         self.file.upload(self._read, self.file, [self.own, self.read], **QUIET)
         self.file.clear(lambda: (NO_FILE, ""), None, [self.own, self.read], **QUIET)
-        self.tab.select(self._offer_template, self.pair, self.form.chat_template, **QUIET)
+        self.tab.select(self._offer, self.pair, [*self.form.offered.values()], **QUIET)
         asked = [self.share, self.asked]
         self.noted.values.change(self._asked, self.noted.values, asked, trigger_mode="always_last", **QUIET)
         results = self.results
@@ -185,9 +185,9 @@ class BatchTab:
         again = f" · batches of {max(large)} take prompts twice: only {count:g} are chosen" if large else ""
         return words.settings_link(Batch.kind, data), words.note(words.chosen(data["settings"]) + again)
 
-    def _offer_template(self, choice: Any) -> Updates:
-        """The chat template's switch, only if the tokenizer has one."""
-        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
+    def _offer(self, choice: Any) -> Updates:
+        """The chat template's switch, only if the tokenizer has one; that of penalties, only if the target asks for some."""
+        return self.form.offer(self.host.offers(choice))
 
     def _follow(self, study: Batch, decoder: str | None, decoding: bool) -> "_Live":
         return _Live(self.results, decoder, decoding)

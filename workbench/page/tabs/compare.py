@@ -8,6 +8,7 @@ import gradio as gr
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.parts.branching import Branching
 from workbench.page.parts.form import DEFAULT_DECODERS, SHARED, SettingsForm
 from workbench.page.parts.pair_picker import PairPicker
 from workbench.page.parts.results import ComparisonResults
@@ -57,10 +58,10 @@ class CompareTab:
                     max_lines=12,
                     elem_id="prompt",
                 )
-            with gr.Column(scale=4, min_width=320), gr.Row(elem_id="go", equal_height=True):
+            with gr.Column(scale=4, min_width=420), gr.Row(elem_id="go", equal_height=True):
                 self.preset = gr.Dropdown(
                     [(presets.described(name), name) for name in presets.SETTINGS] + [("settings of your own", CUSTOM)],
-                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=200,
+                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=260,
                 )  # fmt: skip
                 self.runner.lay_out_buttons("Run")
         with gr.Row(elem_classes="chips"):
@@ -96,11 +97,12 @@ class CompareTab:
             trigger_mode="always_last",
             **QUIET,
         )
-        self.pairs.choice.change(self._offer_template, self.pairs.choice, self.form.chat_template, **self.noted.filling)
+        self.pairs.choice.change(self._offer, self.pairs.choice, [*self.form.offered.values()], **self.noted.filling)
         wiring = Wiring(
             self.noted, self.pairs.choice, [], self._study, self.prompt, [], self._follow, self.results.outputs
         )  # fmt: skip
         self.runner.wire(wiring)
+        Branching(self.host, self.runner, self.results, self.pairs.choice)
 
     # ---- what others may show here
 
@@ -120,11 +122,12 @@ class CompareTab:
     def greet(self) -> Updates:
         """What a fresh page shows: the length of the prompt it opens with."""
         count = self.host.tokens(self.prompt.value, False, PairChoice())
-        return {self.count: words.tokens(count, START), **self._offer_template(PairChoice())}
+        return {self.count: words.tokens(count, START), **self._offer(PairChoice())}
 
-    def open_with(self, run: Run) -> Updates:
-        """A run that was recorded beforehand, for a visitor who asked for nothing yet: the address stays as it is."""
-        return {**self.show(run), self.runner.progress: "", self.results.kept.run_id: ""}
+    @property
+    def unasked(self) -> Updates:
+        """What a run that nobody asked for does not show: how it ended, and its id in the address."""
+        return {self.runner.progress: "", self.results.kept.run_id: ""}
 
     # ---- handlers
 
@@ -147,9 +150,9 @@ class CompareTab:
         link = words.settings_link(Comparison.kind, {"prompt": prompt, "settings": typed})
         return words.tokens(count, typed), link, _preset_of(typed)
 
-    def _offer_template(self, choice: PairChoice) -> Updates:
-        """The chat template's switch, only if the tokenizer has one."""
-        return {self.form.chat_template: gr.update(visible=self.host.has_chat_template(choice))}
+    def _offer(self, choice: PairChoice) -> Updates:
+        """The chat template's switch, only if the tokenizer has one; that of penalties, only if the target asks for some."""
+        return self.form.offer(self.host.offers(choice))
 
     def _preset(self, name: str) -> Updates:
         """The preset says how tokens are drawn; decoders and the number of tokens stay as they are."""
@@ -179,4 +182,4 @@ class _Live:
         if isinstance(event, Ended):
             return self._results.show(event.run, bool(event.unkept)) if event.run.results else {}
         self._panels.update(event)
-        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.value()}
+        return {} if isinstance(event, Finished) else {self._results.strip: self._panels.changes()}

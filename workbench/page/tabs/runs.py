@@ -24,6 +24,8 @@ from workbench.studies.schemes import BASELINE
 from workbench.studies.text import counted
 
 EVERY = "all"
+NONE = "No run is kept yet. Press Run under Compare, or Measure under Batch: each run is listed here when it is done."
+NOT_FOUND = "No run has all of these words and this kind."
 PUBLIC = "On a shared machine runs are not listed: each is found by its own link."
 
 
@@ -100,7 +102,7 @@ class RunsTab:
              "decoders": ", ".join(map(label, run.decoders)), "best": best(run.fastest), "speed": run.fastest and run.fastest.speed}
             for run in found
         ]  # fmt: skip
-        return {"rows": lines}
+        return {"rows": lines, "empty": NOT_FOUND if search or kind != EVERY else NONE}
 
     def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)

@@ -12,6 +12,8 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
+from workbench.runs.estimates import label
+from workbench.runs.recorded import recordings
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
@@ -22,9 +24,10 @@ LATEX = [{"left": "$$", "right": "$$", "display": True}]
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
+        self.always = [("none", ""), *((f"recorded: {each.title}", each.run.id) for each in recordings())]
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
-                [("none", "")], value="", label="Compare with one of your runs", elem_id="theory-run",
+                self.always, value="", label="Compare with one of your runs", elem_id="theory-run",
                 info="What it measured shows as diamonds." + (" Paste the id from its link." if host.limits.public else ""),
                 allow_custom_value=host.limits.public,
             )  # fmt: skip
@@ -74,10 +77,13 @@ class TheoryTab:
         if self.host.limits.public:
             return gr.skip()
         runs = [
-            (f"{words.when(run.created)} UTC · {run.kind} · {', '.join(run.decoders)} · {run.models}", run.id)
+            (
+                f"{words.when(run.created)} UTC · {run.kind} · {', '.join(map(label, run.decoders))} · {run.models}",
+                run.id,
+            )
             for run in self.host.store.list()
         ]
-        return gr.update(choices=[("none", ""), *runs])
+        return gr.update(choices=[*self.always, *runs])
 
     def _pick(self, id: str | None) -> tuple[Measured, str]:
         try:

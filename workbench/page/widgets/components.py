@@ -7,8 +7,13 @@ import gradio as gr
 SHOW_PANELS = """
 const root = element.firstElementChild;
 const show = () => Workbench.show(root, props.value);
+root.ask = trigger;
 watch('value', show);
 show();
+"""
+SHOW_ALTERNATIVES = """
+const show = () => Workbench.answered(props.value);
+watch('value', show);
 """
 SHOW_RUNS = """
 const root = element.firstElementChild;
@@ -34,13 +39,24 @@ class Drawn(gr.HTML):
 
 
 class TokenStrip(Drawn):
-    """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes."""
+    """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes.
+
+    `select` asks for the alternatives of a token: {ask, run, decoder, at}, with `token` one that was typed; `submit` continues from one
+    of them: {ask, run, decoder, at, token, decoders}. `ask` names the question.
+    """
 
     script = SHOW_PANELS
 
 
+class Alternatives(Drawn):
+    """Answers to the strip's questions, drawn where they were asked: {ask, choices, wanted} or {ask, error}."""
+
+    script = SHOW_ALTERNATIVES
+
+
 class RunTable(Drawn):
-    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models}], "chosen": [ids]}."""
+    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models, best, speed}], "chosen": [ids], "empty": what is said if
+    there are no rows}."""
 
     script = SHOW_RUNS
 

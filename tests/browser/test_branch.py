@@ -1,0 +1,91 @@
+"""Branching in a browser: from a token to its alternatives to a new run and back, by mouse and by keyboard."""
+
+import re
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import finished, link, panel, run
+from tests.browser.test_accessible import faults
+
+PROMPT = "<b>é ${window.hacked=1}</b><img src=x onerror=window.hacked=1>"
+
+
+def asked(visit, address, width: int = 1400, theme: str = "light") -> tuple[Page, str]:
+    settings = {"decoders": "greedy,mtad", "max_new_tokens": 10, "temperature": 0.7, "top_k": 6, "__theme": theme}
+    page = visit(link(address, PROMPT, **settings), width, 900)
+    return page, run(page)
+
+
+def token(page: Page, decoder: str, index: int):
+    return panel(page, decoder).locator(".wb-paper > .wb-text > .tok:not(.refused)").nth(index)
+
+
+def test_a_click_shows_alternatives_and_one_of_them_continues(visit, address):
+    page, parent = asked(visit, address)
+    token(page, "mtad", 3).click()
+    rows = page.locator(".wb-branch tbody tr")
+    expect(page.locator(".wb-branch h3")).to_contain_text("MTAD, token 4")
+    expect(rows.nth(19)).to_be_visible()  # the models have answered
+    assert rows.filter(has=page.locator(".value", has_text=re.compile("^cut$"))).count() >= 14
+    expect(page.locator(".wb-branch [role=status]")).to_contain_text("Grey: cut by top-k or top-p")
+    rows.nth(2).locator("input").check()
+    chosen = int(rows.nth(2).locator("input").get_attribute("value"))
+    page.get_by_role("button", name="Continue with all decoders of this run").click()
+    expect(page.locator(".wb-trail")).to_contain_text(f"run {parent}")
+    child = finished(page)
+    assert child != parent
+    expect(page).to_have_url(re.compile(rf"\?run={child}"))
+    expect(page.locator("#panels .wb-panel")).to_have_count(2)
+    page.locator(".wb-trail a").first.click()
+    expect(page.locator("#run-link a").first).to_have_text(f"run {parent}")
+    assert page.evaluate("window.hacked") is None
+    assert chosen >= 0
+
+
+def test_by_keyboard_alone(visit, address):
+    page, parent = asked(visit, address)
+    token(page, "greedy", 0).focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("Enter")
+    expect(page.locator(".wb-branch h3")).to_be_focused()
+    expect(page.locator(".wb-branch tbody tr").nth(19)).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator(".wb-branch")).to_have_count(0)
+    expect(token(page, "greedy", 1)).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator(".wb-branch tbody tr").nth(19)).to_be_visible()
+    page.locator(".wb-branch tbody input").first.focus()
+    page.keyboard.press("ArrowDown")
+    page.get_by_role("button", name="Continue with Greedy").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".wb-trail")).to_contain_text(parent)
+    finished(page)
+
+
+def test_any_other_token_by_its_text_or_its_number(visit, address):
+    page, parent = asked(visit, address)
+    token(page, "greedy", 2).click()
+    rows, other = page.locator(".wb-branch tbody tr"), page.get_by_label("any other token")
+    expect(rows.nth(19)).to_be_visible()
+    other.fill("two tokens")
+    other.press("Enter")
+    expect(page.locator(".wb-branch [role=alert]")).to_contain_text("tokens here")
+    other.fill("#99999")
+    page.get_by_role("button", name="Look it up").click()
+    expect(page.locator(".wb-branch [role=alert]")).to_contain_text("There is no token 99999")
+    other.fill("#3")
+    other.press("Enter")
+    expect(page.locator(".wb-branch input:checked")).to_have_attribute("value", "3")
+    page.get_by_role("button", name="Continue with Greedy").click()
+    expect(page.locator(".wb-trail")).to_contain_text(parent)
+    finished(page)
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1400, "dark"), (768, "light"), (390, "dark")])
+def test_it_fits_and_is_readable_on_every_screen(visit, address, width, theme):
+    page, _ = asked(visit, address, width, theme)
+    token(page, "greedy", 1).click()
+    expect(page.locator(".wb-branch tbody tr").nth(19)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults(page) == []

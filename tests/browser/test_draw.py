@@ -1,0 +1,73 @@
+"""Draws in a browser: a button, trees side by side that unfold by keyboard, what they say, and the way to the proof."""
+
+import re
+from urllib.parse import urlencode
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.actions import finished
+from tests.browser.test_accessible import faults
+
+HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}}"
+
+
+def drawn(visit, address, width: int = 1400, theme: str = "light") -> Page:
+    asked = {
+        "kind": "draw",
+        "prompt": HOSTILE,
+        "draws": 30,
+        "max_new_tokens": 6,
+        "decoders": "multinomial,speculative,mtad",
+        "temperature": 0.5,
+    }
+    page = visit(f"{address}?{urlencode({**asked, '__theme': theme})}", width, 900)
+    expect(page.locator("#draw-prompt textarea")).to_have_value(HOSTILE)
+    page.get_by_role("button", name="Draw", exact=True).click()
+    finished(page, "draw-")
+    return page
+
+
+def test_trees_side_by_side_with_what_they_say(visit, address):
+    page = drawn(visit, address)
+    expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
+    expect(page.locator("#draw-headline li")).to_have_count(3)
+    expect(page.locator("#draw-headline")).to_contain_text(re.compile(r"Plain sampling: .*30 draws"))
+    assert "?run=" in page.url
+    summary = page.locator("#draw-trees summary").first
+    summary.focus()
+    state = summary.evaluate("(s) => s.parentElement.open")
+    page.keyboard.press("Enter")
+    assert summary.evaluate("(s) => s.parentElement.open") is not state
+    page.locator("#draw-headline .wb-jump a").click()
+    expect(page.locator("#draw-proof pre")).to_be_visible()
+    expect(page.locator("#draw-proof")).to_contain_text('assert_law(catalog["speculative"]())')
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("#draw-trees img, #draw-trees script").count() == 0
+    page.reload()
+    expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
+
+
+def test_stop_keeps_what_is_drawn(visit, address):
+    asked = {
+        "kind": "draw",
+        "prompt": "ab",
+        "draws": 1000,
+        "max_new_tokens": 60,
+        "decoders": "multinomial",
+        "cache_mb": 0.3,
+    }
+    page = visit(f"{address}?{urlencode(asked)}")
+    page.get_by_role("button", name="Draw", exact=True).click()
+    expect(page.locator("#draw-progress")).to_contain_text("token", timeout=60_000)
+    page.locator("#draw-stop").click()
+    expect(page.locator("#draw-progress")).to_contain_text("Stopped", timeout=20_000)
+    count = int(page.locator("#draw-trees .pace").inner_text().split()[0])
+    assert 0 < count < 1000
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1400, "dark"), (768, "light"), (390, "dark")])
+def test_it_fits_and_is_readable_on_every_screen(visit, address, width, theme):
+    page = drawn(visit, address, width, theme)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults(page) == []

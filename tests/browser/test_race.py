@@ -1,0 +1,157 @@
+"""The race: all texts on one clock, in step with the recorded seconds, by mouse and by keyboard, on every screen."""
+
+import dataclasses
+import time
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from tests.browser.conftest import serving
+from tests.browser.test_accessible import faults
+from workbench.measuring import session
+from workbench.runs.laps import round_seconds
+from workbench.runs.record import Run
+from workbench.show.files import WRITERS
+from workbench.studies.comparison import Comparison
+from workbench.studies.settings import Settings
+
+DECODERS = ["greedy", "speculative", "dsbd"]
+PACE = {"greedy": 0.21, "speculative": 0.37, "dsbd": 0.49}  # seconds of a round
+HOSTILE = "<img src=x onerror=window.hacked=1>"
+
+
+@pytest.fixture(scope="module")
+def slow(pair, unmetered) -> Run:
+    """A run whose rounds took long enough to be watched; one token is hostile."""
+    study = Comparison("ab", Settings.from_json({"decoders": DECODERS, "max_new_tokens": 8, "timings": 1}))
+    *_, last = session.run(pair, study, meter=unmetered)
+    results = []
+    for result in last.run.results:
+        rounds = [PACE[result.decoder]] * len(result.alone.rounds)
+        laps = [dataclasses.replace(result.laps[0], rounds=rounds, seconds=sum(rounds))]
+        results.append(dataclasses.replace(result, laps=laps))
+    first = results[0].alone
+    trials = [dataclasses.replace(first.rounds[0].trials[0], text=HOSTILE)]
+    rounds = [dataclasses.replace(first.rounds[0], trials=trials), *first.rounds[1:]]
+    results[0] = dataclasses.replace(results[0], samples=[dataclasses.replace(first, rounds=rounds)])
+    return dataclasses.replace(last.run, results=results)
+
+
+@pytest.fixture(scope="module")
+def address(pair, slow, tmp_path_factory):
+    with serving(pair, tmp_path_factory.mktemp("runs")) as (address, host):
+        host.store.save(slow)
+        yield f"{address}?run={slow.id}"
+
+
+def opened(page: Page) -> Page:
+    page.locator(".race-open").click()
+    expect(page.locator(".wb-race .lane")).to_have_count(len(DECODERS))
+    return page
+
+
+def tokens_after(run: Run, decoder: str, seconds: float) -> int:
+    """How many tokens stand after so many seconds of a decoder's rounds."""
+    result = next(r for r in run.results if r.decoder == decoder)
+    length, passed = 0, 0.0
+    for round_, took in zip(result.alone.rounds, round_seconds(result), strict=True):
+        passed += took
+        if passed > seconds + 1e-9:
+            break
+        length = round_.keep + len(round_.nodes)
+    return length
+
+
+def test_it_is_in_step_with_the_recorded_seconds(visit, address, slow):
+    """Each lane ends a tenth of a second at most from when its rounds were over."""
+    page = visit(address)
+    expect(page.locator(".race-open")).to_be_visible()
+    page.evaluate(
+        """() => {
+        window.ended = {};
+        const watch = () => {
+            for (const lane of document.querySelectorAll(".wb-race .lane.done")) window.ended[lane.dataset.decoder] ??= performance.now() - window.began;
+            requestAnimationFrame(watch);
+        };
+        document.querySelector(".race-open").addEventListener("click", () => { window.began = performance.now(); watch(); }, { capture: true });
+    }"""
+    )
+    opened(page)
+    expect(page.locator(".wb-race .lane.done")).to_have_count(len(DECODERS), timeout=20_000)
+    ended = page.evaluate("window.ended")
+    for result in slow.results:
+        assert ended[result.decoder] / 1000 == pytest.approx(sum(round_seconds(result)), abs=0.1)
+    order = sorted(slow.results, key=lambda r: sum(round_seconds(r)))
+    for place, result in zip(("1st", "2nd", "3rd"), order, strict=True):
+        lane = page.locator(f'.wb-race .lane[data-decoder="{result.decoder}"]')
+        expect(lane.locator(".lane-state")).to_contain_text(f"{place} · {len(result.alone.tokens)} tokens in")
+    expect(page.locator(".wb-race [role=status]")).to_contain_text("all are done")
+
+
+def test_it_is_scrubbed_paused_and_slowed(visit, address, slow):
+    page = opened(visit(address))
+    slider = page.locator(".wb-race input[type=range]")
+    for seconds in (0.0, 0.22, 0.8, 1.3, 60.0):
+        slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", seconds * 1000)
+        for decoder in DECODERS:
+            lane = page.locator(f'.wb-race .lane[data-decoder="{decoder}"]')
+            expect(lane).to_have_attribute("data-tokens", str(tokens_after(slow, decoder, seconds)))
+    before = page.locator(".wb-race .clock").inner_text()
+    page.wait_for_timeout(300)
+    assert page.locator(".wb-race .clock").inner_text() == before
+    page.get_by_label("back to the start").click()
+    page.get_by_label("speed of the race").select_option("0.1")
+    page.get_by_label("play", exact=True).click()
+    began = time.monotonic()
+    page.wait_for_timeout(1500)
+    page.get_by_label("pause", exact=True).click()
+    passed = float(page.locator(".wb-race .clock").inner_text().split()[0])
+    assert passed == pytest.approx((time.monotonic() - began) / 10, abs=0.1)
+
+
+def test_by_keyboard_alone(visit, address):
+    page = visit(address)
+    page.locator(".race-open").focus()
+    page.keyboard.press("Enter")
+    expect(page.locator(".wb-race h3")).to_be_focused()
+    page.keyboard.press(" ")
+    expect(page.get_by_label("play", exact=True)).to_be_visible()
+    page.get_by_label("time in the race").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".wb-race .lane.done")).to_have_count(len(DECODERS))
+    page.keyboard.press("Escape")
+    expect(page.locator(".wb-race")).to_have_count(0)
+    expect(page.locator(".race-open")).to_be_focused()
+
+
+def test_hostile_tokens_stay_text(visit, address):
+    page = opened(visit(address))
+    page.get_by_label("time in the race").focus()
+    page.keyboard.press("End")
+    expect(page.locator('.wb-race .lane[data-decoder="greedy"]')).to_contain_text(HOSTILE)
+    assert page.locator(".wb-race img").count() == 0
+    assert page.evaluate("window.hacked") is None
+
+
+@pytest.mark.parametrize(("width", "theme"), [(1400, "light"), (768, "dark"), (390, "light")])
+def test_it_fits_and_is_readable_on_every_screen(visit, address, width, theme):
+    page = opened(visit(f"{address}&__theme={theme}", width, 844))
+    page.get_by_label("time in the race").focus()
+    page.keyboard.press("End")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert faults(page) == []
+
+
+def test_a_report_races_too(visit, address, slow, chromium, tmp_path):
+    file = tmp_path / "run.html"
+    file.write_text(WRITERS["html"](slow), encoding="utf-8")
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(file.as_uri())
+    page.locator(".race-open").click()
+    expect(page.locator(".wb-race .lane.done")).to_have_count(len(DECODERS), timeout=20_000)
+    page.locator("#panels .wb-text .tok:not(.refused)").first.click()
+    expect(page.locator(".wb-branch tbody tr")).not_to_have_count(0)
+    expect(page.locator(".wb-branch")).to_contain_text("as recorded")
+    assert page.locator(".wb-branch button.go").count() == 0
+    context.close()

@@ -1,0 +1,52 @@
+"""The law of a decoder's output on real models: every text, every way the decoder can go, through the loop and the engines."""
+
+import itertools
+from typing import Any
+
+import torch
+from transformers import LogitsProcessorList, PreTrainedModel
+
+from decoders import ModelPair
+from decoders.generate import prepare
+from decoders.loop import drive
+from decoders.settings import Method
+from decoders.task import Batching, Sampling, Task
+from decoders.testing import oracle
+
+
+def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> oracle.Law:
+    """The probability of every output."""
+
+    def run(source: oracle.Source) -> oracle.Path:
+        task = Task.read(pair, prompt, method, Sampling(**sampling), Batching())
+        (turn,), engines = prepare(task, itertools.count().__next__)
+        turn.request.source = source
+        for _ in drive([turn], engines):
+            pass
+        return tuple(turn.request.tree.new_tokens(turn.request.answer))
+
+    law: oracle.Law = {}
+    for probability, text in oracle.outcomes(run):
+        law[text] = law.get(text, 0.0) + probability
+    return law
+
+
+def of_two_tokens(
+    target: PreTrainedModel, prompt: list[int], temperature: float = 1.0, processors: tuple = (None, None)
+) -> oracle.Law:
+    """The probability of every two tokens after a prompt by the target alone; `processors` change the logits of the first and second."""
+    law: oracle.Law = {}
+    for a, p in enumerate(next_token(target, prompt, temperature, processors[0])):
+        for b, q in enumerate(next_token(target, [*prompt, a], temperature, processors[1])):
+            law[a, b] = p * q
+    return law
+
+
+def next_token(
+    target: PreTrainedModel, text: list[int], temperature: float, processors: LogitsProcessorList | None
+) -> list[float]:
+    ids = torch.tensor([text])
+    with torch.inference_mode():
+        row = target(ids, use_cache=False).logits[:, -1]
+        row = row if processors is None else processors(ids, row)
+        return (row[0].double() / temperature).softmax(-1).tolist()

@@ -1,0 +1,152 @@
+"""Draws through the engine: every seed's text is that of a decoding of its own, the exact law is the model's, and Stop keeps what is drawn."""
+
+import itertools
+
+import pytest
+import torch
+
+import decoders
+from decoders import InputError
+from decoders.warp import Warping, warp
+from tests.models import plain_logits
+from tests.workbench.measuring.conftest import results
+from workbench.measuring import session
+from workbench.measuring.admit import admit
+from workbench.runs.draws import drawn, findings, grown
+from workbench.runs.events import Ended
+from workbench.runs.record import Run
+from workbench.studies.draw import Draw
+
+SHARED = {"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 3}
+
+
+def draw(*names: str, draws: int = 12, prompt: str = "abab", **shared) -> Draw:
+    own = {name: value for name, value in shared.items() if name in ("cache_mb",)}
+    settings = {**SHARED, "decoders": list(names), **{n: v for n, v in shared.items() if n not in own}}
+    return Draw.from_json({"prompt": prompt, "settings": {**settings, "draws": draws, **own}})
+
+
+def ended(pair, study, meter, **options) -> Run:
+    *_, last = session.run(pair, study, meter=meter, **options)
+    assert isinstance(last, Ended)
+    return last.run
+
+
+@pytest.mark.parametrize("name", ["multinomial", "speculative", "dsbd", "beam_sampling", "mtad"])
+def test_each_draw_is_the_text_of_its_seed(pair, unmetered, name):
+    (result,) = results(session.run(pair, draw(name), meter=unmetered))
+    for sample in result.samples:
+        alone = decoders.generate(
+            pair, "abab", name, max_new_tokens=5, temperature=0.5, top_p=0.9, seed=3 + sample.prompt
+        )
+        assert [piece.id for piece in sample.pieces] == alone.tokens
+        assert (
+            "".join(piece.text for piece in sample.pieces) == alone.text[: len("".join(p.text for p in sample.pieces))]
+        )
+    assert len(result.samples) == 12
+
+
+def test_the_exact_law_is_the_models_own(pair, unmetered):
+    """Each prefix by the plain forward pass, token by token; and none that 200 draws should have is missing."""
+    run = ended(pair, draw("multinomial", draws=200, max_new_tokens=2), unmetered)
+    ids, warping = list(pair.tokenizer("abab").input_ids), Warping(0.5, 0, 0.9)
+    law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
+    expected = {}
+    first = warp(plain_logits(pair.target, ids).double(), warping)
+    for a in range(len(first)):
+        if 200 * first[a] >= 5:
+            expected[a,] = first[a].item()
+            second = warp(plain_logits(pair.target, [*ids, a]).double(), warping)
+            expected |= {
+                (a, b): (first[a] * second[b]).item() for b in range(len(second)) if 200 * first[a] * second[b] >= 5
+            }
+    assert law.keys() == expected.keys()
+    assert len(law) > 3
+    assert all(abs(law[key] - expected[key]) < 1e-4 for key in law)
+
+
+@pytest.mark.parametrize("name", ["dsbd", "beam_sampling"])
+def test_beams_of_the_first_step_are_kept_for_their_law(pair, unmetered, name):
+    run = ended(pair, draw(name, draws=30), unmetered)
+    (result,) = run.results
+    assert len({len(sample.beams) for sample in result.samples}) == 1
+    assert all(sample.beams for sample in result.samples)
+    (found,) = findings(run)
+    assert (found.compared, found.texts, found.draws) == ("first step", 30, 30 * len(result.samples[0].beams))
+    assert found.p is not None
+
+
+def test_five_decoders_and_what_their_draws_say(pair, unmetered):
+    names = ["multinomial", "speculative", "mtad", "dsbd", "greedy"]
+    run = ended(pair, draw(*names, draws=100), unmetered)
+    found = {each.decoder: each for each in findings(run)}
+    assert [found[name].compared for name in names] == ["target", "target", "own", "first step", "own"]
+    assert all(found[name].p > 0.001 for name in ("multinomial", "speculative", "dsbd"))
+    assert found["mtad"].p is None
+    assert found["greedy"].distance > found["greedy"].most
+    for result in run.results:
+        root = grown(sample.pieces for sample in drawn(result))
+        assert root.count == 100 == sum(child.count for child in root.following)
+
+
+def test_at_temperature_0_nothing_is_compared(pair, unmetered):
+    run = ended(pair, draw("multinomial", temperature=0.0), unmetered)
+    assert run.exact == []
+    assert findings(run) == []
+    assert len(grown(s.pieces for s in run.results[0].samples).following) == 1
+
+
+def test_memory_is_bounded_by_the_budget(pair, unmetered):
+    """Draws wait for room, and are the same."""
+    row = decoders.cache_need(pair, decoders.catalog["multinomial"](), 1, 1) / 2
+    few = ended(pair, draw("multinomial", cache_mb=round(3.5 * 9 * row / 1e6, 4) + 0.005), unmetered)
+    many = ended(pair, draw("multinomial"), unmetered)
+    assert few.results[0].metrics["at_once"] < many.results[0].metrics["at_once"] == 12
+    assert [s.pieces for s in few.results[0].samples] == [s.pieces for s in many.results[0].samples]
+    with pytest.raises(InputError, match="give at least"):
+        admit(pair, draw("dsbd", cache_mb=0.01))
+
+
+def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
+    """Half a measurement of a batch is thrown away, half of the draws is worth showing."""
+    count = itertools.count()
+    run = ended(
+        pair,
+        draw("multinomial", "speculative", draws=40, max_new_tokens=8, cache_mb=0.014),
+        unmetered,
+        cancel=lambda: next(count) > 25,
+    )
+    assert run.cancelled
+    assert 0 < len(drawn(run.results[0])) < 40
+    assert len(run.results) == 1
+    again = Run.from_json(run.dumps())
+    assert again == run
+    (found,) = findings(run)
+    assert found.texts < 40
+
+
+def test_a_text_that_ends_early_counts_whole(pair, unmetered, monkeypatch):
+    ends = int(torch.argmax(plain_logits(pair.target, list(pair.tokenizer("abab").input_ids))))
+    monkeypatch.setattr(pair.target.generation_config, "eos_token_id", ends)
+    run = ended(pair, draw("multinomial", draws=60, temperature=0.7), unmetered)
+    assert any(len(sample.pieces) == 1 for sample in run.results[0].samples)
+    assert not any(len(prefix.tokens) > 1 and ends in prefix.tokens[:-1] for prefix in run.exact)
+    (found,) = findings(run)
+    assert found.texts == 60
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"draws": 9}, "draws must be"),
+        ({"draws": 1001}, "draws must be"),
+        ({"draws": True}, "draws must be"),
+        ({"repeats": 2}, "leave repeats at 1"),
+        ({"prompt": " "}, "The prompt is empty"),
+        ({"prompt": None}, "must be a text"),
+        ({"cache_mb": -1}, "cache_mb must be"),
+    ],
+)
+def test_what_cannot_be_drawn_is_one_sentence(changes, says):
+    with pytest.raises(InputError, match=says):
+        draw("multinomial", **changes)

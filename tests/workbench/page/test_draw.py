@@ -1,0 +1,78 @@
+"""The Draws tab and /draw without a browser."""
+
+import json
+
+import gradio as gr
+import pytest
+
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
+from workbench.page.host import Host
+from workbench.page.layout import build
+
+FEW = "kind=draw&prompt=ab<b>&draws=12&decoders=multinomial,speculative&max_new_tokens=4&temperature=0.5"
+
+
+@pytest.fixture(scope="module")
+def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    return host, build(host)
+
+
+@pytest.fixture
+def visitor(house) -> Visitor:
+    return Visitor(house[1], FEW)
+
+
+def test_a_link_fills_the_tab_and_draw_draws(house, visitor):
+    assert visitor.value(visitor.find("draw-prompt")) == "ab<b>"
+    assert "12 draws · 4 new tokens · Plain sampling, Speculative" in visitor.value(visitor.find("draw-asked"))
+    assert "draws=12" in visitor.value(visitor.find("draw-settings-link"))
+    visitor.press("draw-run")
+    assert visitor.breakdowns == []
+    assert "Done" in visitor.value(visitor.find("draw-progress"))
+    [kept] = house[0].store.list(kind="draw")
+    run = house[0].store.get(kept.id)
+    assert [len(result.samples) for result in run.results] == [12, 12]
+    assert "Plain sampling" in visitor.value(visitor.find("draw-headline"))
+    assert visitor.value(visitor.find("draw-trees")).count("<section") == 2
+    again = Visitor(house[1], f"run={run.id}")
+    assert again.value(again.find("draw-trees")) == visitor.value(visitor.find("draw-trees"))
+    assert again.value(again.find("draw-prompt")) == "ab<b>"
+
+
+def test_faults_stand_at_their_fields(visitor):
+    visitor.put("draw-prompt", "  ")
+    visitor.press("draw-run")
+    assert visitor.message("draw-prompt") == "The prompt is empty; write a few words."
+
+
+def test_more_draws_than_a_public_place_allows_are_refused(pair, tmp_path):
+    visitor = Visitor(build(a_host(pair, tmp_path, max_draws=11)), FEW)
+    visitor.press("draw-run")
+    assert visitor.message("draw-prompt") == "At most 11 draws here; ask for fewer, or run it on your own machine."
+
+
+def test_the_endpoint_gives_the_run_and_what_it_says(house):
+    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
+    *_, found = draw("ab", ["multinomial", "mtad"], {"draws": 20, "max_new_tokens": 4, "temperature": 0.5})
+    assert [len(result["samples"]) for result in found["results"]] == [20, 20]
+    assert [each["compared"] for each in found["findings"]] == ["target", "own"]
+    json.dumps(found, allow_nan=False)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("ab", ["multinomial"], {"draws": 5}), "draws must be"),
+        (("ab", ["multinomial"], {"draws": "many"}), "draws must be"),
+        (("", ["multinomial"], {}), "The prompt is empty"),
+        (("ab", ["multinomia"], {}), "multinomial"),
+        (("ab", ["multinomial"], [1]), "one JSON object"),
+        (("ab", None, None), "`decoders` must be a list"),
+    ],
+)
+def test_whatever_a_program_sends_is_one_sentence_at_worst(house, arguments, says):
+    draw = next(function.fn for function in house[1].fns.values() if function.api_name == "draw")
+    with pytest.raises(gr.Error, match=says):
+        list(draw(*arguments))

@@ -1,0 +1,78 @@
+"""The small texts of the page: plain words, and what others wrote stays text."""
+
+from dataclasses import replace
+
+import pytest
+
+from decoders import Fate, catalog
+from decoders.__main__ import table
+from workbench.page.layout import SAYS
+from workbench.page.parts import words
+from workbench.runs.recorded import recordings
+from workbench.show import web
+from workbench.show.fates import FATES
+from workbench.show.laws import claim
+from workbench.show.quantities import BY_NAME
+from workbench.show.strip import ENDS
+from workbench.studies.schemes import SCHEMES
+
+
+@pytest.mark.parametrize(
+    ("seconds", "says"), [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (1422, "24 min"), (5400, "1.5 h")]
+)
+def test_time_left_is_as_exact_as_a_guess_is(seconds, says):
+    """It once said "1422 s left" (P22)."""
+    assert words.seconds_left(seconds) == says
+
+
+def test_one_result_is_not_called_results(run):
+    """It once said "1 results" (P22)."""
+    one = replace(run, results=run.results[:1])
+    assert "· 1 result ·" in words.outcome(one)
+    assert "s of computing" in words.outcome(one)
+
+
+def test_a_date_says_that_it_is_utc_and_a_title_cannot_turn_its_line(run):
+    """Nothing said in which zone dates are, and an unclosed override mirrored the line of a run (P21, P22)."""
+    shown = words.heading("A", replace(run, title="\u202e<b>"))
+    assert " UTC · <bdi>\u202e&lt;b&gt;</bdi>" in shown
+
+
+@pytest.mark.parametrize("recording", recordings(), ids=lambda each: each.title)
+def test_a_recorded_run_says_what_there_is_to_see_and_how_to_have_it_measured_here(recording, run):
+    shown = words.source(recording.run)
+    assert recording.says.split(":")[0].replace("'", "&#x27;") in shown
+    assert "Recorded on 20" in shown
+    assert ("Press <b>Measure</b>" if recording.run.kind == "batch" else "Press <b>Run</b>") in shown
+    assert words.source(run) == ""
+
+
+def test_the_words_of_the_review_are_gone(run):
+    """The table of clearer texts: what stood on the page and what stands there now, for each line that no other test has."""
+    script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
+    shown = {
+        "they know no facts": words.models(recordings()),
+        "see which is fastest": SAYS,
+        "14 of 960 prompt tokens": words.tokens((14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}),
+        "same as plain sampling": claim(catalog["speculative"](), 1.0).chip,
+        "changes the text": claim(catalog["mtad"](), 1.0).chip,
+        "same as beam sampling": claim(catalog["dsbd"](), 1.0).chip,
+        "token limit reached": ENDS["budget"],
+        "finished": ENDS["end of sequence"],
+        "s of computing": words.outcome(run),
+        "temperature and cut-offs": script,
+        "random number": script,
+        "drafts used": BY_NAME["acceptance"].label,
+        "alpha": BY_NAME["alpha"].label,
+        "tokens per large-model pass": BY_NAME["block_efficiency"].label,
+        "memory read per token": BY_NAME["memory_per_token"].label,
+        "cached tokens": BY_NAME["peak_memory"].counts(run.results[0]),
+        "likelier text, not faster": catalog["mtjd"].summary,
+        "not reached": FATES[Fate.DISCARDED].label,
+        "Step through its rounds": script,
+        "padded (usual)": SCHEMES["vanilla"].label,
+        "no padding": SCHEMES["unpadded"].label,
+        "text distributed as": table(),
+        "no known law": table(),
+    }
+    assert [wanted for wanted, found in shown.items() if wanted not in found] == []

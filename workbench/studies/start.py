@@ -1,0 +1,61 @@
+"""Where a branch begins: inside a text of another run."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from decoders import InputError
+from decoders.inputs import is_whole
+
+MOST_TOKENS = 1_000_000
+MOST_STEPS = 100  # branches of branches
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One choice: in the run with this id, the text of a decoder (in one of its repeats) was left after `at` tokens, and continued with
+    another token, whose text is `chosen`."""
+
+    run: str
+    decoder: str
+    repeat: int
+    at: int
+    chosen: str
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """What a branch continues. Raises InputError for what cannot be continued.
+
+    ids     the tokens: a prompt's, those of the parent's text that are kept, and the chosen one; they are never tokenised again
+    trail   the choices that led here, the first one first; the last one names the parent
+    """
+
+    ids: tuple[int, ...]
+    trail: tuple[Step, ...]
+
+    def __post_init__(self):
+        if not 0 < len(self.ids) <= MOST_TOKENS or not all(is_whole(i) and i >= 0 for i in self.ids):
+            raise InputError(f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.")
+        if not 0 < len(self.trail) <= MOST_STEPS:
+            raise InputError(f"A branch has a parent, and at most {MOST_STEPS} of them; begin anew from its text.")
+
+    def to_json(self) -> dict[str, Any]:
+        return {"ids": list(self.ids), "trail": [asdict(step) for step in self.trail]}
+
+    @staticmethod
+    def from_json(data: Any) -> "Start":
+        """Raises InputError for what is none."""
+        try:
+            return Start(tuple(data["ids"]), tuple(_step(step) for step in data["trail"]))
+        except (TypeError, KeyError, ValueError):
+            raise InputError("The start of a branch must have `ids` and a `trail`, as exports have them.") from None
+
+
+def _step(data: Mapping[str, Any]) -> Step:
+    step = Step(*(data[name] for name in Step.__dataclass_fields__))
+    if not all(isinstance(text, str) for text in (step.run, step.decoder, step.chosen)):
+        raise ValueError
+    if not all(is_whole(count) and 0 <= count <= MOST_TOKENS for count in (step.repeat, step.at)):
+        raise ValueError
+    return step

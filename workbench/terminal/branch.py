@@ -1,0 +1,52 @@
+"""`python -m workbench branch`: another token in the text of a past run, and how decoders continue from there."""
+
+import argparse
+from typing import Any
+
+from rich.console import Console
+
+from workbench.measuring import branch
+from workbench.runs.store import RunStore
+from workbench.show.draws import visible
+from workbench.show.tables import Table
+from workbench.terminal import flags, show, study
+
+DESCRIPTION = (
+    "Without --token: what else could stand at a place of a past run, as the large model says, and as it is sampled. With it: continue "
+    "from there, as a new run that knows its parent."
+)
+EXAMPLES = """examples:
+  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5
+  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5 --token " cat" --decoders mtad greedy
+  python -m workbench branch 3f2a9c01d4e5 --decoder mtad --at 5 --token "#1234"
+"""
+
+
+def register(commands: Any) -> None:
+    """Add the command to those of `python -m workbench`."""
+    command = flags.command(commands, "branch", "continue a past run from another token", DESCRIPTION, EXAMPLES)
+    command.set_defaults(command=run)
+    command.add_argument("run", help="the id of a past run")
+    command.add_argument("--decoder", required=True, metavar="NAME", help="whose text")
+    command.add_argument("--at", type=int, required=True, metavar="N", help="how many tokens of the text are kept")
+    command.add_argument("--repeat", type=int, default=0, metavar="N", help="which repeat, from 0 (default: 0)")
+    command.add_argument(
+        "--token", metavar="TOKEN", help="the next one: the text of a single token, or its number, as in #123"
+    )
+    command.add_argument("--decoders", nargs="+", metavar="NAME", help="those that continue (default: --decoder)")
+    flags.add_models(command)
+    flags.add_files(command)
+
+
+def run(args: argparse.Namespace) -> int:
+    parent, where = RunStore().get(args.run), branch.At(args.decoder, args.at, args.repeat)
+    if args.token is not None:
+        return study.run(lambda pair: branch.branch(pair, parent, where, args.token, args.decoders), args)
+    device, choice = study.loaded(args)
+    found, _ = device.ask(choice, branch.listed, parent, where)
+    lines = [
+        [f"#{each.id}", visible(each.text), f"{each.raw:.4f}", f"{each.warped:.4f}" if each.warped else "cut"]
+        for each in found
+    ]
+    Console(highlight=False).print(show.grid(Table(["token", "text", "p", "as sampled"], lines)))
+    return 0
