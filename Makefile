@@ -1,7 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
-# make lint   ruff          make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -26,6 +26,7 @@ docs: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(bin)/ruff check .
 	$(bin)/ruff format --check .
+	$(bin)/mypy
 
 format: $(VENV)/.dev
 	$(bin)/ruff check --fix .

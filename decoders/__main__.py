@@ -5,19 +5,14 @@ import sys
 
 from decoders.catalog import catalog
 from decoders.errors import InputError
-
-LAWS = {
-    "target": "the target",
-    "beam sampling": "beam sampling",
-    "beam sampling per layer": "beam sampling, given each layer's width",
-}
+from decoders.settings import LAWS
 
 
 def table() -> str:
     """The catalog as a Markdown table."""
     rows = ["| name | what it does | text distributed as | draft model | from |", "|---|---|---|---|---|"]
     for name, method in catalog.items():
-        claim = LAWS.get(method.law, "no known law")
+        claim = LAWS[method.law] if method.law else "no known law"
         rows.append(
             f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} | {method.paper}, {method.section} |"
         )

@@ -81,8 +81,8 @@ class Joint:
         if count is not None:
             ids, values = self._likeliest(count, fetch=True)
             return list(zip(ids[:count], values, strict=False))
-        values, ids = top(self.whole().flatten(), len(self.beams) * self.size)
-        return list(zip(ids.tolist(), values.tolist(), strict=True))
+        found, places = top(self.whole().flatten(), len(self.beams) * self.size)
+        return list(zip(places.tolist(), found.tolist(), strict=True))
 
     def whole(self) -> torch.Tensor:
         """All values (W, V), where the model is."""
@@ -183,11 +183,13 @@ def likeliest_path(
     sampled   beam sampling rather than beam search
     A beam that ends keeps its score and competes with the others.
     """
-    live, ended = [Beam(request.tip, 0.0)], []
+    live = [Beam(request.tip, 0.0)]
+    ended: list[Beam] = []
     for _ in range(steps):
         ask = request.ask(model, [b.node for b in live], 0 if sampled else width or 0)
         joint = Joint(live, (yield ask))
         if sampled:
+            assert width is not None  # only a search keeps all
             draws = draw_beams(request, joint, joint.warp(request.warping), width)
         else:
             draws = [joint.draw(request, *found) for found in joint.top(width)]

@@ -8,7 +8,7 @@ Decoders of other packages join it through the entry points `decoders.methods`: 
 
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
@@ -28,7 +28,7 @@ from decoders.methods.specinfer import SpecInfer
 from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
 from decoders.methods.typical import Typical
-from decoders.settings import Method, nearest
+from decoders.settings import LAWS, Method, nearest
 
 GROUP = "decoders.methods"
 CLAIMS = ("name", "law", "paper", "section", "summary")
@@ -47,7 +47,8 @@ class Catalog(Mapping[str, type[Method]]):
         for entry in entry_points(group=GROUP):
             try:
                 method = joined(entry.load(), methods)
-            except Exception as error:  # a stranger's module can fail in any way, and the others must work
+            # A stranger's module can fail in any way, and the others must work.
+            except (Exception, SystemExit) as error:
                 source = entry.dist.name if entry.dist else entry.value
                 why = (
                     first_line(error)
@@ -80,11 +81,17 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
         raise InputError(f"{method!r} is not a dataclass that inherits from decoders.Method.")
     if missing := [name for name in CLAIMS if not hasattr(method, name)]:
         raise InputError(f"{method.__name__} does not say its {', '.join(missing)}.")
-    if not method.name.isidentifier():
+    if not (isinstance(method.name, str) and method.name.isidentifier()):
         raise InputError(f"{method.name!r} is not a name of letters, digits and underscores.")
     if method.name in others:
         raise InputError(f"there is a decoder {method.name!r} already.")
+    if plain := [field.name for field in fields(method) if "help" not in field.metadata]:
+        raise InputError(
+            f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting must be."
+        )
     method()  # its default settings must be allowed
+    if method.law is not None and method.law not in LAWS:
+        raise InputError(f"its law is {method.law!r}, and a law is one of {', '.join(map(repr, LAWS))} or None.")
     return method
 
 

@@ -186,11 +186,9 @@ def minimum(p: Distribution, q: Distribution) -> Distribution:
     """The measure min(p, q); for distributions its total is the chance that a draw from q is accepted."""
     if isinstance(p, Whole) and isinstance(q, Whole):
         return Whole(torch.minimum(p.mass, q.mass.to(p.mass.device, p.mass.dtype)))
-    if isinstance(p, Whole):
-        p = p.within(q.mass)
-    elif isinstance(q, Whole):
-        q = q.within(p.mass)
-    return Small({x: min(m, q.mass[x]) for x, m in p.mass.items() if x in q.mass})
+    few_p = p if isinstance(p, Small) else p.within(x for x, _ in q.items())
+    few_q = (q if isinstance(q, Small) else q.within(few_p.mass)).mass
+    return Small({x: min(m, few_q[x]) for x, m in few_p.mass.items() if x in few_q})
 
 
 def residual(p: Distribution, q: Distribution) -> Distribution:
@@ -199,15 +197,15 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     If nothing is left, which means that q covers p and a refusal can only be due to rounding, it is p itself.
     """
     if isinstance(p, Whole):
-        if isinstance(q, Small):
-            taken = torch.zeros_like(p.mass)
-            taken[list(q.mass)] = torch.tensor(list(q.mass.values()), dtype=taken.dtype, device=taken.device)
-        else:
+        if isinstance(q, Whole):
             taken = q.mass.to(p.mass.device)  # a table's is on the CPU
+        else:
+            few, taken = dict(q.items()), torch.zeros_like(p.mass)
+            taken[list(few)] = torch.tensor(list(few.values()), dtype=taken.dtype, device=taken.device)
         rest = (p.mass - taken).clamp_(min=0)
-        mass = rest.sum()
-        return Whole(rest / mass) if mass > 0 else p
-    taken = (q.within(p.mass) if isinstance(q, Whole) else q).mass.get
-    left = {x: over for x, m in p.mass.items() if (over := m - taken(x, 0.0)) > 0}
+        whole = rest.sum()
+        return Whole(rest / whole) if whole > 0 else p
+    of_q = (q if isinstance(q, Small) else q.within(x for x, _ in p.items())).mass.get
+    left = {x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0}
     mass = sum(left.values())
     return Small({x: m / mass for x, m in left.items()}) if mass > 0 else p

@@ -13,6 +13,6 @@ class ModelError(RuntimeError):
     """A model's output is not a distribution; the message names the model and the step."""
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: BaseException) -> str:
     """The first line of a foreign error's message, or its type if it has none."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

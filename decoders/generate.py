@@ -1,14 +1,14 @@
 """The public calls: `check` input, `stream` a decoding as it happens, or `generate` it whole."""
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, cast, overload
 
 from transformers import LogitsProcessor
 
-from decoders.engine.engines import engine_of
-from decoders.engine.model import Engine
+from decoders.engine.engines import Passes, engine_of
+from decoders.engine.model import PackedModel
 from decoders.engine.padding import PaddedEngine
 from decoders.engine.pair import ModelPair
 from decoders.errors import ModelError
@@ -60,6 +60,10 @@ class Event:
     result: Result | None = None
 
 
+@overload
+def generate(pair: ModelPair, prompt: Prompt, method: Method | str, **options: Any) -> Result: ...
+@overload
+def generate(pair: ModelPair, prompt: Sequence[Prompt], method: Method | str, **options: Any) -> list[Result]: ...
 def generate(
     pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any
 ) -> Result | list[Result]:
@@ -107,7 +111,7 @@ def stream(
     max_cache_bytes: int | None = Batching.max_cache_bytes,
     cancel: Any = None,
     clock: Callable[[], float] = time.perf_counter,
-) -> Iterator[Event]:
+) -> Generator[Event, None, None]:
     """Decode a prompt, or a list of prompts as one batch: yields an Event per round, and a last one with the Result per request.
 
     prompt         text, a list of token ids, or a list of either
@@ -135,7 +139,7 @@ def stream(
     return _events(task, *prepare(task, clock))
 
 
-def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[str, Engine]]:
+def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping[str, Passes]]:
     """What the loop drives: a turn per prompt, and an engine per model with as many cache rows as the turns need together."""
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
@@ -146,7 +150,7 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     else:
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
-    turns = []
+    turns: list[Turn] = []
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         source = SeededSource(seed)
         request = Request(
@@ -158,11 +162,11 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], dict[st
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
-        return turns, {role: PaddedEngine(model, padding, at_once) for role, model in packed.items()}
+        return turns, {role: PaddedEngine(cast(PackedModel, m), padding, at_once) for role, m in packed.items()}
     return turns, {role: engine_of(model, at_once, most_rows) for role, model in packed.items()}
 
 
-def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Engine]) -> Iterator[Event]:
+def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]) -> Generator[Event, None, None]:
     batching = task.batching
     driven = drive(
         turns,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from numbers import Integral
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from decoders.errors import InputError
 from decoders.shapes import TokenId
@@ -13,7 +13,7 @@ LONGEST_REFERENCE = 16 * 2**20
 SEEDS = range(-(2**63), 2**64)  # what torch.Generator takes
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> TypeGuard[int]:
     """Whether this is a whole number, NumPy's included; True and False are not."""
     return isinstance(value, Integral) and not isinstance(value, bool)
 

@@ -49,7 +49,7 @@ class Ledger:
     @property
     def seconds(self) -> float:
         """Wall time from the start to the last charge."""
-        return self._mark - self._began if self._began is not None else 0.0
+        return self._mark - self._began if self._began is not None and self._mark is not None else 0.0
 
     def count(self, model: str, answered: bool = True, passes: int = 1) -> None:
         """Count an answer, or a part of the prompt that was read, and the forward passes that it took."""

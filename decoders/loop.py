@@ -8,7 +8,7 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.engine.answer import Answer, Wants
-from decoders.engine.model import Engine
+from decoders.engine.engines import Passes
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.reading import Reading, Readings, held
@@ -25,7 +25,7 @@ class Turn:
     """A request while it is being decoded.
 
     decoding   its generator;   rows  cache rows to reserve for it
-    waiting    the ask that it waits for;   drawn  what it has of a chain so far, which `draw` continues
+    waiting    the ask that it waits for, once it has started;   drawn  what it has of a chain so far, which `draw` continues
     known      the readings of its live nodes, by model
     rounds     committed, not yet yielded;   error  why it failed, while the others continue
     """
@@ -34,9 +34,9 @@ class Turn:
     request: Request
     decoding: Decoding
     rows: int = 0
-    waiting: Ask | None = None
+    waiting: Ask = field(init=False, repr=False)
     drawn: list[Drawn] = field(default_factory=list)
-    draw: Callable[[Distribution], TokenId] | None = None
+    draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: {"target": {}, "draft": {}})
     rounds: deque[Round] = field(default_factory=deque)
     error: ModelError | None = None
@@ -94,7 +94,7 @@ class Turn:
                     self.draw = self.request.source.chain(item.steps)
                 if (answer := self._answer()) is None:
                     return
-        self.waiting, self.drawn = None, []
+        self.drawn = []
         self.known = {}  # a reading keeps the logits of its whole pass
         self.decoding.close()
 
@@ -117,7 +117,7 @@ class Turn:
 
 def drive(
     turns: Sequence[Turn],
-    engines: Mapping[str, Engine],
+    engines: Mapping[str, Passes],
     *,
     max_batch: int | None = None,
     prefill_chunk: int | None = None,
@@ -162,19 +162,19 @@ def drive(
             _release(turn.request, engines)
 
 
-def _admit(turn: Turn, engines: Mapping[str, Engine]) -> bool:
+def _admit(turn: Turn, engines: Mapping[str, Passes]) -> bool:
     if all(engine.admit(turn.request.tree, turn.rows) for engine in engines.values()):
         return True
     _release(turn.request, engines)
     return False
 
 
-def _release(request: Request, engines: Mapping[str, Engine]) -> None:
+def _release(request: Request, engines: Mapping[str, Passes]) -> None:
     for engine in engines.values():
         engine.release(request.tree)
 
 
-def _forward(asking: Sequence[Turn], engine: Engine, model: str, chunk: int | None) -> None:
+def _forward(asking: Sequence[Turn], engine: Passes, model: str, chunk: int | None) -> None:
     """One pass for these turns; each that gets its readings continues to its next ask."""
     wants = [(t.request.tree, t.missing()) for t in asking]
     answers = engine.run(wants, chunk)
@@ -220,7 +220,7 @@ def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
     return Readings(rows, needed if drafts else max(needed, ALTERNATIVES), temperature, every=drafts)
 
 
-def _count(turn: Turn, model: str, engine: Engine, answer: Answer, sharing: int) -> None:
+def _count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) -> None:
     """Write down what a pass that `sharing` turns shared took for one of them."""
     ledger = turn.request.ledger
     ledger.bytes_read += answer.cache_bytes + answer.weight_bytes / sharing

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import cast
 
 from decoders.request import Request
 from decoders.trace import Round
@@ -77,7 +78,7 @@ def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metric
         new_tokens=len(path),
         seconds=seconds,
         tokens_per_second=ratio(len(path), seconds),
-        perplexity=perplexity(request.kept[n].log_p for n in path),
+        perplexity=perplexity(cast(float, request.kept[n].log_p) for n in path),  # every kept token has one
         target_calls=counts.target_calls,
         draft_calls=counts.draft_calls,
         prefill_calls=counts.prefill_calls,

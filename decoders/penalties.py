@@ -2,7 +2,7 @@
 node of a tree to the text that ends there."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -53,10 +53,11 @@ def said(config: GenerationConfig | None) -> list[str]:
 def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsProcessorList:
     """What a generation config asks for of MODELLED, in the order of `generate`. Raises InputError for what cannot be."""
     given = asked(config, MODELLED)
-    makers = {
+    ends = config.eos_token_id if config else None
+    makers: dict[str, Callable[..., Any]] = {
         "repetition_penalty": RepetitionPenaltyLogitsProcessor,
         "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
-        "bad_words_ids": lambda ids: NoBadWordsLogitsProcessor(ids, config.eos_token_id),
+        "bad_words_ids": lambda ids: NoBadWordsLogitsProcessor(ids, ends),
         "suppress_tokens": lambda ids: SuppressTokensLogitsProcessor(ids, "cpu"),
         "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(ids, prompt_length, "cpu"),
     }

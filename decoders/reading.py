@@ -63,9 +63,10 @@ class Readings(Sequence["Reading"]):
     """
 
     def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0, every: bool = False):
-        self.rows, (self.count, self.size) = rows, rows.shape
+        self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
-        self.every, self.host = every, None
+        self.every = every
+        self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
         if rows.device.type == "cpu":
             self.host, self.highest = rows.numpy(), rows.amax(-1).tolist()
@@ -102,13 +103,13 @@ class Readings(Sequence["Reading"]):
         return all(map(math.isfinite, self.highest[part]))
 
     def __len__(self) -> int:
-        return self.count
+        return self._length
 
     @overload
     def __getitem__(self, place: int) -> "Reading": ...
     @overload
     def __getitem__(self, place: slice) -> list["Reading"]: ...
-    def __getitem__(self, place):
+    def __getitem__(self, place: int | slice) -> "Reading | list[Reading]":
         if isinstance(place, slice):
             return [Reading(self, i) for i in range(*place.indices(len(self)))]
         return Reading(self, range(len(self))[place])

@@ -149,7 +149,8 @@ class Request:
     ) -> Round:
         """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last one. A
         later round may take back a provisional answer. Yield the result."""
-        entry = Round(len(self.rounds), trials, provisional=provisional and not finished)
+        tried = Trials.of(trials) if isinstance(trials, list) else trials
+        entry = Round(len(self.rounds), tried, provisional=provisional and not finished)
         fork = self.tree.fork(self.answer, answer)
         entry.nodes = self.tree.lineage(answer, self.tree.depths[fork] + 1)
         entry.tokens = [self.tree.tokens[n] for n in entry.nodes]

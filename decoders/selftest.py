@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 import transformers
@@ -23,7 +24,7 @@ from decoders.engine import attention
 from decoders.engine.arenas import ReachRows
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.model import Engine, PackedModel
-from decoders.engine.packing import Feed, pack
+from decoders.engine.packing import Feed, PackedInputs, pack
 from decoders.engine.reach import Reach
 from decoders.sampling import SeededSource
 from decoders.tree import TokenTree
@@ -42,13 +43,13 @@ def device() -> torch.device:
     return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def llama(dtype: torch.dtype = torch.float64, **sizes: int) -> LlamaForCausalLM:
+def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
     """A random model, small unless `sizes` say otherwise."""
     torch.manual_seed(0)
-    sizes = {"vocab_size": 67, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
+    given: dict[str, Any] = {"vocab_size": 67, "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4,
              "num_key_value_heads": 2, "max_position_embeddings": 512, "initializer_range": 0.3} | sizes  # fmt: skip
-    config = LlamaConfig(**sizes, bos_token_id=None, eos_token_id=None)
-    return LlamaForCausalLM(config).to(device(), dtype).eval()
+    model: Any = LlamaForCausalLM(LlamaConfig(**given, bos_token_id=None, eos_token_id=None))
+    return model.to(device(), dtype).eval()
 
 
 def machine() -> Iterator[str]:
@@ -101,6 +102,7 @@ def error_of(
     for past in (rows, 3):
         tree = TokenTree([0] * past)
         cache = arena.take(past + 16)
+        assert cache is not None  # an arena without bounds has room
         arena.append(cache, tree, tree.trunk)
         nodes = [tree.trunk[-1]]
         for i in range(7):
@@ -116,13 +118,14 @@ def error_of(
     rest = size**-0.5, 0.0, window
     there = sinks if sinks is None else sinks.to(device())
     ours = way(q, packing.keys[0], packing.values[0], *plan, packing.biases, *rest, there)
-    doubles = (t.cpu().double() for t in (q, packing.keys[0], packing.values[0]))
+    x, keys, values, biases = (t.cpu().double() for t in (q, packing.keys[0], packing.values[0], packing.biases))
+    segments, table, masks = (t.cpu() for t in plan)
     here = sinks if sinks is None else sinks.double()
-    exact = attention.attend_one_by_one(*doubles, *(t.cpu() for t in plan), packing.biases.cpu().double(), *rest, here)
+    exact = attention.attend_one_by_one(x, keys, values, segments, table, masks, biases, *rest, here)
     return (ours.cpu() - exact).abs().max().item()
 
 
-def _fields(inputs) -> tuple:
+def _fields(inputs: PackedInputs) -> tuple:
     return inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing
 
 
@@ -247,7 +250,8 @@ def run_all() -> bool:
     """Every section in a child process; returns whether all is well."""
     failed = []
     for name, section in SECTIONS.items():
-        print(f"{name}: {section.__doc__.splitlines()[0]}", flush=True)
+        print(f"{name}: {str(section.__doc__).splitlines()[0]}", flush=True)
+        code: int | str
         try:
             code = subprocess.run([sys.executable, "-m", "decoders.selftest", name], timeout=LIMIT).returncode
         except subprocess.TimeoutExpired:

@@ -3,16 +3,16 @@
 import dataclasses
 import difflib
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from decoders.errors import InputError
-from decoders.reading import Reading
-from decoders.request import Ask, Drawn, Request
+from decoders.request import Ask, Request
 from decoders.trace import Round
 from decoders.warp import Warping
 
-# What `decode` returns. Asks are sent readings, or the tokens of a chain; rounds are sent None.
-Decoding = Generator[Ask | Round, list[Reading] | list[Drawn] | None, None]
+# What `decode` returns. It is sent what each item asks for, which no type can say: of an ask readings (`list[Reading]`), of one for a
+# chain its tokens (`list[Drawn]`), of a round None.
+Decoding = Generator[Ask | Round, Any, None]
 
 
 def setting(
@@ -33,10 +33,18 @@ def setting(
     )
 
 
+# The laws that a decoder may claim, each with a few words about its text.
+LAWS = {
+    "target": "the target",
+    "beam sampling": "beam sampling",
+    "beam sampling per layer": "beam sampling, given each layer's width",
+}
+
+
 class claim(property):
     """A property that depends on the settings; on the class itself it has the value for the default settings."""
 
-    def __get__(self, method, owner=None):
+    def __get__(self, method: "Method | None", owner: "type[Method]") -> Any:  # type: ignore[override]  # of methods alone
         return super().__get__(owner() if method is None else method, owner)
 
 
@@ -44,7 +52,7 @@ class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
     name         its id in the catalog, in links and files;   title  its proper name
-    law          the law of the output: "target", "beam sampling", "beam sampling per layer", or None (lossy)
+    law          the law of the output: one of LAWS, or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
     references   texts that its drafts may copy from, if it has such a setting
@@ -58,16 +66,17 @@ class Method:
     section: ClassVar[str]
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
-    references = ()
+    references: tuple[str, ...] = ()
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # for type checkers: every method is a dataclass
 
-    def __new__(cls, *args, **settings):
+    def __new__(cls, *args: Any, **settings: Any) -> Self:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in settings:
             if name not in known:
                 raise InputError(f"{cls.name} has no setting {name!r}: {nearest(name, known)}")
         return super().__new__(cls)
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, check(self.name, field, getattr(self, field.name)))
 

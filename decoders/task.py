@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from transformers import LogitsProcessor, LogitsProcessorList, PreTrainedModel
 
@@ -37,7 +37,7 @@ class Sampling:
     end_tokens: Collection[TokenId] | None = None
     penalties: bool | Sequence[LogitsProcessor] = False
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         whole("max_new_tokens", self.max_new_tokens, LONGEST_BUDGET)
         own = () if isinstance(self.penalties, bool) else self.penalties
         if not isinstance(own, Sequence) or not all(isinstance(p, TEXT_ALONE) for p in own):
@@ -56,7 +56,7 @@ class Batching:
     padding: str = "none"
     max_cache_bytes: int | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name, most in (
             ("max_batch", LONGEST_BUDGET),
             ("prefill_chunk", LONGEST_BUDGET),
@@ -146,7 +146,7 @@ def _penalties(sampling: Sampling, target: PreTrainedModel, prompt_length: int) 
     given = sampling.penalties
     if given is True:
         given = processors(target.generation_config, prompt_length)
-    return LogitsProcessorList(map(on_host, given)) if given else None
+    return cast(Penalties, LogitsProcessorList(map(on_host, given))) if given else None
 
 
 def checked_method(pair: ModelPair, method: Method | str) -> Method:
@@ -172,12 +172,13 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
     if not padded and batching.max_cache_bytes is None:
         return
     for role in roles(method):
-        if not pair.packed[role].packed:
+        if (plain := pair.plain.get(role)) is not None:
             raise InputError(
                 f"{'padding' if padded else 'max_cache_bytes'} is for packed passes, and the {role} model runs one request at a time, "
-                f"because {pair.packed[role].why}; leave it out, or load another pair."
+                f"because {plain.why}; leave it out, or load another pair."
             )
-        if padded and pair.packed[role].packed and any(pair.packed[role].reaches):
+        packed: Any = pair.packed[role]
+        if padded and any(packed.reaches):
             raise InputError(
                 f"padding is for models whose layers all see the whole text, and some of the {role} model's have a window; leave it "
                 "out, or load another pair."

@@ -17,17 +17,17 @@ def acceptance(p: Distribution, q: Distribution) -> float:
     return minimum(p, q).total
 
 
-def expected_tokens(alpha: float, gamma: int) -> float:
+def expected_tokens(alpha: float, gamma: float) -> float:
     """Expected tokens per round, (1 - alpha^(gamma+1)) / (1 - alpha) (eq. 1)."""
     return float(gamma + 1) if alpha == 1 else (1 - alpha ** (gamma + 1)) / (1 - alpha)
 
 
-def walltime_factor(alpha: float, gamma: int, c: float) -> float:
+def walltime_factor(alpha: float, gamma: float, c: float) -> float:
     """Expected speed-up over plain decoding (theorem 3.8); c is the time of a draft pass divided by that of a target pass."""
     return expected_tokens(alpha, gamma) / (gamma * c + 1)
 
 
-def operations_factor(alpha: float, gamma: int, c_hat: float) -> float:
+def operations_factor(alpha: float, gamma: float, c_hat: float) -> float:
     """Expected growth of arithmetic operations (theorem 3.11); c_hat is the draft's operations per token divided by the target's."""
     return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
 
@@ -109,7 +109,7 @@ def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
     return max(minimum, width)
 
 
-def dsbd_steps(beta: float, gamma: int, threshold: float = 1.0) -> float:
+def dsbd_steps(beta: float, gamma: float, threshold: float = 1.0) -> float:
     """Theorem 3.2: steps per round from min(t, beta). A lower bound if beta is constant or the minimum over reachable layers, but
     not if it is the mean (see ALGORITHMS.md)."""
     return expected_tokens(min(threshold, beta), gamma)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from decoders.shapes import NodeId, TokenId
 
@@ -56,7 +57,8 @@ class Trials:
 
     def __init__(self, kept: list[Trial], drafted: int, tested: int, accepted: int, listed: Callable[[], list[Trial]]):
         self.kept, self.drafted, self.tested, self.accepted = kept, drafted, tested, accepted
-        self._listed, self._list = listed, None
+        self._listed: Callable[[], list[Trial]] | None = listed
+        self._list: list[Trial] | None = None
 
     @classmethod
     def of(cls, trials: list[Trial]) -> "Trials":
@@ -65,11 +67,12 @@ class Trials:
         counts = len(fates), len(fates) - fates.count(Fate.DISCARDED), fates.count(Fate.ACCEPTED)
         return cls([t for t in trials if t.fate in KEPT], *counts, lambda: trials)
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[Any, ...]:
         return Trials.of, (self.every(),)
 
     def every(self) -> list[Trial]:
         if self._list is None:
+            assert self._listed is not None  # it goes when the list is there
             self._list, self._listed = self._listed(), None
         return self._list
 
@@ -86,7 +89,7 @@ class Round:
     """
 
     index: int
-    tried: Trials | list[Trial]
+    tried: Trials
     nodes: list[NodeId] = field(default_factory=list)
     tokens: list[TokenId] = field(default_factory=list)
     keep: int = 0
@@ -96,7 +99,7 @@ class Round:
     target_calls: int = 0
     draft_calls: int = 0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if isinstance(self.tried, list):
             self.tried = Trials.of(self.tried)
 

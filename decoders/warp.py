@@ -22,7 +22,7 @@ class Warping:
     top_k: int = 0
     top_p: float = 1.0
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not (_is_number(self.temperature) and 0 <= self.temperature <= 100):
             raise InputError(f"temperature must lie in [0, 100], not {self.temperature!r}.")
         if not (_is_number(self.top_k) and self.top_k >= 0 and self.top_k % 1 == 0):

@@ -14,6 +14,16 @@ from decoders.task import Batching, Sampling, Task
 from decoders.testing import oracle
 
 
+class Rounded(oracle.Source):
+    """Takes distributions that sum to one but for float32's rounding."""
+
+    def draw(self, probs, count=1):
+        outcomes = list(probs.items())
+        total = sum(p for _, p in outcomes)
+        assert abs(total - 1) < 1e-6
+        return [self.branch([(token, p / total) for token, p in outcomes]) for _ in range(count)]
+
+
 def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> oracle.Law:
     """The probability of every output."""
 
@@ -26,7 +36,7 @@ def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: A
         return tuple(turn.request.tree.new_tokens(turn.request.answer))
 
     law: oracle.Law = {}
-    for probability, text in oracle.outcomes(run):
+    for probability, text in oracle.outcomes(run, source=Rounded):
         law[text] = law.get(text, 0.0) + probability
     return law
 

@@ -1,82 +1,206 @@
-"""The documentation: every code block runs, every generated page is made, and it builds strictly without network."""
+"""The documentation and the README: every code block runs, every link leads somewhere, and the site builds strictly and without network."""
 
 import os
 import re
 import shlex
+import socket
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
 from decoders import catalog
+from decoders.__main__ import table
 from workbench import __main__ as program
+from workbench.experiments import plan_file
+from workbench.terminal import advise, batch, branch, compare, draw, experiment
 
 ROOT = Path(__file__).parents[1]
-DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.glob("*.md"))
+README = ROOT / "README.md"
+PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
+PORT = "7860"  # the address that a page names
 
 
-def blocks(page: Path, language: str) -> list[str]:
-    """The code of a page in one language, with the files that it includes."""
-    found = re.findall(rf"^```{language}\n(.*?)^```", page.read_text(encoding="utf-8"), re.S | re.M)
-    return [re.sub(r'--8<-- "(.*?)"', lambda match: (ROOT / match[1]).read_text("utf-8"), code) for code in found]
+def blocks(page: Path, language: str) -> list[tuple[str, str]]:
+    """(title, code) of the blocks of a page in one language, with the files that they include."""
+    found = re.findall(rf'^```{language}(?: title="(.*?)")?\n(.*?)^```', page.read_text(encoding="utf-8"), re.S | re.M)
+    include = re.compile(r'--8<-- "(.*?)"')
+    return [(title, include.sub(lambda match: (ROOT / match[1]).read_text("utf-8"), code)) for title, code in found]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_every_python_block_runs(page, tmp_path, monkeypatch):
-    """One after another in one namespace, as a reader would type them."""
+@pytest.fixture(scope="module")
+def port(tmp_path_factory) -> Iterator[str]:
+    """Where `python app.py` serves the page."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        free = str(probe.getsockname()[1])
+    environ = {**os.environ, "GRADIO_SERVER_PORT": free, "WORKBENCH_DATA": str(tmp_path_factory.mktemp("data"))}
+    app = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
+    try:
+        assert any(free in line for line in app.stdout), "the app ended without giving its address"
+        yield free
+    finally:
+        app.terminate()
+        app.wait(60)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.stem)
+def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
+    """One after another in one namespace, as a reader would type them; against a page that is served where one is named."""
     monkeypatch.chdir(tmp_path)
-    namespace = {"__name__": "__reader__"}
-    sys.modules.setdefault("__reader__", type(sys)("__reader__"))
-    for code in blocks(page, "python"):
-        exec(compile(code, f"{page.name}", "exec"), namespace)
+    module = sys.modules["__reader__"] = type(sys)("__reader__")
+    for _, code in blocks(page, "python"):
+        if f":{PORT}" in code:
+            code = code.replace(PORT, request.getfixturevalue("port"))
+        exec(compile(code, page.name, "exec"), vars(module))
+    shown = capsys.readouterr().out
+    assert shown or "print(" not in "".join(code for _, code in blocks(page, "python"))
+    if page.stem == "page":
+        assert all(re.search(rf"^{name} ", shown, re.M) for name in ("greedy", "mtad"))
 
 
-def commands() -> list[str]:
-    return [line for page in PAGES for code in blocks(page, "sh") for line in code.splitlines() if line.strip()]
+def test_the_readmes_table_of_decoders_is_the_catalog():
+    shown = re.search(r"<!-- decoders: begin.*?-->\n(.*?)\n?<!-- decoders: end -->", README.read_text(), re.S)[1]
+    assert shown == table(), "paste the output of `python -m decoders` between the markers"
 
 
-@pytest.mark.parametrize("line", commands())
-def test_every_command_runs_or_is_there(line, tmp_path, monkeypatch, capsys):
-    """The workbench's commands are run; of `make` and `pip` it is tested that the target and the extra exist."""
+PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS|RUN)\b")
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda page: page.stem)
+def test_every_command_runs_or_is_there(page, tmp_path, monkeypatch, capsys):
+    """One after another in one folder, beside the files that the page shows. The workbench's commands are run; of those with a
+    placeholder it is tested that the words are known, of `make` and `pip` that the target and the extra exist."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path))
-    first, *arguments = shlex.split(line)
-    if first == "make":
-        assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.M)
-    elif first == "pip":
-        extra = re.fullmatch(r"\.(?:\[(.*)\])?", arguments[1])
-        known = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["custom"][
-            "extras"
-        ]
-        assert arguments[0] == "install"
-        assert extra[1] in (None, "dev", *known)
-    elif "--help" in arguments:
-        with pytest.raises(SystemExit) as end:
-            program.main(arguments)
-        assert end.value.code == 0
-    else:
-        assert first == "decoding-workbench"
-        assert program.main(arguments) == 0
-    capsys.readouterr()
+    monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path / "data"))
+    for title, text in blocks(page, "toml"):
+        if title:
+            (tmp_path / title).write_text(text)
+    for line in "".join(code for _, code in blocks(page, "sh")).splitlines():
+        command = shlex.split(line, comments=True)
+        if command[0] in THERE:
+            THERE[command[0]](command[1:])
+        elif PLACEHOLDER.search(line) or command == ["decoding-workbench"]:
+            only_parsed(command, monkeypatch)
+        else:
+            assert command[0] == "decoding-workbench", line
+            assert exit_status(command[1:]) == 0, line
+            assert capsys.readouterr().out, line
 
 
-def test_it_builds_strictly_and_without_network(tmp_path):
-    """Every request is refused by a proxy that is not there; a warning fails the build."""
+def exit_status(arguments: list[str]) -> int | str | None:
+    try:
+        return program.main(arguments)
+    except SystemExit as end:
+        return end.code
+
+
+def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The words are a command's, and the plan that they name comes along."""
+    with monkeypatch.context() as patched:
+        asked = []
+        patched.setattr(program, "page", lambda args: asked.append(args))
+        for each in (compare, draw, branch, batch, advise, experiment):
+            patched.setattr(each, "run", lambda args: asked.append(args))
+        assert not exit_status(command[1:])
+    (args,) = asked
+    for name in getattr(args, "words", []):
+        plan_file.find(name)
+
+
+def is_target(arguments: list[str]) -> None:
+    assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.M)
+
+
+def is_extra(arguments: list[str]) -> None:
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    assert arguments[0] == "install"
+    assert re.fullmatch(r"\.(?:\[(.*)\])?", arguments[1])[1] in (None, "dev", *metadata["extras"])
+
+
+THERE = {"make": is_target, "pip": is_extra}
+
+
+# ---- The site
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    """Built strictly, so a warning fails; every request is refused by a proxy that is not there."""
+    folder = tmp_path_factory.mktemp("site")
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, env={**os.environ, **nowhere})
     assert done.returncode == 0, done.stdout + done.stderr
-    pages = {file.stem for file in (tmp_path / "site" / "decoders").glob("*.html")}
-    assert pages == {*catalog, "index"}
+    assert "WARNING" not in done.stdout + done.stderr
+    return folder
+
+
+def test_every_decoder_has_a_page_with_a_round_and_figures(site):
+    assert {file.stem for file in (site / "decoders").glob("*.html")} == {*catalog, "index"}
     for name in catalog:
-        text = (tmp_path / "site" / "decoders" / f"{name}.html").read_text(encoding="utf-8")
+        text = (site / "decoders" / f"{name}.html").read_text(encoding="utf-8")
         assert "<svg role=" in text
-        assert "tokens" in text
-    outside = re.findall(
-        r'(?:src|href)="(https?://[^"]+\.(?:js|css|woff2?|png))"',
-        "".join(p.read_text() for p in (tmp_path / "site").rglob("*.html")),
-    )
-    assert outside == []
+        assert re.search(r"On 20\d\d-\d\d-\d\d, Llama-Stories target .* threads", text), (
+            "no figures with their date and machine"
+        )
+
+
+class Links(HTMLParser):
+    """What a page refers to, and the names of its places."""
+
+    def __init__(self, page: Path):
+        super().__init__()
+        self.links: list[str] = []
+        self.loads: list[str] = []
+        self.places: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.places |= {given[key] for key in ("id", "name") if given.get(key)}
+        address = given.get("href") or given.get("src")
+        if address and tag == "a":
+            self.links.append(address)
+        elif address and given.get("rel") != "canonical":
+            self.loads.append(address)
+
+
+def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
+    """Links to other sites are tested for their form alone."""
+    pages = {page.resolve(): Links(page) for page in site.rglob("*.html")}
+    dead = []
+    for page, found in pages.items():
+        if page.name == "404.html":  # its addresses begin at the root of a server
+            continue
+        for link in found.links + found.loads:
+            parts = urlsplit(link)
+            if parts.scheme:
+                sound = link in found.links and (parts.scheme == "mailto" or (parts.scheme == "https" and parts.netloc))
+            else:
+                target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
+                sound = target.is_file() and (
+                    not parts.fragment or target not in pages or unquote(parts.fragment) in pages[target].places
+                )
+            dead += [] if sound else [f"{page.name}: {link}"]
+    assert not dead
+
+
+@pytest.mark.parametrize(
+    "page", [README, ROOT / "NOTES.md", ROOT / "CHANGELOG.md", *(ROOT / "assets").rglob("README.md")],
+    ids=lambda page: str(page.relative_to(ROOT)),
+)  # fmt: skip
+def test_links_of_pages_that_are_read_in_the_repository(page):
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        parts = urlsplit(link)
+        target = page.parent / unquote(parts.path) if parts.path else page
+        assert parts.scheme == "https" or target.exists(), link
+        if not parts.scheme and parts.fragment and target.suffix == ".md":
+            titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
+            assert parts.fragment in {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}, link

@@ -44,7 +44,7 @@ DECODERS = {
     "integrations": REQUEST
     | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "penalties", "settings"},
     "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
-    "__main__": {"__init__", "catalog", "errors"},
+    "__main__": {"__init__", "catalog", "errors", "settings"},
     "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files offer, and beyond that these.

@@ -3,6 +3,7 @@
 import argparse
 import sys
 from pathlib import Path
+from typing import NoReturn
 
 import decoders
 from decoders import InputError
@@ -13,7 +14,7 @@ DESCRIPTION = "Without a command: open the page, and print its address. With one
 
 
 class Parser(argparse.ArgumentParser):
-    def error(self, message: str):
+    def error(self, message: str) -> NoReturn:
         self.exit(2, f"{message}; see {self.prog} --help.\n")
 
 

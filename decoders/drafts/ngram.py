@@ -22,11 +22,13 @@ class NGram:
 
     def __init__(self, request: Request, smoothing: float, pairs: bool):
         self.smoothing, self.pairs = smoothing, pairs
+        assert request.vocabulary is not None  # drafts without a model must be told
         self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
         self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
         for reference in request.references:
             self._count(reference, None)
-        self._depth, self._last = 0, None
+        self._depth = 0
+        self._last: TokenId | None = None
 
     def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, list[Reading], list[Distribution]]:
         """The warped distributions of the token after each node."""

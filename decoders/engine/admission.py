@@ -4,13 +4,14 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoders.engine.engines import Model, engine_of
-from decoders.engine.model import Engine, undisturbed
+from decoders.engine.model import Engine, PackedModel, undisturbed
 from decoders.engine.probe import Layout, layout_of
 from decoders.engine.twin import twin
 from decoders.errors import NotPackedError, first_line
@@ -83,7 +84,8 @@ def whole_texts(model: Model) -> tuple[PreTrainedModel, list[Layout] | None]:
     if not getattr(own, "_supports_attention_backend", False):
         return own, None
     whole = twin(own, "eager")
-    if not (model.packed and any(reach and reach.size > REDUCED for reach in model.reaches)):
+    packed: Any = model  # or a draft with a tokenizer of its own, which has what its model has
+    if not (packed.packed and any(reach and reach.size > REDUCED for reach in packed.reaches)):
         return whole, None
     config = whole.config.get_text_config()
     for name in SIZES:
@@ -91,7 +93,7 @@ def whole_texts(model: Model) -> tuple[PreTrainedModel, list[Layout] | None]:
             setattr(config, name, min(size, REDUCED))
     small = [
         replace(layer, reach=layer.reach and replace(layer.reach, size=min(layer.reach.size, REDUCED)))
-        for layer in model.layout
+        for layer in packed.layout
     ]
     if layout_of(whole, model.positions) != small:
         raise NotPackedError("its windows cannot be made small to test it")
@@ -106,7 +108,7 @@ def cached_rows(
     These are chains and trees, short and long, so every way to attend has run before anything is decoded.
     """
     most = model.positions or max(PROMPTS) + DEEPEST
-    engine = engine_of(model) if layout is None else Engine(model, layout=layout)
+    engine = engine_of(model) if layout is None else Engine(cast(PackedModel, model), layout=layout)
     draw, tokens = random.Random(0), range(min(model.own, model.vocabulary))
     trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
     for tree in trees:
@@ -125,7 +127,8 @@ def cached_rows(
         asked = map(grow, trees, sizes) if sizes else (tree.trunk[-ASKED:] for tree in trees)
         wants = [(tree, nodes) for tree, nodes in zip(trees, asked, strict=True) if nodes]
         for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
-            yield tree, dict(zip(nodes, answer.logits, strict=True))
+            assert answer.part is not None  # without a chunk every node is fed
+            yield tree, dict(zip(nodes, answer.rows[answer.part], strict=True))
             tree.keep(nodes[-1:])
 
 
@@ -133,15 +136,15 @@ def plain_rows(
     model: Model, whole: PreTrainedModel, answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]]
 ) -> dict[tuple[TokenTree, NodeId], Tensor]:
     """The logits (V,) of the same nodes by plain passes over the whole text of each, those of one length together."""
-    asked = defaultdict(set)
+    asked: dict[TokenTree, set[NodeId]] = defaultdict(set)
     for tree, rows in answers:
         asked[tree].update(rows)
-    texts = defaultdict(list)
+    texts: dict[int, list[tuple[TokenTree, list[NodeId]]]] = defaultdict(list)
     for tree, nodes in asked.items():
         inner = {tree.parents[node] for node in nodes}
         for path in (tree.lineage(node) for node in nodes - inner):
             texts[len(path)].append((tree, path))
-    found = {}
+    found: dict[tuple[TokenTree, NodeId], Tensor] = {}
     last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
     with undisturbed(model.device):
         for alike in texts.values():

@@ -3,11 +3,12 @@
 import math
 from collections.abc import Iterable, Sequence
 from functools import partial
+from typing import cast
 
 import numpy as np
 import torch
 
-from decoders.engine.attention import Layered
+from decoders.engine.attention import Layered, Packing
 from decoders.engine.cache import Arena, CacheRows, Mask
 from decoders.engine.packing import Feed, PackedInputs, pack
 from decoders.engine.probe import Layout
@@ -120,7 +121,7 @@ class Arenas:
             found.append(pack(feeds, arena, by_request, reach.window if reach else 0))
         if self.simple:
             return found[0]
-        return found[0].following(Layered(tuple(inputs.packing for inputs in found), self.places))
+        return found[0].following(Layered(tuple(cast(Packing, inputs.packing) for inputs in found), self.places))
 
     def bytes(self, caches: Caches) -> int:
         """What the rows of one request take."""

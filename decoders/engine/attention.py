@@ -10,7 +10,7 @@ import os
 import shutil
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -69,8 +69,8 @@ class Packing(NamedTuple):
     table: Tensor
     masks: Tensor
     biases: Tensor
-    keys: list[Tensor]
-    values: list[Tensor]
+    keys: Sequence[Tensor]
+    values: Sequence[Tensor]
     window: int = 0
     parts: tuple[Part, ...] = ()
 
@@ -124,7 +124,9 @@ def attend(
                 raise
             FAILED.add(way)
             log.warning(
-                "%s does not run here (%s); passes use slower attention.", way.__doc__.split(",")[0], first_line(error)
+                "%s does not run here (%s); passes use slower attention.",
+                str(way.__doc__).split(",")[0],
+                first_line(error),
             )
 
 
@@ -154,13 +156,25 @@ def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
     return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
 
 
-def attend_chains(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
+def attend_chains(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+    window: int = 0,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
     starts, bases, totals, *_ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
     most, longest = int(count.max()), int((past + count).max())
     hides = 0 < window < longest
-    return varlen_attn(
+    out: Any = varlen_attn(
         q.transpose(0, 1),
         keys,
         values,
@@ -173,17 +187,30 @@ def attend_chains(q, keys, values, segments, table, masks, biases, scale, softca
         window_size=(window - 1 if hides else -1, 0) if hides or most > 1 else (-1, -1),
         enable_gqa=True,
         seqused_k=totals[:-1],
-    ).contiguous()
+    )
+    return out.contiguous()
 
 
-def attend_with_triton(*arguments) -> Tensor:
+def attend_with_triton(*arguments: Any) -> Tensor:
     """Triton, in one launch, for all passes; it is imported only if it is used."""
     from decoders.engine.kernels import attend_packed
 
     return attend_packed(*arguments)
 
 
-def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None) -> Tensor:
+def attend_one_by_one(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+    window: int = 0,
+    sinks: Tensor | None = None,
+) -> Tensor:
     """A call of SDPA per request: on any device, in any dtype."""
     parts = []
     for start, stop, base, past, mask_start, bias_start, told in segments.tolist():
@@ -203,8 +230,8 @@ def attend_one_by_one(q, keys, values, segments, table, masks, biases, scale, so
             bias = q.new_zeros(n, total).masked_fill(~seen, float("-inf"))
         elif hides:  # a single token
             begin = base + total - window
-        rows = [t[begin : base + total].transpose(0, 1)[None] for t in (keys, values)]
-        parts.append(attend_request(q[None, :, start:stop], *rows, bias, causal, scale, softcap, sinks))
+        key, value = (t[begin : base + total].transpose(0, 1)[None] for t in (keys, values))
+        parts.append(attend_request(q[None, :, start:stop], key, value, bias, causal, scale, softcap, sinks))
     return torch.cat(parts, 2)[0].transpose(0, 1).contiguous()
 
 
@@ -254,7 +281,7 @@ attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("k
 
 
 @attend_op.register_fake
-def _(q, k, v, keys, values, rows, segments, table, masks, biases, scale, softcap, window, sinks):
+def _(q: Tensor, k: Tensor, v: Tensor, *others: object) -> Tensor:
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])
 
 
@@ -271,8 +298,17 @@ def only_known(others: dict[str, object]) -> None:
 
 
 def packed_attention(
-    module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, s_aux=None, **others
-):
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    packing: Any = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
     """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D), s_aux (H,) or None, scores of sinks ->
     ((1, tokens, H, D), None)."""
     only_known({**others, "a mask": attention_mask})

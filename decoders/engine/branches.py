@@ -63,7 +63,8 @@ class Branches:
 
     def logits(self, wanted: Sequence[NodeId]) -> Tensor:
         """The logits (wanted, V), by as few passes as the branches allow."""
-        children, rows = self._unseen(wanted), {}
+        children = self._unseen(wanted)
+        rows: dict[NodeId, Tensor] = {}
         for start in [node for node in children if node < 0 or self._at(node) is not None]:
             path = self._at(start) or self._anew()
             if len(path.nodes) > self._depth(start):

@@ -167,10 +167,11 @@ class Arena:
 
     def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Views of these rows as attention reads them: keys and values of each layer, (1, K, rows, D)."""
-        return tuple(
+        keys, values = (
             [layer for slab in slabs for layer in slab[:, None, begin:end].transpose(2, 3).unbind()]
             for slabs in (self._key_slabs, self._value_slabs)
         )
+        return keys, values
 
     @property
     def rows(self) -> int:
@@ -211,7 +212,8 @@ class Arena:
 
     def sync(self, requests: Iterable[tuple[CacheRows, TokenTree]]) -> None:
         """Drop the rows of nodes that their trees dropped, and close the gaps of those that have many."""
-        old, new = [], []
+        old: list[int] = []
+        new: list[int] = []
         for cache, tree in requests:
             if (moved := cache.sync(tree)) is not None:
                 old += [cache.base + row for row in moved]

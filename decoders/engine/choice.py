@@ -5,13 +5,14 @@ from collections.abc import Iterator
 from transformers import PreTrainedModel
 
 from decoders.engine.admission import agrees_with_plain_pass
-from decoders.engine.engines import Model
 from decoders.engine.model import PackedModel
 from decoders.engine.plain import Following, PlainModel
 from decoders.errors import InputError, NotPackedError
 
 
-def prepared(model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "recorded") -> Model:
+def prepared(
+    model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "recorded"
+) -> PackedModel | PlainModel:
     """The model, ready to be run, and tested: packed, or plainly with the quickest way of following a cached text that is right.
 
     passes   how it is run if it is packed

@@ -24,7 +24,8 @@ def compile_passes(models: Iterable[PackedModel]) -> None:
         began, packed.forward = time.perf_counter(), torch.compile(packed.plain, dynamic=True, fullgraph=True)
         try:
             # Sizes that are equal here may differ later; and the graphs of all models in memory count against one limit.
-            with fx_config.patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
+            patch = fx_config.patch  # type: ignore[attr-defined]  # torch gives it to its config modules as it loads
+            with patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
                 warm_up(packed)
         except Exception as error:  # the compiler's own errors, or those of the tools that it calls
             packed.forward = packed.plain

@@ -8,7 +8,7 @@ Tested with a stand-in for graphs on a CPU, not on a device; `load_pair(passes="
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,7 +48,8 @@ class Shape(NamedTuple):
         """The smallest that holds a pass; None if none does."""
         needed = inputs.shape[1], packing.table.shape[1] - 1
         found = [next((n for n in sizes if n >= x), None) for x, sizes in zip(needed, (TOKENS, REQUESTS), strict=True)]
-        return None if None in found or len(packing.masks) > MASKS else cls(*found)
+        tokens, requests = found
+        return None if tokens is None or requests is None or len(packing.masks) > MASKS else cls(tokens, requests)
 
 
 class Graph:
@@ -124,7 +125,12 @@ class Graphs:
             self._graphs = {k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)}
 
     def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing) -> Tensor:
-        inputs = {"input_ids": input_ids, "position_ids": position_ids, "wanted": wanted, "packing": packing}
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "position_ids": position_ids,
+            "wanted": wanted,
+            "packing": packing,
+        }
         simple = isinstance(packing, Packing)  # windows in some layers alone are not recorded
         shape = Shape.of(input_ids, packing) if simple and not self._failed else None
         if shape is None or len(wanted) > shape.tokens:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import warnings
+from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
@@ -82,7 +83,8 @@ class PassLinear(torch.nn.Linear):
     copies: bool
     number: int
     copied_bytes = 0
-    _stamp: tuple[int, int] | None = None
+    _stamp: tuple[int, int, int | None] | None = None
+    _copies: tuple[Tensor | None, float, Tensor]
 
     def forward(self, x: Tensor) -> Tensor:
         """x (..., in) -> (..., out)."""
@@ -106,7 +108,9 @@ class PassLinear(torch.nn.Linear):
         """The product with float16 weights where the number of tokens and of threads decides how it is computed."""
         if x.numel() * torch.get_num_threads() > MANY[x.dtype] * self.in_features:
             return self._by_onednn(x, self.weight)
-        return _scaled(x, *self._copy())
+        half, factor, bias = self._copy()
+        assert half is not None  # recorded for float16 weights alone
+        return _scaled(x, half, factor, bias)
 
     def _by_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
@@ -133,19 +137,19 @@ torch.library.define("decoders::product", "(Tensor x, int layer, SymInt size) ->
 
 
 @torch.library.impl("decoders::product", "cpu")
-def _(x, layer, size):
+def _(x: Tensor, layer: int, size: int) -> Tensor:
     return _layers[layer].product(x)
 
 
 @torch.library.register_fake("decoders::product")
-def _(x, layer, size):
+def _fake(x: Tensor, layer: int, size: int) -> Tensor:
     return x.new_empty(*x.shape[:-1], size)
 
 
 def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     """Turn the plain linear layers of a model into PassLinear. Their weights stay where they are, and are copied if they take at most
     `most_copied` bytes."""
-    plain = [m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)]
+    plain: list[Any] = [m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)]
     tracked = not any(module.weight.is_inference() for module in plain)  # otherwise a change could not be noticed
     for module in plain:
         module.__class__ = PassLinear

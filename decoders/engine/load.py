@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
@@ -69,14 +69,14 @@ def load_pair(
             raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
     tokenizers = [fetch(AutoTokenizer, base) for base in bases]
     if len(names) == 2:
-        sizes = [config.get_text_config().vocab_size for config in configs]
-        if translation_between(*tokenizers, *sizes) is None:
-            same_vocabulary(*sizes, tokenizers[0])
-    models = []
+        size, draft_size = (config.get_text_config().vocab_size for config in configs)
+        if translation_between(tokenizers[0], tokenizers[1], size, draft_size) is None:
+            same_vocabulary(size, draft_size, tokenizers[0])
+    loads = []
     for name, config, place in zip(names, configs, devices, strict=False):
         scheme = options(quantization, name, config, place) | ({"device_map": device_map} if device_map else {})
-        models.append(partial(_weights, name, dtype=dtype, use_safetensors=safetensors, **scheme))
-    models = [load() if device_map else load().to(place) for load, place in zip(models, devices, strict=False)]
+        loads.append(partial(_weights, name, dtype=dtype, use_safetensors=safetensors, **scheme))
+    models = [load() if device_map else load().to(place) for load, place in zip(loads, devices, strict=False)]
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
@@ -113,7 +113,7 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     return found
 
 
-def _weights(name: str, **options: Any) -> PreTrainedModel:
+def _weights(name: str, **options: Any) -> Any:
     """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
     model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
     if missing := sorted(notes["missing_keys"]):

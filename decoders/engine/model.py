@@ -4,6 +4,7 @@ import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -11,6 +12,7 @@ from transformers import PreTrainedModel
 from decoders.engine import attention
 from decoders.engine.answer import Answer, Wants
 from decoders.engine.arenas import Arenas, Caches
+from decoders.engine.attention import Layered, Packing
 from decoders.engine.cache import Arena, CacheRows
 from decoders.engine.graphs import Graphs
 from decoders.engine.linear import COPIED_BYTES, hasten
@@ -69,7 +71,7 @@ class PackedModel(Loaded):
         self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
         self._examples = 0
         self.forward: Pass = self.plain
-        self._places = [
+        self._places: list[tuple[Any, str]] = [
             (m._parameters, name) for m in self._twin.modules() for name, p in m._parameters.items() if p is not None
         ]
         self.row_bytes = sum(self.arenas().row_bytes)
@@ -86,19 +88,22 @@ class PackedModel(Loaded):
                 self.forward = Graphs(self.plain, self._weights, self.name)
         self._idle: list[Arenas] = []
 
-    def __call__(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+    def __call__(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing | Layered
+    ) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
         with undisturbed(self.device):
             return self.forward(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
 
-    def plain(self, input_ids, position_ids, wanted, packing) -> torch.Tensor:
+    def plain(
+        self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing | Layered
+    ) -> torch.Tensor:
         """A pass through the modules of the twin."""
         keep = {"logits_to_keep": wanted} if self.keeps else {}
         if self.own < self.vocabulary:
             input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
-        out = self._twin.forward(
-            input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep
-        )
+        run: Any = self._twin.forward  # the base class declares none
+        out = run(input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep)
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
 
     @property
@@ -123,11 +128,12 @@ class PackedModel(Loaded):
 
     def take_back(self, arenas: Arenas) -> bool:
         """Keep arenas that no request uses any more, if they are of use; returns whether they were kept."""
-        kept = isinstance(self.forward, Graphs) and arenas.most is None and arenas.kind is CacheRows and arenas.simple
-        if kept:
-            self._idle.append(arenas)
-            self.forward.keep([idle.each[0].keys for idle in self._idle])
-        return kept
+        graphs = self.forward
+        if not isinstance(graphs, Graphs) or not (arenas.most is None and arenas.kind is CacheRows and arenas.simple):
+            return False
+        self._idle.append(arenas)
+        graphs.keep([idle.each[0].keys for idle in self._idle])
+        return True
 
     def _weights(self) -> list[torch.Tensor]:
         return [parameters[name] for parameters, name in self._places]
@@ -138,6 +144,7 @@ class PackedModel(Loaded):
         tree = TokenTree([(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)])
         arenas = self.arenas()
         caches = arenas.take(tokens, tokens)
+        assert caches is not None  # arenas without bounds have room
         feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
         inputs = arenas.pack([feed], {tree: caches}, self.by_request)
         return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
@@ -164,7 +171,7 @@ def places_of(model: PreTrainedModel) -> set[str]:
 def weight_bytes(model: PreTrainedModel) -> int:
     """Bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows."""
     tables = [m.weight for m in model.modules() if isinstance(m, torch.nn.Embedding)]
-    head = model.get_output_embeddings()
+    head: Any = model.get_output_embeddings()
     looked_up = {id(t) for t in tables if head is None or t is not head.weight}
     return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 
@@ -191,9 +198,15 @@ class Engine:
         self, model: PackedModel, rows: int = 0, most_rows: int | None = None, layout: Sequence[Layout] | None = None
     ):
         self.model = model
-        self.arenas: Arenas | None = None
+        self._lent: Arenas | None = None  # while there are requests
         self._wanted = rows, most_rows, self.cache_kind, layout
         self.caches: dict[TokenTree, Caches] = {}
+
+    @property
+    def arenas(self) -> Arenas:
+        """Where its requests' rows are."""
+        assert self._lent is not None  # they are lent to the first request and given back by the last
+        return self._lent
 
     @property
     def arena(self) -> Arena:
@@ -202,9 +215,9 @@ class Engine:
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve `rows` cache rows for a request; it gets more when it needs them. Returns False if there is no room now."""
-        if self.arenas is None:
-            self.arenas = self.model.lend(*self._wanted)
-        caches = self.arenas.take(rows, tree.prompt_length)
+        if self._lent is None:
+            self._lent = self.model.lend(*self._wanted)
+        caches = self._lent.take(rows, tree.prompt_length)
         if caches is not None:
             self.caches[tree] = caches
         return caches is not None
@@ -213,7 +226,7 @@ class Engine:
         if (caches := self.caches.pop(tree, None)) is not None:
             self.arenas.give_back(caches)
             if not self.caches and self.model.take_back(self.arenas):
-                self.arenas = None
+                self._lent = None
 
     def rows_of(self, tree: TokenTree) -> int:
         """How many cache rows a request uses now, in the layers where it has most."""

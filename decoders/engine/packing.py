@@ -75,15 +75,14 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: 
         wanted += wanted[:1] * (len(wanted) == 1)
     # In one tensor, for a single transfer to the device.
     indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long).to(device)
-    ids, positions, rows, wanted = indices.split([len(tokens)] * 3 + [len(wanted)])
+    ids, places, into, answered = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
         prepared = parts(feeds, masks, arena, dtype, window)
-        packing = Packing(rows, none, none, none, none, arena.keys, arena.values, window, prepared)
+        packing = Packing(into, none, none, none, none, arena.keys, arena.values, window, prepared)
     else:
-        prepared = tables(feeds, masks, device, dtype, window)
-        packing = Packing(rows, *prepared, arena.keys, arena.values, window)
-    return PackedInputs(ids[None], positions[None], wanted, packing)
+        packing = Packing(into, *tables(feeds, masks, device, dtype, window), arena.keys, arena.values, window)
+    return PackedInputs(ids[None], places[None], answered, packing)
 
 
 def parts(
@@ -98,8 +97,8 @@ def parts(
         if mask is not None or (n > 1 and not causal):
             bias = torch.from_numpy(added(mask, n, total, window)).to(dtype)
         begin = total - window if hides and n == 1 else 0
-        rows = arena.windows(feed.cache.base + begin, feed.cache.base + total)
-        found.append(Part(start, start + n, bias, causal, *rows))
+        keys, values = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        found.append(Part(start, start + n, bias, causal, keys, values))
         start += n
     return tuple(found)
 
@@ -117,7 +116,7 @@ def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
 
 def tables(
     feeds: Sequence[Feed], masks: Sequence[Mask | None], device: torch.device, dtype: torch.dtype, window: int = 0
-) -> tuple[torch.Tensor, ...]:
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
     """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
     biased = needs_biases(device, dtype)
     segments: list[tuple[int, ...]] = []

@@ -7,6 +7,7 @@ the request that kept most. "both" is the vanilla scheme. Prompts are not padded
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from typing import cast
 
 from decoders.engine.answer import Answer, Wants, Waste
 from decoders.engine.cache import CacheRows
@@ -75,6 +76,9 @@ class PaddedEngine(Engine):
         super().__init__(model, rows)
         self.padding = padding
         self._aligned: dict[TokenTree, tuple[int, int]] = {}  # live rows and commits at the last alignment
+        self._rows: dict[TokenTree, int] = {}
+        self._tokens: dict[TokenTree, int] = {}
+        self._longest = 0
 
     def release(self, tree: TokenTree) -> None:
         self._aligned.pop(tree, None)
@@ -110,11 +114,11 @@ class PaddedEngine(Engine):
         before = {feed.tree: self._aligned.get(feed.tree, (feed.tree.prompt_length - 1, 0)) for feed in feeds}
         if any(tree.commits == commits for tree, (_, commits) in before.items()):
             return
-        alive = {feed.tree: feed.cache.alive(feed.tree) for feed in feeds}
+        caches = {feed.tree: cast(PaddedRows, feed.cache) for feed in feeds}  # of the arena's kind
+        alive = {tree: cache.alive(tree) for tree, cache in caches.items()}
         kept = {tree: alive[tree] - before[tree][0] for tree in alive}
         self._longest = max(kept.values())
-        for feed in feeds:
-            tree, cache = feed.tree, feed.cache
+        for tree, cache in caches.items():
             self._rows[tree] = self._longest - kept[tree]
             self._aligned[tree] = alive[tree], tree.commits
             self.arena.make_room(cache, self._rows[tree])

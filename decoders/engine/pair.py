@@ -6,7 +6,8 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from decoders.engine.choice import named, prepared
-from decoders.engine.model import PASSES
+from decoders.engine.engines import Model
+from decoders.engine.model import PASSES, PackedModel
 from decoders.engine.plain import PlainModel
 from decoders.engine.translated import Translated
 from decoders.engine.translation import Translation, Vocabulary
@@ -52,12 +53,12 @@ class ModelPair:
                 )
         self.target, self.draft, self.tokenizer, self.passes = target, draft, tokenizer, passes
         target.eval()
-        self.packed = {"target": prepared(target, "target", passes=passes)}
+        self.packed: dict[str, Model] = {"target": prepared(target, "target", passes=passes)}
         if draft is not None:
-            sizes = [model.config.get_text_config().vocab_size for model in (target, draft)]
-            translation = translation_between(tokenizer, draft_tokenizer, *sizes)
+            size, draft_size = (model.config.get_text_config().vocab_size for model in (target, draft))
+            translation = translation_between(tokenizer, draft_tokenizer, size, draft_size)
             if translation is None:
-                same_vocabulary(*sizes, tokenizer)
+                same_vocabulary(size, draft_size, tokenizer)
             draft.eval()
             own = prepared(draft, "draft", self.vocabulary if translation is None else None, passes)
             self.packed["draft"] = own if translation is None else Translated(own, translation)
@@ -88,12 +89,14 @@ class ModelPair:
     @property
     def known(self) -> float:
         """The share of the target's tokens that the draft may propose; 1 if they have one tokenizer."""
-        return 1.0 if self.one_tokenizer else self.packed["draft"].translation.known
+        draft = self.packed.get("draft")
+        return draft.translation.known if isinstance(draft, Translated) else 1.0
 
     @property
-    def plain(self) -> dict[str, PlainModel]:
+    def plain(self) -> dict[str, PlainModel | Translated]:
         """The models, by role, that run with their own cache, one request at a time."""
-        return {role: model for role, model in self.packed.items() if not model.packed}
+        own = {role: model for role, model in self.packed.items() if not isinstance(model, PackedModel)}
+        return {role: model for role, model in own.items() if not model.packed}
 
     @property
     def vocabulary(self) -> int:

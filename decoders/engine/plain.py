@@ -64,7 +64,8 @@ class Path:
         """Forget all but the first `length` nodes."""
         drop = len(self.nodes) - length
         if drop and isinstance(self.cache, DynamicCache):
-            for layer in self.cache.layers:
+            layers: list[Any] = self.cache.layers
+            for layer in layers:
                 if layer.is_initialized:
                     layer.keys, layer.values = layer.keys[:, :, :-drop], layer.values[:, :, :-drop]
         del self.nodes[length:], self.tokens[length:]
@@ -148,8 +149,8 @@ class PlainModel(Loaded):
             hasten(self._twin)
         taken = inspect.signature(model.forward).parameters
         self.keeps = "logits_to_keep" in taken
-        self._cache_name = next((name for name in CACHES if name in taken), None)
-        if following.cached and self._cache_name is None:
+        self._cache_name = next((name for name in CACHES if name in taken), "")
+        if following.cached and not self._cache_name:
             raise NotPackedError("it takes no cache")
         self.rewindable = not following.cached or rewindable(
             DynamicCache(config=model.config.get_text_config(decoder=True))

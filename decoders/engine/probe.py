@@ -3,6 +3,7 @@ packed attention does not model."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,14 +60,24 @@ class Probe:
             )
         if rule is not None and rule not in self.rules:
             self.rules[rule] = reach_of(rule, self.positions or NO_LIMIT, key.device)
-        reach, sizes = self.rules.get(rule), (key.shape[1], key.shape[3], value.shape[3])
+        reach, sizes = self.rules[rule] if rule is not None else None, (key.shape[1], key.shape[3], value.shape[3])
         # Layers may be given what an earlier one computed.
         same = (i for i, (k, v) in self.given.items() if k is key and v is value and self.layers[i].reach == reach)
         self.layers[layer] = Layout(sizes, reach, next(same, layer))
         self.given[layer] = key, value
 
 
-def probing_attention(module, query, key, value, attention_mask, scaling=None, softcap=None, packing=None, **others):
+def probing_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    packing: Any = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
     """The function in the registry of attentions; `packing` is a Probe."""
     only_known(others)
     if packing is None:
@@ -85,9 +96,17 @@ def probing_attention(module, query, key, value, attention_mask, scaling=None, s
     return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
 
-def probing_mask(batch_size, q_length, kv_length, mask_function, dtype=torch.bool, device=None, **others) -> Tensor:
+def probing_mask(
+    batch_size: int,
+    q_length: int,
+    kv_length: int,
+    mask_function: Callable,
+    dtype: torch.dtype = torch.bool,
+    device: torch.device | None = None,
+    **others: Any,
+) -> Tensor:
     """The function in the registry of masks: a mask that carries its rule along. Some windows exist only in the mask."""
-    mask = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
+    mask: Any = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
     mask.rule = mask_function
     return mask
 

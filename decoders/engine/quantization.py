@@ -18,7 +18,7 @@ def options(kind: str | None, name: str, config: PreTrainedConfig, device: torch
     method = given.get("quant_method") if isinstance(given, dict) else getattr(given, "quant_method", None)
     if kind is None:
         if method == "mxfp4":  # kernels for it would be fetched as binaries when the model is loaded
-            from transformers import Mxfp4Config
+            from transformers.utils.quantization_config import Mxfp4Config
 
             return {"quantization_config": Mxfp4Config(dequantize=True)}
         return {}

@@ -38,7 +38,8 @@ def reach_of(rule: Callable, size: int, device: torch.device) -> Reach | None:
         return torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
 
     lasting = int(torch.as_tensor(rule(0, 0, keys, keys[0])).expand(size).sum())  # so many tokens see the first
-    found = [None] if lasting >= size else [Reach(lasting), Reach(lasting, chunked=True)] if lasting else []
+    found: list[Reach | None] = []
+    found += [None] if lasting >= size else [Reach(lasting), Reach(lasting, chunked=True)] if lasting else []
     around = [n * lasting + i for n in (1, 2, 3) for i in (-2, -1, 0, 1)]
     places = {q for q in (0, 1, size // 2, size // 2 + 1, size - 2, size - 1, *around) if 0 <= q < size}
     for query in sorted(places):

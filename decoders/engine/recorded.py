@@ -68,7 +68,9 @@ class Recorder(TorchDispatchMode):
         self._values = {id(value): Value(name) for name, value in inputs.items()}
         self._kept = list(inputs.values())  # an object that is gone could give its id to another
 
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         return self.note(function, args, kwargs or {})
 
     def note(self, function: Callable, arguments: tuple, options: dict[str, Any]) -> Any:
@@ -175,7 +177,8 @@ def as_function(steps: Sequence[Step], inputs: Sequence[str], answer: Value) -> 
     names: dict[str, Any] = {}
 
     def name(thing: Any) -> str:
-        names[label] = thing if (label := f"c{len(names)}") else None
+        label = f"c{len(names)}"
+        names[label] = thing
         return label
 
     def written(item: Any) -> str:
@@ -217,8 +220,8 @@ def needed(steps: Sequence[Step], answer: Value) -> list[Step]:
     """The steps that the answer depends on, and those that write into memory."""
     wanted, kept = {answer}, []
     for step in reversed(steps):
-        operator = isinstance(step.function, torch._ops.OpOverload)
-        if not operator or step.function._schema.is_mutable or wanted.intersection(step.results):
+        writes = not isinstance(step.function, torch._ops.OpOverload) or step.function._schema.is_mutable
+        if writes or wanted.intersection(step.results):
             wanted |= values_in((step.arguments, step.options))
             kept.append(step)
     return kept[::-1]
@@ -237,10 +240,11 @@ def folded(steps: Sequence[Step]) -> tuple[list[Step], dict[Value, Constant]]:
 
     left = []
     for step in steps:
-        operator = isinstance(step.function, torch._ops.OpOverload)
-        views = operator and step.single and step.function.is_view and not step.options
-        if views and values_in(step.arguments) <= known.keys() and not any(isinstance(a, Size) for a in step.arguments):
-            known[step.results[0]] = Constant(step.function(*map(plain, step.arguments)))
+        views = isinstance(step.function, torch._ops.OpOverload) and step.function.is_view
+        views = views and step.single and not step.options
+        fixed = views and values_in(step.arguments) <= known.keys()
+        if fixed and (made := step.results[0]) and not any(isinstance(a, Size) for a in step.arguments):
+            known[made] = Constant(step.function(*map(plain, step.arguments)))
         else:
             left.append(step)
     return left, known

@@ -8,6 +8,7 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
+from decoders.engine.packing import Packing
 from decoders.engine.recorded import CannotRecord, Recorder, as_function, in_general
 from decoders.errors import first_line
 
@@ -70,14 +71,15 @@ class Recorded:
                     self._passes |= dict.fromkeys(self._spans, self._as_it_is)
             return self._passes[span]
 
-    def _as_it_is(self, input_ids, position_ids, wanted, packing, *sizes) -> Tensor:
+    def _as_it_is(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing, *_: int) -> Tensor:
         return self.plain(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
 
     def _made(self, span: range) -> Pass:
         """The recording of passes of this span. Raises CannotRecord if it would not give what the pass gives."""
         low, last = span[0], span[-1]
         sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
-        recorders, answers = [], []
+        recorders: list[Recorder] = []
+        answers = []
         for size in sizes:
             inputs = dict(zip(INPUTS, self.example(*size), strict=True))
             if not recorders:
@@ -89,8 +91,8 @@ class Recorded:
         steps = in_general([recorder.steps for recorder in recorders], sizes)
         replay = as_function(steps, INPUTS, answers[0])
         for tokens in {low, last}:
-            inputs = self.example(tokens, 1 + tokens // 3)
-            agree(replay(*inputs, tokens, 1 + tokens // 3), self.plain(**dict(zip(INPUTS, inputs, strict=True))))
+            given = self.example(tokens, 1 + tokens // 3)
+            agree(replay(*given, tokens, 1 + tokens // 3), self.plain(**dict(zip(INPUTS, given, strict=True))))
         return replay
 
 

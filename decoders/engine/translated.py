@@ -121,12 +121,12 @@ class TranslatedEngine:
 
     def _answer(self, tree: TokenTree, nodes: Sequence[NodeId], asked: list[NodeId], answer: Answer | None) -> Answer:
         translation, inner = self.model.translation, self.model.inner
-        if answer is not None and answer.part is None:
-            return answer
         dtype = torch.float64 if inner.dtype == torch.float64 else torch.float32
         own = torch.zeros(len(nodes), inner.vocabulary, dtype=dtype, device=inner.device)
-        if answer is not None:
-            own[[nodes.index(n) for n in asked]] = answer.logits
-        else:
+        if answer is None:
             answer = Answer(own, None, self.inner.rows_of(self._shadows[tree].tree) * inner.row_bytes, 0, passes=0)
+        elif answer.part is None:
+            return answer
+        else:
+            own[[nodes.index(n) for n in asked]] = answer.rows[answer.part]
         return replace(answer, rows=translation.over_target(own), part=slice(0, len(nodes)))

@@ -98,7 +98,8 @@ class Translation:
                 pairs.setdefault(special[name], i)
         shared = sorted((i, j) for j, i in pairs.items())
         unknown = next((special[role] for role in ROLES if role in special), min(ids.values()))
-        return cls(target, draft, size, *torch.tensor(shared).T, unknown)
+        target_ids, draft_ids = torch.tensor(shared).T
+        return cls(target, draft, size, target_ids, draft_ids, unknown)
 
     @property
     def known(self) -> float:

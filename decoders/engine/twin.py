@@ -2,6 +2,7 @@
 
 import copy
 from itertools import zip_longest
+from typing import Any
 
 import torch
 from transformers import PreTrainedModel
@@ -15,7 +16,7 @@ def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
     So nothing is switched on and off around a pass, and the caller may use the model in another thread at the same time. Rotary
     frequencies that a pass of the caller's may change ("longrope", "dynamic") are not shared.
     """
-    shared = {id(m._parameters): m._parameters for m in model.modules()}
+    shared: dict[int, Any] = {id(m._parameters): m._parameters for m in model.modules()}
     shared |= {id(m._buffers): m._buffers for m in model.modules() if not changes_frequencies(m)}
     other = copy.deepcopy(model, shared)
     other.config._attn_implementation = attention

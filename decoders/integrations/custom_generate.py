@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
@@ -123,7 +123,7 @@ class CustomGenerate:
         if not generation_config.return_dict_in_generate:
             return sequences
         return Generated(
-            sequences=sequences,
+            sequences=cast(torch.LongTensor, sequences),
             metrics=[r.metrics for r in results],
             rounds=[r.rounds for r in results],
             results=results,

@@ -23,7 +23,8 @@ class BeamSampling(Method):
         return self.beams, self.beams
 
     def decode(self, request: Request) -> Decoding:
-        live, ended = [Beam(request.tip, 0.0)], []
+        live = [Beam(request.tip, 0.0)]
+        ended: list[Beam] = []
         while not request.finished:
             joint = Joint(live, (yield request.ask("target", [b.node for b in live])))
             p_beam = joint.warp(request.warping)
@@ -58,7 +59,8 @@ class BeamSearch(Method):
         return self.beams, self.beams
 
     def decode(self, request: Request) -> Decoding:
-        live, done, steps = [Beam(request.tip, 0.0)], [], 0
+        live, steps = [Beam(request.tip, 0.0)], 0
+        done: list[Beam] = []
         # Enough candidates for W live beams even if every kept beam ends now. One beam is greedy: it ends with its first end of text.
         candidates = max(2, 1 + len(request.end_tokens)) * self.beams if self.beams > 1 else 1
         while not request.finished:

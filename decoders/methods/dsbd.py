@@ -40,7 +40,8 @@ def accept_layer(
     places   for each draw its index in p_beam and q_beam, None if its parent is not live: it is skipped
     Fills in the trials. Returns the indices of the accepted draws, and the distribution for a correction.
     """
-    accepted, rest = set(), p_beam
+    accepted: set[int] = set()
+    rest = p_beam
     for i, (place, trial) in enumerate(zip(places, trials, strict=True)):
         if place is None or len(accepted) == width:
             continue
@@ -92,7 +93,8 @@ class DSBD(Method):
         return width, width * (self.draft_length + 1)
 
     def decode(self, request: Request) -> Decoding:
-        live, ended = [Beam(request.tip, 0.0)], []
+        live = [Beam(request.tip, 0.0)]
+        ended: list[Beam] = []
         while not request.finished:
             forest = yield from self._draft(request, live)
             nodes = dict.fromkeys([b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws])
@@ -140,9 +142,9 @@ class DSBD(Method):
                 width = dynamic_width(alphas, self.width_threshold, self.min_beams)
             kept, rest = accept_layer(request.source, layer_trials, places, p_beam, q_beam, width)
             accepted = {
-                i: Beam(d.beam.node, joint.origin + joint.value(places[i]))
-                for i, d in enumerate(layer.draws)
-                if i in kept
+                i: Beam(d.beam.node, joint.origin + joint.value(place))
+                for i, (d, place) in enumerate(zip(layer.draws, places, strict=True))
+                if i in kept and place is not None
             }
             if len(accepted) < width:
                 draws = draw_beams(request, joint, rest, 1)

@@ -26,7 +26,7 @@ class MTJD(Method):
     )
     exact: bool = setting(False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True))
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         if self.exact and self.form == "sample":
             raise InputError("mtjd: exact needs form='search'; beam sampling does not try every sequence.")

@@ -22,7 +22,7 @@ class SpecTr(Method):
     drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
     draft_length: int = DRAFT_LENGTH
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         super().__post_init__()
         tree_size(self.name, self._expansion)
 

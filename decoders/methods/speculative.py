@@ -3,18 +3,18 @@
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 from decoders.drafts.chain import chain
 from decoders.drafts.draft import Draft
 from decoders.drafts.tree import confident, tree
-from decoders.reading import Reading
-from decoders.request import Ask, Drawn, Request
+from decoders.request import Ask, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
 from decoders.settings import Decoding, Method, claim, setting
 from decoders.theory import best_gamma
 
-Propose = Callable[[Request], Generator[Ask, list[Reading] | list[Drawn], Draft]]
+Propose = Callable[[Request], Generator[Ask, Any, Draft]]
 
 
 def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
@@ -65,7 +65,8 @@ class Speculative(Lenient):
     lenience: float = LENIENCE
 
     def decode(self, request: Request) -> Decoding:
-        length = AutoLength(request) if self.draft_length == "auto" else lambda: self.draft_length
+        fixed = self.draft_length
+        length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
         if not self.confidence:
             return self.speculate(request, lambda r: chain(r, length()))
         predict = partial(confident, least=self.confidence)

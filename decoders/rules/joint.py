@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from math import exp
 
 from decoders.reading import Reading
 from decoders.request import Request
@@ -59,8 +60,8 @@ def keep_longest(
     passing = [j for j, ratio in enumerate(ratios) if ratio > least]
     kept = passing[-1] + 1 if passing else 0
     trials = [
-        Trial(node, token, parent, Fate.ACCEPTED if i < kept else Fate.REJECTED, *map(math.exp, compared))
-        for i, (node, token, parent, *compared) in enumerate(
+        Trial(node, token, parent, Fate.ACCEPTED if i < kept else Fate.REJECTED, exp(of_p), exp(of_q), exp(ratio))
+        for i, (node, token, parent, of_p, of_q, ratio) in enumerate(
             zip(path, tokens, [root, *path], log_p, log_q, ratios, strict=False)
         )
     ]

@@ -17,8 +17,9 @@ class KSeqRule:
     """
 
     def pick(
-        self, p: Distribution, q: Distribution, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
     ) -> Pick:
+        assert q is not None  # its drafts are drawn
         rho = kseq_division(p, q, len(tokens))
         pick = Pick()
         for token in tokens:

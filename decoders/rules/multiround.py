@@ -20,17 +20,19 @@ class MultiRoundRule:
     replacement: bool = True
 
     def pick(
-        self, p: Distribution, q: Distribution, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
     ) -> Pick:
-        pick = Pick(rest=p)
+        assert q is not None  # children of a tree are drawn
+        pick, rest = Pick(), p
         for token in tokens:
-            p_token, q_token = pick.rest[token], q[token]
+            p_token, q_token = rest[token], q[token]
             probability = min(1.0, p_token / q_token)
             pick.kept, u = source.accept(probability)
             pick.tests.append((p_token, q_token, probability, u))
             if pick.kept:
                 break
-            pick.rest = residual(pick.rest, q)
+            rest = residual(rest, q)
             if not self.replacement:
                 q = q.without(token)
+        pick.rest = rest
         return pick

@@ -59,6 +59,7 @@ def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
         pick = rule.pick(p, draft.q.get(node), [d.token for d in draws], reading, request.source)
         judged.append((draws, pick.tests, pick.kept))
         if not pick.kept:
+            assert pick.rest is not None  # a rule that refuses says what is left
             after, fate, probs = node, Fate.CORRECTED, pick.rest
             break
         draw = draws[len(pick.tests) - 1]

@@ -7,11 +7,11 @@ import itertools
 import math
 import sys
 import types
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -22,7 +22,7 @@ from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Method
-from decoders.trace import KEPT
+from decoders.trace import KEPT, Round, Trial, Trials
 from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
@@ -127,7 +127,7 @@ class Watched(Request):
         super().__init__(*args, **options)
         self.all_tips: list[list[int]] = []
 
-    def commit(self, trials, tips, *args, **options):
+    def commit(self, trials: Trials | list[Trial], tips: Sequence[int], *args: Any, **options: Any) -> Round:
         self.all_tips.append(list(tips))
         return super().commit(trials, tips, *args, **options)
 
@@ -185,7 +185,8 @@ def outcomes(
     run: Callable[[Source], Any], *, source: type[Source] = Source, limit: int = 20_000
 ) -> Iterator[tuple[float, Any]]:
     """What `run` returns, every way its random source can go, with the probability of the way."""
-    untried, total, count = [()], 0.0, 0
+    untried: list[tuple[int, ...]] = [()]
+    total, count = 0.0, 0
     while untried:
         count += 1
         if count > limit:
@@ -207,7 +208,7 @@ def ways(
 
 def output_law(method: Method, situation: Situation, **options: Any) -> Law:
     """The law of the new tokens."""
-    law: Law = Counter()
+    law: Law = defaultdict(float)
     for probability, r in ways(method, situation, **options):
         law[r.output] += probability
     return law
@@ -269,7 +270,7 @@ def ancestral(situation: Situation, warping: Warping) -> Law:
 def beam_probs(situation: Situation, warping: Warping, live: tuple[Path, ...]) -> Law:
     """p_beam over the paths of the next layer: one entry for each (copy of a beam, token), warped as one row."""
     pairs = [(path, token) for path in live for token in range(len(logits(situation.target, path)))]
-    law: Law = Counter()
+    law: Law = defaultdict(float)
     for (path, token), p in zip(
         pairs, warp([log_likelihood(situation, (*b, x)) for b, x in pairs], warping), strict=True
     ):
@@ -282,7 +283,7 @@ def beam_states(situation: Situation, warping: Warping, width: int, steps: int) 
     """The law of (live beams, ended beams) after some steps: W draws a step with replacement; beams that end are set aside."""
     states: Law = {((situation.prompt,), ()): 1.0}
     for _ in range(steps):
-        following: Law = Counter()
+        following: Law = defaultdict(float)
         for (live, ended), probability in states.items():
             if not live:
                 following[live, ended] += probability
@@ -298,7 +299,7 @@ def beam_states(situation: Situation, warping: Warping, width: int, steps: int) 
 
 def beam_sampling(situation: Situation, warping: Warping, width: int) -> Law:
     """The answer of beam sampling: the text of lowest perplexity among live and ended beams."""
-    law: Law = Counter()
+    law: Law = defaultdict(float)
     prompt = len(situation.prompt)
     for (live, ended), probability in beam_states(situation, warping, width, situation.budget).items():
         best = max([*ended, *live], key=lambda b: log_likelihood(situation, b) / (len(b) - prompt))
@@ -324,9 +325,9 @@ def layers(r: Watched) -> Iterator[tuple[tuple[Path, ...], tuple[Path, ...]]]:
 def layer_variation(method: Method, situation: Situation, **options: Any) -> float:
     """How far each layer's beams, given the layers above and their number, are from i.i.d. draws of p_beam: the total variation,
     in the mean over what they are given, added up over the layers."""
-    seen = defaultdict(Counter)
+    seen: dict[Any, Law] = defaultdict(lambda: defaultdict(float))
     for probability, r in ways(method, situation, **options):
-        history = ()
+        history: tuple[Any, ...] = ()
         for above, beams in layers(r):
             seen[history, above, len(beams)][beams] += probability
             history += ((above, beams),)
@@ -345,7 +346,7 @@ def distance(method: Method, situation: Situation, *, law: str | None = None, **
     if law == "target":
         return variation(output_law(method, situation, **options), ancestral(situation, warping))
     if law == "beam sampling":
-        expected = beam_sampling(situation, warping, method.beams)
+        expected = beam_sampling(situation, warping, cast(Any, method).beams)  # decoders that claim this law have beams
         return variation(output_law(method, situation, **options), expected)
     assert law == "beam sampling per layer", f"the oracle knows no law {law!r}"
     return layer_variation(method, situation, **options)
@@ -373,7 +374,7 @@ def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
     return getattr(wrong, thing.__name__)
 
 
-def last_of_equals(x, k, dim=-1):
+def last_of_equals(x: torch.Tensor, k: int, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
     """A top-k that takes the last of equal values."""
     values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
     return values[..., :k], x.shape[-1] - 1 - ids[..., :k]

@@ -2,6 +2,8 @@
 
 import dataclasses
 import inspect
+import itertools
+import re
 import sys
 import tomllib
 from pathlib import Path
@@ -23,7 +25,6 @@ PROVEN = {
     "beam sampling": "beam sampling: the sequence that it would answer",
     "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
 }
-MEASURED = "2026-11-20, two cores of a virtual machine"  # NOTES.md, where the same table stands with its conditions
 PROMPT = "Once upon a time, there was a little girl who"
 CHART_COLOURS = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
   --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
@@ -31,8 +32,11 @@ CHART_COLOURS = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(-
 
 
 def on_files(files: Files, config: Any) -> Files:
-    pair, pseudo = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "pseudo.toml").read_text("utf-8"))
-    pages = {f"decoders/{name}.md": page(method, pair, pseudo[name]) for name, method in catalog.items()}
+    pair, words = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8"))
+    pages = {
+        f"decoders/{name}.md": page(method, pair, words["pseudo"][name], words["tested"].get(name))
+        for name, method in catalog.items()
+    }
     pages["decoders/index.md"] = index()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
@@ -55,9 +59,9 @@ def claim(method: type[Method]) -> str:
     return f"exact: {method.law}" if method.law else "its own"
 
 
-def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
+def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
     parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
-    parts += ["## What it claims", proof(method)]
+    parts += ["## What it claims", proof(method, tested)]
     columns = [
         f'```text title="The paper"\n{pseudo.strip()}\n```',
         f'```python title="The code"\n{source(method)}\n```',
@@ -69,12 +73,9 @@ def page(method: type[Method], pair: decoders.ModelPair, pseudo: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def proof(method: type[Method]) -> str:
+def proof(method: type[Method], tested: str | None) -> str:
     if method.law is None:
-        return (
-            "It claims no law of another decoder: its output is its own, usually likelier text than sampling gives. What it does is "
-            "compared in the tests with a plain restatement of the paper."
-        )
+        return f"It claims the law of no other decoder. {tested.strip()}"
     return (
         f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the place of the models and a source that "
         "takes every way in turn in the place of the random generator, add up the probability of every output, and compare it with "
@@ -120,17 +121,20 @@ def settings(method: type[Method]) -> str:
 
 
 def figures(method: type[Method]) -> str:
-    """The row of this decoder in the table of the embedded pair's card, with the command, the machine and the date."""
-    card = (ROOT / "assets" / "stories" / "README.md").read_text("utf-8")
-    how, head, _, *rows = [
-        line for line in card.split("<!-- decoders -->")[1].splitlines() if line.startswith(("`python", "|"))
-    ]
+    """The row of this decoder in the report of the plan `stories`, with its date and machine."""
+    report = (ROOT / "docs" / "stories.md").read_text("utf-8")
+    facts = dict(re.findall(r"^- (begun \(UTC\)|pair): (.*)$", report, re.M))
+    section = report.partition("\n## Decoders\n")[2].splitlines()
+    head, _, *rows = itertools.takewhile(
+        lambda line: line.startswith("|"), itertools.dropwhile(lambda line: not line.startswith("|"), section)
+    )
     row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
     if row is None:
         return "Not measured yet on the embedded pair."
-    cells = zip(split(head), split(row), strict=True)
-    lines = [f"| {name} | {value} |" for name, value in list(cells)[1:] if value]
-    return "\n".join([f"The embedded pair, {MEASURED}: {how}", "", "| | |", "|---|---|", *lines])
+    lines = [f"| {name} | {value} |" for name, value in list(zip(split(head), split(row), strict=True))[1:]]
+    where = f"On {facts['begun (UTC)'][:10]}, {facts['pair']}."
+    how = "Brackets: 95% intervals. [The whole experiment](../stories.md) says how it was measured, and with which settings."
+    return "\n".join([f"{where} {how}", "", "| | |", "|---|---|", *lines])
 
 
 def split(row: str) -> list[str]:

@@ -99,7 +99,7 @@ def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, serv
     address, host = server
     context = chromium.new_context()
     page, held = context.new_page(), []
-    page.route("**/gradio_api/run/**", held.append)
+    page.route("**/gradio_api/run/**", lambda route: held.append(route))
     page.goto(link(address, "Soon", decoders="greedy", max_new_tokens=4), wait_until="load")
     button = page.locator("#run")
     expect(button).to_be_disabled()

@@ -1,5 +1,6 @@
 """What `pip install` gives: the wheel, installed outside of the repository, its command, its page, and what uninstalling leaves."""
 
+import json
 import os
 import re
 import shutil
@@ -14,8 +15,9 @@ import pytest
 from playwright.sync_api import expect
 
 from decoders import __version__
-from tests.browser.actions import link, run
-from tests.test_readme import example
+from tests import strangers
+from tests.browser.actions import link, panel, run, unfold_form
+from tests.test_docs import README, blocks
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -41,11 +43,13 @@ class Home:
         call(sys.executable, "-m", "venv", "--without-pip", folder / "venv")
         self.packages = next((folder / "venv" / "lib").glob("python*")) / "site-packages"
         (self.packages / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        strangers.install(self.packages)
         self.before = self.files()
         self.pip("install", "--no-deps", "--no-index", "--quiet", wheel)
 
     def files(self) -> set[Path]:
-        return {p.relative_to(self.packages) for p in self.packages.rglob("*")}
+        found = {p.relative_to(self.packages) for p in self.packages.rglob("*")}
+        return {p for p in found if "__pycache__" not in p.parts or "decoders" in p.parts or "workbench" in p.parts}
 
     def pip(self, *arguments: object) -> None:
         call(sys.executable, "-m", "pip", "--python", self.bin / "python", *arguments)
@@ -79,7 +83,8 @@ def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
 
 
 def test_its_command_and_the_readmes_example_run_outside_of_the_repository(home):
-    assert "tokens/s" in home.call(home.bin / "python", "-c", example("import decoders"))
+    ((_, example),) = blocks(README, "python")
+    assert "tokens/s" in home.call(home.bin / "python", "-c", example)
     help = home.call(home.bin / "decoding-workbench", "--help")
     assert "usage: decoding-workbench " in help
     assert all(word in help for word in ("compare", "batch", "runs", "--port", "--version"))
@@ -112,8 +117,45 @@ def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
     assert "ImportError: This generation method needs the package decoding-workbench: pip install" in done.stderr
 
 
+def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_settings(home):
+    """The broken ones beside it are named in a warning each."""
+    command = [
+        home.bin / "decoding-workbench",
+        "compare",
+        "Once",
+        "--decoders",
+        "greedy",
+        "mine",
+        "--set",
+        "mine.strength=0.25",
+    ]
+    command += [
+        "--max-new-tokens",
+        "4",
+        "--timings",
+        "1",
+        "--json",
+        "run.json",
+        "--csv",
+        "run.csv",
+        "--html",
+        "run.html",
+    ]
+    done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "Mine, all mine" in done.stdout
+    assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(strangers.REASONS)
+    assert "Traceback" not in done.stderr
+    kept = json.loads((home.folder / "run.json").read_text())
+    assert kept["study"]["settings"]["mine"] == {"strength": 0.25}
+    assert [result["decoder"] for result in kept["results"]] == ["greedy", "mine"]
+    assert "mine" in (home.folder / "run.csv").read_text()
+    assert "Mine, all mine" in (home.folder / "run.html").read_text()
+    assert "mine" in home.call(home.bin / "decoding-workbench", "runs")
+
+
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
-    """Gradio once wrote type stubs into site-packages, which uninstalling left there."""
+    """Gradio once wrote type stubs into site-packages, which uninstalling left there. A stranger's decoder is chosen, set and run too."""
     process = subprocess.Popen(
         [home.bin / "decoding-workbench"], cwd=home.folder, env=home.environ, stdout=subprocess.PIPE, text=True
     )
@@ -123,6 +165,18 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         expect(page.locator("#prompt textarea")).to_have_value("Once upon a time")
         run(page)
         expect(page.locator("#figures tbody tr")).to_have_count(5)
+        page.close()
+        chosen = {"decoders": "greedy,mine", "mine.strength": 0.75}
+        page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8, **chosen))
+        unfold_form(page)
+        expect(page.locator("#decoders input[name=mine]")).to_be_checked()
+        page.locator("#settings > button").click()
+        page.get_by_role("button", name="Mine, all mine ·").click()
+        own = page.locator(".fold").filter(has_text="Mine, all mine ·").get_by_label("strength")
+        expect(own).to_have_value("0.75")
+        run(page)
+        expect(panel(page, "mine")).to_contain_text("Mine, all mine")
+        expect(page).to_have_url(re.compile("mine.strength=0.75|run="))
         page.close()
     finally:
         process.terminate()

@@ -131,8 +131,6 @@ def test_alone_or_in_any_batch(name):
 def test_the_law_is_the_targets(name):
     """Enumerated through the engine: every text of two tokens, and its probability by passes of the model's own over whole texts."""
     target, draft = zoo.build_pair(name, vocab_size=4, pad_token_id=None)
-    for model in (target, draft):
-        model.double().config._experts_implementation = "eager"  # the others have no float64
     pair, prompt = ModelPair(target, draft), [1, 3, 2, 0] * 9
     exact = laws.of_two_tokens(target, prompt, temperature=0.8)
     for method in (catalog["speculative"](draft_length=1), catalog["specinfer"](expansion=(2,))):

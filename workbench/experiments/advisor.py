@@ -6,9 +6,10 @@ places; here each place has its own, and the rounds are summed over them. A roun
 Decoders that this theory does not cover are measured on the same prompts.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean, median
+from typing import Any
 
 import torch
 
@@ -88,7 +89,7 @@ def advise(
     settings: Settings,
     others: Sequence[str] = OTHERS,
     measure_all: bool = False,
-) -> Iterator[str | Advice]:
+) -> Generator[str | Advice, None, None]:
     """Yields a line about what it does now, and last the Advice.
 
     settings      sampling and the length of texts; its decoders are not read;   measure_all  also measure every draft length
@@ -125,6 +126,7 @@ def accepted(pair: ModelPair, prompt: Sequence[int], text: Sequence[int], settin
     """For each token of the text the chance that a draft there is accepted: 1 - TV(p, q), (tokens,)."""
     ids = torch.tensor([[*prompt, *text]], device=pair.target.device)
     places = slice(len(prompt) - 1, ids.shape[1] - 1)
+    assert pair.draft is not None  # else there is no advice
     warping = Warping(settings.temperature, settings.top_k, settings.top_p)
     with torch.inference_mode():
         p = warp(pair.target(ids).logits[0, places].float(), warping)
@@ -168,7 +170,8 @@ def _timed(work: Work, method: Method, prompt: int) -> _Timed:
     )
     if done.result.errors:
         raise InputError(f"{method.name} failed on prompt {prompt + 1}: {done.result.errors[0]}")
-    lap, metrics = done.lap, done.result.metrics
+    lap = done.lap
+    metrics: dict[str, Any] = done.result.metrics
     # All but the first round, which also reads the prompt, and the last, which drafts less.
     return _Timed(
         metrics["new_tokens"], metrics["seconds"], lap.rounds[1:-1], lap.drafting[1:-1],
@@ -176,18 +179,18 @@ def _timed(work: Work, method: Method, prompt: int) -> _Timed:
     )  # fmt: skip
 
 
-def _advice(betas: Sequence[Sequence[float]], timed: dict[Method, list[_Timed]], temperature: float) -> Advice:
+def _advice(betas: Sequence[Sequence[float]], timed: dict[Any, list[_Timed]], temperature: float) -> Advice:
     greedy = timed[catalog[BASELINE]()]
-    step = _median(greedy, lambda t: t.rounds)
+    step = _typical(fmean(t.rounds) for t in greedy if t.rounds)
     rounds, draft = {}, step
     for method, runs in timed.items():
         if method.name == "speculative":
-            rounds[method.draft_length] = _median(runs, lambda t: t.rounds)
+            rounds[method.draft_length] = step * _over_greedy(runs, greedy, lambda t: t.rounds)
             if method.draft_length == max(TIMED_LENGTHS):
-                draft = _median(runs, lambda t: t.drafting) / method.draft_length
+                draft = step * _over_greedy(runs, greedy, lambda t: t.drafting) / method.draft_length
     costs = Costs(step, {n: rounds[n] for n in TIMED_LENGTHS}, draft)
     # What a greedy text takes beyond its steps, reading the prompt, every decoder takes too.
-    reading = fmean(max(0.0, t.seconds - t.tokens * step) for t in greedy)
+    reading = _typical(max(0.0, t.seconds - t.tokens * fmean(t.rounds)) for t in greedy if t.rounds)
     lines = []
     total = sum(len(b) for b in betas)
     for length in LENGTHS:
@@ -210,11 +213,17 @@ def _measured(runs: Sequence[_Timed] | None, greedy: Sequence[_Timed]) -> float 
     return speeds[0] / speeds[1]
 
 
-def _median(runs: Sequence[_Timed], of: Callable[[_Timed], Sequence[float]]) -> float:
-    found = [seconds for run in runs for seconds in of(run)]
-    if not found:
+def _over_greedy(runs: Sequence[_Timed], greedy: Sequence[_Timed], of: Callable[[_Timed], Sequence[float]]) -> float:
+    """Mean seconds over those of greedy's rounds on the same prompt, whose turn came next to it: a machine that changes its speed changes
+    both. The median over prompts leaves out those that something disturbed."""
+    return _typical(fmean(of(a)) / fmean(b.rounds) for a, b in zip(runs, greedy, strict=True) if of(a) and b.rounds)
+
+
+def _typical(found: Iterable[float]) -> float:
+    values = list(found)
+    if not values:
         raise InputError("The texts are too short to time; ask for more new tokens, or take other prompts.")
-    return median(found)
+    return median(values)
 
 
 def _by_place(betas: Sequence[Sequence[float]]) -> list[float]:

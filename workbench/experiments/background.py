@@ -70,7 +70,7 @@ class Background:
             if self.running:
                 raise InputError("An experiment is running here already; stop it, or wait for its end.")
             self.work = Work(plan.title, starter, threading.Event())
-            self._thread = threading.Thread(target=self._run, args=(request,), daemon=True)
+            self._thread = threading.Thread(target=self._run, args=(request, self.work), daemon=True)
             self._thread.start()
 
     def stop(self, starter: Hashable = None) -> None:
@@ -85,8 +85,7 @@ class Background:
         if self._thread is not None:
             self._thread.join()
 
-    def _run(self, request: Request) -> None:
-        work = self.work
+    def _run(self, request: Request, work: Work) -> None:
         try:
             self._pool = InProcess(self.device)
             with Crew(self._pool) as crew:
@@ -105,14 +104,15 @@ class Background:
 
     def says(self, now: Progress | None) -> str:
         """One line about what is going on."""
-        if now is None or (self.running and self.work.id is None):
-            return f"{self.work.title}: loading the models." if self.running else ""
+        work = self.work if self.running else None
+        if now is None or (work is not None and work.id is None):
+            return f"{work.title}: loading the models." if work is not None else ""
         words = [f"{now.title}: {now.done} of {now.total} items done"]
         if now.failed:
             words.append(f"{now.failed} rows failed")
         if now.running:
-            here = self.running and self.work.id == now.id
-            stopping = now.stopping or (here and self.work.stop.is_set())
+            here = work is not None and work.id == now.id
+            stopping = now.stopping or (work is not None and here and work.stop.is_set())
             words.append(
                 "stopping after this item"
                 if stopping

@@ -118,8 +118,8 @@ def _output(pair: ModelPair, measured: Measured, place: int, prompt: int, ids: l
         text,
         list(gained),
         list(drafted),
-        sample and sample.finished,
-        sample and sample.error,
+        sample.finished if sample else None,
+        sample.error if sample else None,
     )
 
 
@@ -136,7 +136,8 @@ class _Own:
     """Loads pairs for a worker that has a process, and maybe a GPU, to itself."""
 
     def __init__(self) -> None:
-        self._keeper, self._seen = PairKeeper(), None
+        self._keeper = PairKeeper()
+        self._seen: ModelPair | None = None
 
     def __call__(self, choice: PairChoice) -> ModelPair:
         pair = self._keeper.get(choice)

@@ -120,7 +120,12 @@ def _groups(part: Part) -> Iterator[list[Cell]]:
     for choice, prompts, temperature, top_k, top_p, seed in grid:
 
         def cell(
-            method: Method, size: int, scheme: str, pair=choice, of=prompts, sampled=(temperature, top_k, top_p, seed)
+            method: Method,
+            size: int,
+            scheme: str,
+            pair: PairChoice = choice,
+            of: str = prompts,
+            sampled: tuple[float, int, float, int] = (temperature, top_k, top_p, seed),
         ) -> Cell:
             return Cell(pair, of, settings(part, method, *sampled), size, scheme, part.ignore_eos, part.timed)
 

@@ -76,13 +76,13 @@ def _heat(found: Report, drawing: Drawing) -> str:
         for cell in cells:
             greedy, items = figures.greedy_of(cell, found.cells), figures.categories(cell)
             each = [figures.figure("x greedy", cell, greedy, items.get(name, [])) for name in names]
-            rows[cell.label] = [v and v.value for v in each]
+            rows[cell.label] = [v.value if v else None for v in each]
     else:
         names = sorted({c.asked["batch_size"] for c in cells})
         for cell in cells:
             size, value = cell.asked["batch_size"], found.figure("x greedy", cell)
             label = cell.label.replace(f", batch {size}", "")
-            rows.setdefault(label, [None] * len(names))[names.index(size)] = value and value.value
+            rows.setdefault(label, [None] * len(names))[names.index(size)] = value.value if value else None
     if not any(v is not None for row in rows.values() for v in row):
         return nothing(title, "", NOTHING)
     return plots.heat(title, "Blue is faster than greedy decoding, orange slower.", [str(n) for n in names], rows)

@@ -1,5 +1,6 @@
 """Workers as actors of Ray, one a GPU or a core, on a cluster that runs already or is started here. Ray is an extra."""
 
+import logging
 import os
 import socket
 from collections.abc import Callable
@@ -28,10 +29,10 @@ class Cluster:
             raise InputError("Ray is not installed; `pip install ray`, or leave --ray out.") from None
         self._ray, self._make, self._most = ray, make, most
         self.deaths = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
-        started = {"include_dashboard": False} if address == "local" else {}
+        started: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
             _answers(address)
-            ray.init(address, log_to_driver=False, logging_level="ERROR", ignore_reinit_error=True, **started)
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True, **started)
         except (OSError, ValueError, RuntimeError) as error:
             why = str(error).strip().partition("\n")[0]
             raise InputError(
@@ -83,7 +84,8 @@ class Remote:
         self._ray, self._actor = ray, actor
 
     def submit(self, name: str, *arguments: Any) -> Future:
-        found, mine = Future(), self._actor.call.remote(name, *arguments).future()
+        found: Future = Future()
+        mine = self._actor.call.remote(name, *arguments).future()
 
         def done(of: Future) -> None:
             error = of.exception()

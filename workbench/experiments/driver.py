@@ -5,7 +5,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -44,7 +44,8 @@ class Experiment:
 def prepare(request: Request, crew: Crew) -> Experiment:
     """Read the plan, load its pairs once on a worker, and spell it out. Raises InputError for what cannot be used."""
     plan, sets = request.read()
-    facts, environment = {}, {"workers": crew.pool.says, "pairs": []}
+    facts: dict[Any, Any] = {}
+    environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
     timed = any(part.timed for part in plan.parts)
     for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
         found = crew.worker(0).submit("facts", choice, timed).result()
@@ -57,7 +58,7 @@ def prepare(request: Request, crew: Crew) -> Experiment:
 
 def run(
     experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event | None = None
-) -> Iterator[Progress]:
+) -> Generator[Progress, None, None]:
     """Do what is not done yet; yields how far it is, the last time when nothing is left or it was stopped.
 
     `stopped`, or `Journal.ask_to_stop`, ends it after the items at work. Closing the iterator gives them back. Raises InputError if the

@@ -95,7 +95,7 @@ def resampled(name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]) 
     same, so that two cells' are paired."""
     if not items or (name == TIMES_GREEDY and greedy is None):
         return None
-    if name == TIMES_GREEDY:
+    if greedy is not None and name == TIMES_GREEDY:
         mine, other = (resampled("tokens/s", cell, None, items) for cell in (kept, greedy))
         return mine / other if mine is not None and other is not None else None
     above, below, made = RATIOS[name]
@@ -137,10 +137,10 @@ def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
 def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval | None:
     """How far the figure of `less` is below that of `than`, on the items of both: positive if it is."""
     items = common(less, than)
-    found = [resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than)]
-    if None in [None if f is None else 0 for f in found] or len(found[0]) != len(found[1]):
+    one, other = (resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than))
+    if one is None or other is None or len(one) != len(other):
         return None
-    difference = found[1] - found[0]
+    difference = other - one
     low, high = np.percentile(difference[1:], COVERED)
     return Interval(float(difference[0]), float(low), float(high))
 

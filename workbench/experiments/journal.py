@@ -152,8 +152,9 @@ class Journal:
             for cell, item, text in db.execute(query, (id,)):
                 found[cell][item] = Row.loads(cell, item, text)
         return [
-            Kept(*c[:5], json.loads(c[5]), {i: r for i, r in sorted(found[c[1]].items()) if i < c[4]}) for c in cells
-        ]
+            Kept(part, cell, label, block, items, json.loads(asked), {i: r for i, r in sorted(found[cell].items()) if i < items})
+            for part, cell, label, block, items, asked in cells
+        ]  # fmt: skip
 
     # ---- work
 

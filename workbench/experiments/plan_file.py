@@ -121,5 +121,5 @@ def _printed(keys: Keys) -> Printed:
         if not all(v == "" or type(v) in (int, float) for v in values):
             raise InputError(f'{keys.place}: row {label!r:.80} must have numbers, or "" for what was not printed.')
         found[label] = tuple(None if v == "" else v for v in values)
-    texts = (keys.text(key, "") for key in ("source", "pair", "prompts", "device"))
-    return Printed(*texts, columns, found)
+    source, pair, prompts, device = (keys.text(key, "") for key in ("source", "pair", "prompts", "device"))
+    return Printed(source, pair, prompts, device, columns, found)

@@ -50,10 +50,10 @@ def whole(path: Path) -> Any:
         raise InputError(f"{path.name}: not JSON.") from None
 
 
-def take(place: str, value: Any, key: str, kind: type = str) -> Any:
+def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
     """`value[key]` of that type, or InputError that names the place."""
-    names = {str: "a text", list: "a list", dict: "an object"}
-    found = value.get(key) if isinstance(value, dict) else None
+    names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+    found: Any = value.get(key) if isinstance(value, dict) else None
     if not isinstance(found, kind) or (kind is str and not _is_text(found)):
         raise InputError(f'{place}: must have {names[kind]} as "{key}".')
     if kind is str and len(found) > LONGEST:

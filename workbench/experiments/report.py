@@ -37,7 +37,9 @@ class Report:
     progress: Progress
     environment: dict[str, Any]
     cells: Sequence[Kept]
-    _known: dict[tuple[str, str, str], Interval | None] = field(init=False, repr=False, compare=False, default_factory=dict)
+    _known: dict[tuple[str, str, str], Interval | None] = field(
+        init=False, repr=False, compare=False, default_factory=dict
+    )
 
     def of_part(self, part: str) -> list[Kept]:
         return [cell for cell in self.cells if cell.part == part]
@@ -146,19 +148,19 @@ def judged(found: Report) -> list[Judged]:
 
 def _judge(found: Report, ordering: Ordering) -> Judged:
     cells = {c.label: c for c in reversed(found.of_part(ordering.part))}
-    both = [cells.get(label) for label in (ordering.less, ordering.than)]
-    if None in both:
-        missing = ordering.less if both[0] is None else ordering.than
+    less, than = cells.get(ordering.less), cells.get(ordering.than)
+    if less is None or than is None:
+        missing = ordering.less if less is None else ordering.than
         return Judged(ordering, "not measured", f"no cell is labelled {missing!r}")
-    gap = figures.below(ordering.figure, *both, found.cells)
-    values = [found.figure(ordering.figure, cell) for cell in both]
-    if gap is None or None in values:
+    gap = figures.below(ordering.figure, less, than, found.cells)
+    low, high = (found.figure(ordering.figure, cell) for cell in (less, than))
+    if gap is None or low is None or high is None:
         return Judged(ordering, "not measured", f"there is no {ordering.figure} of both")
-    few = len(figures.common(*both)) < figures.LEAST_ITEMS
+    few = len(figures.common(less, than)) < figures.LEAST_ITEMS
     verdict = "undecided" if few else "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
     words = (
-        f"{ordering.figure}: {ordering.less} {significant(values[0].value)}, {ordering.than} {significant(values[1].value)}; "
-        f"difference {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
+        f'{ordering.figure} is {significant(low.value)} with "{ordering.less}" and {significant(high.value)} with '
+        f'"{ordering.than}", a difference of {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})'
     )
     return Judged(ordering, verdict, words)
 

@@ -58,7 +58,7 @@ class Section:
 
 
 def sections(found: Report) -> Iterator[Section]:
-    """The papers' orderings first, then each part under its name."""
+    """The papers' orderings first, then each part."""
     if found.plan.orderings:
         yield orderings(found)
     for part in found.plan.parts:
@@ -97,7 +97,9 @@ def _part(found: Report, part: Part) -> Section:
     drawn = [Figure(f) for drawing in found.plan.drawings if drawing.part == part.name for f in draw(found, drawing)]
     more = [make(found, part.name) for make in (padding, by_category, acceptance)]
     about = [part.about] if part.about else []
-    return Section(part.name, [*about, table(found, part.name), INTERVALS, *filter(None, more), *drawn])
+    return Section(
+        part.name[:1].upper() + part.name[1:], [*about, table(found, part.name), INTERVALS, *filter(None, more), *drawn]
+    )
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:

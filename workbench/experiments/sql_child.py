@@ -6,6 +6,7 @@ import resource
 import sqlite3
 import sys
 import time
+from typing import Any
 from urllib.parse import quote
 
 MEMORY = 512 * 2**20  # bytes of address space
@@ -15,7 +16,7 @@ MOST_ROWS, MOST_BYTES = 20_000, 8 * 2**20
 ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
 
 
-def guard(action, first, second, *_):
+def guard(action: int, first: str | None, second: str | None, *_: object) -> int:
     """Reading and computing only: no write, ATTACH, PRAGMA or extension."""
     if action not in ALLOWED or (
         action == sqlite3.SQLITE_FUNCTION and second in ("load_extension", "readfile", "writefile")
@@ -24,14 +25,14 @@ def guard(action, first, second, *_):
     return sqlite3.SQLITE_OK
 
 
-def limit_process(deadline):
+def limit_process(deadline: float) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (int(deadline) + 1, int(deadline) + 2))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def connect(path, deadline):
+def connect(path: str, deadline: float) -> sqlite3.Connection:
     db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
     db.text_factory = lambda data: data.decode("utf-8", "ignore")  # as the official script does
     db.execute(f"PRAGMA hard_heap_limit = {HEAP}")
@@ -46,8 +47,9 @@ def connect(path, deadline):
     return db
 
 
-def rows_of(db, query):
-    found, size = [], 0
+def rows_of(db: sqlite3.Connection, query: str) -> list[list[Any]]:
+    found: list[list[Any]] = []
+    size = 0
     for row in db.execute(query):
         found.append([{"hex": v.hex()} if isinstance(v, bytes) else v for v in row])
         size += sum(len(v) if isinstance(v, (str, bytes)) else 8 for v in row)
@@ -56,10 +58,11 @@ def rows_of(db, query):
     return found
 
 
-def main():
+def main() -> None:
     asked = json.load(sys.stdin)
     limit_process(asked["deadline"])
-    rows, error = [], None
+    rows: list[list[Any]] = []
+    error = None
     try:
         rows = rows_of(connect(asked["database"], asked["deadline"]), asked["query"])
     except sqlite3.OperationalError as failure:

@@ -29,9 +29,14 @@ class Worker(Protocol):
 class Pool(Protocol):
     """count   workers that may run at once;   deaths  what the futures of a worker that is gone raise;   says  what they are, in words"""
 
-    count: int
-    deaths: tuple[type[BaseException], ...]
-    says: str
+    @property
+    def count(self) -> int: ...
+
+    @property
+    def deaths(self) -> tuple[type[BaseException], ...]: ...
+
+    @property
+    def says(self) -> str: ...
 
     def start(self, number: int) -> Worker: ...
 
@@ -73,7 +78,8 @@ class Crew:
 class InProcess:
     """One worker: the thread of a `Device`, which then waits its turn with whatever else the device runs."""
 
-    count, deaths, says = 1, (), "in this process"
+    count, says = 1, "in this process"
+    deaths: tuple[type[BaseException], ...] = ()
 
     def __init__(self, device: Device):
         self._device, self._bench = device, Bench(lambda choice: self._pair(choice))

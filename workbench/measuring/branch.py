@@ -71,7 +71,8 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     settings = Settings.from_json(run.settings)
     result = decoders.generate(pair, ids, Look(tuple(wanted)), **{**settings.decoding, "max_new_tokens": 1})
     label = Pieces(pair.tokenizer).label
-    return [Choice(t.token, label(place, t.token), math.exp(t.log_p), t.p) for t in result.rounds[0].trials]
+    trials: list[Any] = result.rounds[0].trials  # which have both likelihoods
+    return [Choice(t.token, label(place, t.token), math.exp(t.log_p), t.p) for t in trials]
 
 
 def listed(pair: ModelPair, run: Run, where: At, token: int | str | None = None) -> tuple[list[Choice], int | None]:

@@ -2,7 +2,7 @@
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from functools import partial
@@ -41,7 +41,9 @@ class Device:
         self._study, self._question = on_device(self._here), on_device(self._answered, lambda *_: LOADING_SECONDS)
         self._threads: tuple[ModelPair, Threads] | None = None
 
-    def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
+    def run(
+        self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
+    ) -> Generator[Event, None, None]:
         """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be loaded or
         cannot run the study. To be called by one caller at a time."""
         away = zero_gpu()  # a threading.Event does not reach that process; closing the iterator ends the job there
@@ -70,7 +72,7 @@ class Device:
         """Run the function in the thread that decodes, and return its result."""
         return self._thread.submit(function, *arguments).result()
 
-    def iterate(self, make: Callable[[], Iterator[Item]]) -> Iterator[Item]:
+    def iterate(self, make: Callable[[], Generator[Item, None, None]]) -> Generator[Item, None, None]:
         """Yields the items of `make()`; the iterator lives entirely in the thread that decodes."""
         items = self.call(make)
         try:
@@ -79,7 +81,7 @@ class Device:
         finally:
             self.call(items.close)
 
-    def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Iterator[Event]:
+    def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Generator[Event, None, None]:
         pair, threads = self._ready(choice)
         for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience()):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ class Watch:
         """The other threads of this process; one that ends while it is read is left out."""
         own, tasks = threading.get_native_id(), {}
         for folder in (self.sources.proc / "self" / "task").iterdir():
-            if int(folder.name) != own and (found := _tried(lambda folder=folder: _task(folder))):
+            if int(folder.name) != own and (found := _tried(partial(_task, folder))):
                 tasks[int(folder.name)] = found
         return tasks
 

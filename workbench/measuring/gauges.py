@@ -44,9 +44,11 @@ class Counter:
         joules = 0.0
         for (read, wrap), before in zip(self.parts, begun, strict=True):
             risen = read() - before
-            if risen < 0 and wrap is None:
-                raise Unmeasurable("not measured: the counter was reset in between")
-            joules += risen if risen >= 0 else risen + wrap
+            if risen < 0:
+                if wrap is None:
+                    raise Unmeasurable("not measured: the counter was reset in between")
+                risen += wrap
+            joules += risen
         return _resolved(joules, self.source, seconds, self.shortest, self.note)
 
 

@@ -222,8 +222,8 @@ class _Running:
             job.scheme,
             error=error,
         )
-        done = [r for r in self.requests if r.result is not None and r.result.error is None]
-        outputs = {r.prompt: r.result.tokens for r in done}
+        done = [(r.prompt, r.result) for r in self.requests if r.result is not None]
+        outputs = {prompt: each.tokens for prompt, each in done if each.error is None}
         return Measured(result, outputs, [(r.gained, r.drafted) for r in self.requests])
 
     def _lap(self, metrics: dict[str, Any], window: Window) -> Lap:

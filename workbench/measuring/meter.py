@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
         return nvml.nvmlDeviceGetPowerUsage(handle) / 1e3  # mW
 
     average_note = "power as the driver reports it, which may be a one-second average"
-    gauges = {
+    gauges: dict[Callable[[], float], Gauge] = {
         counter: Counter("measured: GPU energy counter", [(counter, None)], SHORTEST_GPU_SECONDS),
         instant: PowerSamples(instant, SHORTEST_GPU_SECONDS, "instant power"),
         average: PowerSamples(average, SHORTEST_GPU_SECONDS, average_note),
@@ -114,9 +115,8 @@ def _cpu_gauge(powercap: Path) -> Gauge:
     if not packages:
         raise Unmeasurable("not measured: this machine shows no RAPL energy counter")
     try:
-        parts = [
-            (lambda p=p: int((p / "energy_uj").read_text()) / 1e6, int((p / "max_energy_range_uj").read_text()) / 1e6)
-            for p in packages
+        parts: list[tuple[Callable[[], float], float | None]] = [
+            (partial(_microjoules, p / "energy_uj"), _microjoules(p / "max_energy_range_uj")) for p in packages
         ]
         for read, _ in parts:
             read()
@@ -125,6 +125,11 @@ def _cpu_gauge(powercap: Path) -> Gauge:
             f"not measured: {error.filename} may be read by root only (chmod a+r makes it readable)"
         ) from error
     return Counter("CPU package (RAPL)", parts, SHORTEST_CPU_SECONDS, "the whole package, other programs included")
+
+
+def _microjoules(file: Path) -> float:
+    """In joules."""
+    return int(file.read_text()) / 1e6
 
 
 def _is_package(folder: Path) -> bool:

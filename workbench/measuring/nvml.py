@@ -20,9 +20,11 @@ def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
     if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
         raise Unmeasurable(SLICE)
     if nvml is None:
-        import pynvml as nvml  # loaded only if there is a GPU
+        import pynvml  # loaded only if there is a GPU
+
+        nvml = pynvml
     nvml.nvmlInit()
-    properties = torch.cuda.get_device_properties(device)
+    properties: Any = torch.cuda.get_device_properties(device)
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
     except (nvml.NVMLError, AttributeError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import decoders
 from decoders import Fate, Method, ModelPair, Trial
@@ -40,7 +40,7 @@ class Likely(Method):
                 for each in _likely(request, *at, reading)
             ]
             trials += found
-            expected = {t.node: expected[t.parent] * t.p for t in found if t.token not in request.end_tokens}
+            expected = {t.node: expected[t.parent] * chance(t) for t in found if t.token not in request.end_tokens}
             if not expected:
                 break
         yield request.commit(trials, [request.answer], request.answer, "budget")
@@ -66,6 +66,12 @@ def exact(pair: ModelPair, study: Draw, ids: Sequence[int]) -> list[Prefix]:
     prefixes = []
     for trial in round_.trials:
         tokens, place, p = found[trial.parent]
-        found[trial.node] = (*tokens, trial.token), pieces.extend(place, trial.token)[1], p * trial.p
-        prefixes.append(Prefix([*tokens, trial.token], pieces.label(place, trial.token), min(1.0, p * trial.p)))
+        likely = p * chance(trial)
+        found[trial.node] = (*tokens, trial.token), pieces.extend(place, trial.token)[1], likely
+        prefixes.append(Prefix([*tokens, trial.token], pieces.label(place, trial.token), min(1.0, likely)))
     return prefixes
+
+
+def chance(trial: Trial) -> float:
+    """p of a trial whose decoder gives it."""
+    return cast(float, trial.p)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any, cast
 
 from decoders import ModelPair
 from workbench.measuring.admit import admit
@@ -53,7 +54,7 @@ def run(
     patience   seconds that further timings may take in all, for decoders that were timed for too short or too unevenly to be compared;
                a study that asks for one timing gets one
     """
-    cancelled = getattr(cancel, "is_set", cancel) or (lambda: False)
+    cancelled: Any = getattr(cancel, "is_set", cancel) or (lambda: False)
     ids = admit(pair, study)
     device = pair.target.device
     watch = watch or watching(device)
@@ -105,7 +106,7 @@ class _Session:
     def _exact(self) -> list[Prefix]:
         """What draws are compared with; if it cannot be had, what is drawn is shown all the same."""
         try:
-            return exact(self.work.pair, self.study, self.work.ids[0])
+            return exact(self.work.pair, cast(Draw, self.study), self.work.ids[0])
         except Exception:
             log.exception("the exact probabilities of draws failed")
             return []
@@ -238,7 +239,8 @@ def compared(first: Measured, other: Measured, job: Job, temperature: float) -> 
 def with_lap(result: Result, lap: Lap) -> Result:
     """The result with one lap more, its seconds and its energy estimated from all of them."""
     all_laps = [*result.laps, lap]
-    spent, metrics = laps.energy(all_laps), dict(result.metrics)
+    spent = laps.energy(all_laps)
+    metrics: dict[str, Any] = dict(result.metrics)
     metrics |= {"seconds": laps.whole(all_laps), "decode_seconds": laps.after_first(all_laps)}
     metrics |= {"joules": spent.joules, "energy_source": spent.source}
     if metrics["seconds"] and metrics.get("new_tokens") is not None:

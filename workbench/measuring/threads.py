@@ -103,7 +103,7 @@ def _median_round(pair: ModelPair, method: decoders.Method, limit: float) -> flo
     """Seconds per round, without the first two: one reads the prompt, and the next may wake the workers. A round that takes longer than
     `limit` is the last."""
     budget = TOKENS if pair.positions is None else max(1, min(TOKENS, pair.positions - PROMPT))
-    options = {"max_new_tokens": budget, "temperature": 0.0, "ignore_eos": True}
+    options: dict[str, Any] = {"max_new_tokens": budget, "temperature": 0.0, "ignore_eos": True}
     rounds, began = [], time.perf_counter()
     with closing(decoders.stream(pair, [0] * PROMPT, method, **options)) as stream:
         for event in stream:

@@ -60,4 +60,4 @@ def _need(pair: PairPreset, device: torch.device) -> str:
         size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
         if fits(size, device):
             return f"{shown_bytes(size)} in {name}" + ("" if dtype == usual else f", choose dtype {name}")
-    return f"{DOES_NOT_FIT}, {shown_bytes(size)} in {name} and {shown_bytes(available_bytes(device))} free"
+    return f"{DOES_NOT_FIT}, {shown_bytes(size)} in {name} and {shown_bytes(available_bytes(device) or 0)} free"

@@ -1,6 +1,7 @@
 """Loads a pair if that is allowed here and it fits; otherwise says what to do."""
 
 import os
+from typing import cast
 
 import torch
 from huggingface_hub.errors import GatedRepoError
@@ -33,8 +34,9 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
         if isinstance(kind, torch.dtype):
-            size = preset.weight_bytes(kind) if preset else parameters(choice.target, choice.draft) * kind.itemsize
-            shrunk = min(1.0, QUANTISED_BYTES.get(choice.quantization, kind.itemsize) / kind.itemsize)
+            target = cast(str, choice.target)  # only the embedded pair's is None
+            size = preset.weight_bytes(kind) if preset else parameters(target, choice.draft) * kind.itemsize
+            shrunk = min(1.0, QUANTISED_BYTES.get(choice.quantization or "", kind.itemsize) / kind.itemsize)
             must_fit(choice.title, round(size * shrunk), device, kind)
         return load_pair(
             choice.target,

@@ -30,7 +30,7 @@ def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dt
     if not fits(weight_bytes, device):
         raise InputError(
             f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in {str(dtype).removeprefix('torch.')} and "
-            f"{device} has {shown_bytes(available_bytes(device))} free; take a smaller pair or another dtype."
+            f"{device} has {shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another dtype."
         )
 
 

@@ -46,11 +46,11 @@ class PairPreset:
 
     @property
     def target_source(self) -> str | None:
-        return self.target and self.target.source
+        return self.target.source if self.target else None
 
     @property
     def draft_source(self) -> str | None:
-        return self.draft and self.draft.source
+        return self.draft.source if self.draft else None
 
     def weight_bytes(self, dtype: torch.dtype) -> int:
         """What the weights alone take in memory; caches come on top. 0 for the embedded pair, which is small."""

@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -39,12 +39,14 @@ class Host:
         """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what depends on a pair that
         is not in memory shows once it is loaded."""
         self.limits.check(study)
-        if (pair := self.pairs.peek(choice)) is not None:
+        if (pair := self.device.keeper.peek(choice)) is not None:
             if pair.draft is None and (names := [label(m.name) for m in study.settings.methods if m.uses_draft]):
                 raise InputError(NO_DRAFT.format(", ".join(names)))
             admit(pair, study)
 
-    def run(self, study: Study, choice: PairChoice, stopped: threading.Event | None = None) -> Iterator[Event]:
+    def run(
+        self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
+    ) -> Generator[Event, None, None]:
         """The events of the study on the device; its run is kept if it can be. To be called by one visitor at a time.
 
         Raises InputError for a study that the limits or the pair refuse.
@@ -78,20 +80,20 @@ class Host:
         self, id: str, where: branch.At, choice: PairChoice, token: int | str, names: Sequence[str] | None = None
     ) -> Comparison:
         """The study that continues a kept run's text from a place. Raises InputError, also if the pair is not in memory."""
-        if (pair := self.pairs.peek(choice)) is None:
+        if (pair := self.device.keeper.peek(choice)) is None:
             raise InputError(f"{choice.title} is not loaded; press Load under Models first.")
         return branch.branch(pair, self.store.get(id), where, token, names)
 
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
         """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory."""
-        pair = self.pairs.peek(choice)
+        pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
         return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
 
     def offers(self, choice: PairChoice) -> dict[str, bool]:
         """Which settings mean something for a pair, as far as that depends on it."""
-        pair = self.pairs.peek(choice)
+        pair = self.device.keeper.peek(choice)
         return {
             "chat_template": bool(pair and getattr(pair.tokenizer, "chat_template", None)),
             "penalties": bool(pair and pair.penalties),

@@ -17,7 +17,7 @@ from workbench.page.tabs.batch import BatchTab
 from workbench.page.tabs.compare import CompareTab
 from workbench.page.tabs.draw import DrawTab
 from workbench.page.tabs.experiments import ExperimentsTab
-from workbench.page.tabs.runs import RunsTab
+from workbench.page.tabs.runs import RunsTab, StudyTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.page.widgets.messages import Updates
 from workbench.runs.recorded import Recording, recorded, recordings
@@ -68,7 +68,7 @@ def build(host: Host) -> gr.Blocks:
             draws = DrawTab(host, compare)
             batch = BatchTab(host, compare)
             ExperimentsTab(host, compare.pairs.choice)
-            studies = {Comparison.kind: compare, Batch.kind: batch, Draw.kind: draws}
+            studies: dict[str, StudyTab] = {Comparison.kind: compare, Batch.kind: batch, Draw.kind: draws}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
@@ -90,8 +90,8 @@ def build(host: Host) -> gr.Blocks:
             updates, faults = compare.greet(), [host.fault] if host.fault else []
             try:
                 if "run" in query:
-                    found = recorded(query["run"])
-                    updates |= beforehand(found) if found else runs.show(host.store.get(query["run"]))
+                    known = recorded(query["run"])
+                    updates |= beforehand(known) if known else runs.show(host.store.get(query["run"]))
                 elif link := links.from_query(query):
                     updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
                     faults += link.faults

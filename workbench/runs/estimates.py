@@ -77,7 +77,8 @@ def times_greedy(result: Result, greedy: Result | None, decoding: bool = False) 
 def mean_speed(results: Sequence[Result | None], decoding: bool = False) -> float | None:
     """Mean of `speed` over the repeats that did not fail; None if one of them has no such figure."""
     speeds = [speed(r, decoding) for r in results if r is not None and r.error is None]
-    return fmean(speeds) if speeds and None not in speeds else None
+    known = [s for s in speeds if s is not None]
+    return fmean(known) if known and len(known) == len(speeds) else None
 
 
 def mean_times_greedy(row: Row, decoding: bool = False) -> float | None:

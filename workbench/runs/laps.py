@@ -81,8 +81,9 @@ def round_seconds(result: Result) -> list[float]:
 
 def joules(laps: Laps) -> float | None:
     """Mean energy of the laps that drew nothing, or of all laps if each one drew."""
-    found = [lap.energy.joules for lap in ([lap for lap in laps if not lap.drawn] or laps)]
-    return None if None in found or not found else fmean(found)
+    drawn_none = [lap for lap in laps if not lap.drawn] or laps
+    found = [lap.energy.joules for lap in drawn_none if lap.energy.joules is not None]
+    return fmean(found) if found and len(found) == len(drawn_none) else None
 
 
 def estimate(result: Result, figure: Callable[[float], float], seconds: Seconds = whole) -> Estimate | None:
@@ -165,10 +166,11 @@ def _undisturbed(seconds: Sequence[float] | Sequence[Sequence[float]]) -> np.nda
 
 
 def _seconds(laps: Laps, rounds: Sequence[Sequence[float]], lengths: Sequence[float | None]) -> float | None:
-    if None in lengths or not lengths:
+    known = [length for length in lengths if length is not None]
+    if len(known) < len(lengths) or not known:
         return None
     by_round = _per_round(rounds) if all(lap.same_rounds for lap in laps) else None
-    return sum(by_round) if by_round else float(_undisturbed(lengths))
+    return sum(by_round) if by_round else float(_undisturbed(known))
 
 
 def _per_round(rounds: Sequence[Sequence[float]]) -> list[float] | None:
@@ -191,7 +193,8 @@ def _over(count: int, figure: Callable[[Sequence[int]], float | None]) -> Estima
     if value is None:
         return None
     found = [(v, orders) for picked, orders in _resamples(count) if (v := figure(picked)) is not None]
-    low, high = np.quantile(np.repeat(*zip(*found, strict=True)), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    values, times = zip(*found, strict=True)
+    low, high = np.quantile(np.repeat(values, times), [(1 - RANGE) / 2, (1 + RANGE) / 2])
     return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 

@@ -126,8 +126,10 @@ class RunStore:
         with self._open() as db:
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
         return [
-            RunSummary(*row[:4], json.loads(row[4]), row[5], (row[6] and Fastest(*json.loads(row[6]))) or None)
-            for row in found
+            RunSummary(
+                id, created, kind, title, json.loads(names), models, Fastest(*json.loads(fastest)) if fastest else None
+            )
+            for id, created, kind, title, names, models, fastest in found
         ]
 
     def get(self, id: str) -> Run:

@@ -3,9 +3,9 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
-FORMAT = "decoding-workbench run"
+FORMAT: Final = "decoding-workbench run"
 
 
 def upgraded(data: Any) -> Any:

@@ -55,9 +55,9 @@ class BarChart:
 
     @property
     def sorted(self) -> list[Bar]:
-        found = [bar for bar in self.bars if bar.sum is not None]
-        found.sort(key=lambda bar: bar.sum, reverse=self.better != "lower")
-        return found + [bar for bar in self.bars if bar.sum is None]
+        found = [(bar.sum, bar) for bar in self.bars if bar.sum is not None]
+        found.sort(key=lambda each: each[0], reverse=self.better != "lower")
+        return [bar for _, bar in found] + [bar for bar in self.bars if bar.sum is None]
 
     @property
     def log(self) -> bool:

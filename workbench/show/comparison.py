@@ -103,7 +103,7 @@ def speed_against_perplexity(rows: Sequence[Row]) -> str:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
             text = f"{significant(fast.mean)} tokens/s, perplexity {likely.mean:.2f}"
-            ranges = [ends if (ends := _ends(s)) != (None, None) else None for s in (likely, fast)]
+            ranges = _range(likely), _range(fast)
             points.append(Point(row.label, look_of(row.decoder), likely.mean, fast.mean, text, *ranges))
     says = "Up and left is better: faster, and likelier text."
     return plots.scatter("Speed against perplexity", says, points, "perplexity", "tokens/s")
@@ -136,6 +136,11 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
         depth[trial.node] = depth.get(trial.parent, 0) + 1
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
+
+
+def _range(found: Spread) -> tuple[float, float] | None:
+    low, high = _ends(found)
+    return None if low is None or high is None else (low, high)
 
 
 def _ends(found: Spread) -> tuple[float | None, float | None]:

@@ -54,7 +54,7 @@ def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
         same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
         spans = [(0, same, 0, same), (same, len(a), same, len(b))]
     else:
-        spans = [span for _, *span in SequenceMatcher(None, a, b).get_opcodes()]
+        spans = [span[1:] for span in SequenceMatcher(None, a, b).get_opcodes()]
     return [("".join(a[i:j]), "".join(b[k:n])) for i, j, k, n in spans]
 
 
@@ -72,7 +72,8 @@ def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
 def comparisons(a: Run, b: Run) -> str:
     """Two comparisons as HTML: settings, then each decoder of either."""
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
-    each = "".join(_section(first.get(d), second.get(d)) for d in dict.fromkeys([*first, *second]))
+    either = first | second
+    each = "".join(_section(row, first.get(d), second.get(d)) for d, row in either.items())
     return f'<div class="wb-versus">{settings(a, b)}{each}</div>'
 
 
@@ -87,9 +88,8 @@ def settings(a: Run, b: Run) -> str:
     return f'<section class="asked">{head}{markup(found) if found.rows else ""}</section>'
 
 
-def _section(a: Row | None, b: Row | None) -> str:
-    """One decoder: both texts next to each other, and its figures below."""
-    row = a or b
+def _section(row: Row, a: Row | None, b: Row | None) -> str:
+    """One decoder: both texts next to each other, and its figures below. row  one of them"""
     head = f'<h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}<small>{_agreement(a, b)}</small></h3>'
     if a is None or b is None:
         return f"<section>{head}</section>"

@@ -46,7 +46,7 @@ def in_words(found: Finding) -> str:
     what, which = "the target", texts
     if found.compared == "first step":
         what, which = "one step of beam sampling", f"the {counted(found.draws, 'first beam')} of {texts}"
-    if found.distance is None:
+    if found.distance is None or found.usual is None or found.most is None:
         return f"{texts.capitalize()}: too few to compare with {what}."
     far = f"total variation {found.distance:.2f}; as many exact draws show {found.usual:.2f}, and less than {found.most:.2f} in {MOST:.0%} of cases"
     if found.p is None:

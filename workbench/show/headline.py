@@ -7,7 +7,7 @@ from workbench.runs.estimates import Row, label, number, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, Quantity, significant
-from workbench.show.spread import Spread, spread
+from workbench.show.spread import MISSING, Spread, spread
 from workbench.studies.schemes import BASELINE
 from workbench.studies.text import counted
 
@@ -24,10 +24,10 @@ def headline(run: Run) -> list[str]:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
         sentences.append("Which is fastest cannot be told here: the timings overlap, or something disturbed them.")
-    if (best := likeliest(found, run.settings)) is not None:
-        value = spread(PERPLEXITY, best).mean
+    best = likeliest(found, run.settings)
+    if best is not None and (value := spread(PERPLEXITY, best)) is not None:
         sentences.append(
-            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value)}, where 1 would be certain)."
+            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value.mean)}, where 1 would be certain)."
         )
     for group in chance:
         names = f"{', '.join(map(label, group[:-1]))} and {label(group[-1])}"
@@ -88,11 +88,11 @@ def _saved(found: Sequence[Row]) -> str:
     best = max(drafted, key=lambda row: number(row.first, "block_efficiency") or 0, default=None)
     if best is None or (number(best.first, "block_efficiency") or 0) < WORTH_SAYING:
         return ""
-    tokens, passes = int(number(best.first, "new_tokens")), int(number(best.first, "target_calls"))
+    tokens, passes = (int(number(best.first, name) or 0) for name in ("new_tokens", "target_calls"))
     return f"{best.label} wrote {counted(tokens, 'token')} in {counted(passes, 'pass', 'passes')} of the large model instead of {tokens:,}."
 
 
 def _speed(row: Row) -> str:
-    ratio = spread(BY_NAME["x_greedy"], row)
-    words = f"{significant(spread(SPEED, row).mean)} tokens/s"
+    ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
+    words = f"{significant(own.mean) if own else MISSING} tokens/s"
     return words if ratio is None or row.decoder == BASELINE else f"{words}, {ratio.mean:.1f} times greedy"

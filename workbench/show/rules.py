@@ -22,7 +22,7 @@ def rule(method: Method) -> Rule:
     )(method)
 
 
-def _ratio(method: Method) -> Rule:
+def _ratio(method: Any) -> Rule:
     if method.lenience < 1:
         return {
             "says": f"Lenience {method.lenience:g}: a draft is accepted more readily than p / q says, and the text is no longer exact."
@@ -30,7 +30,7 @@ def _ratio(method: Method) -> Rule:
     return {}
 
 
-def _joint(method: Method) -> Rule:
+def _joint(method: Any) -> Rule:
     return {
         "says": f"The longest part of the draft whose joint ratio, min(1, all p / all q), is above {method.threshold:g} is kept, even if "
         "a shorter part is not above it.",
@@ -38,7 +38,7 @@ def _joint(method: Method) -> Rule:
     }  # fmt: skip
 
 
-def _rollback(method: Method) -> Rule:
+def _rollback(method: Any) -> Rule:
     least = math.exp(-method.rollback)
     return {
         "says": f"Kept if p, before temperature and cut-offs, is at least e to the power of −{method.rollback:g}, which is {least:.3g}.",
@@ -46,7 +46,7 @@ def _rollback(method: Method) -> Rule:
     }  # fmt: skip
 
 
-def _typical(method: Method) -> Rule:
+def _typical(method: Any) -> Rule:
     return {
         "says": f"Kept if p is above {method.epsilon:g}, or above {method.delta:g} e to the power of −H if that is less: H is the entropy "
         "of the large model here, so less is enough where it is unsure.",

@@ -65,8 +65,8 @@ def shown(quantity: Quantity, row: Row) -> str:
     """The same for tables, with its range in brackets if it was timed several times and they differ."""
     found = spread(quantity, row)
     text = figure(quantity, row, quantity.timed is None or not estimates.unsteady(row))
-    wide = found and found.range and found.range.low < found.range.high
-    return f"{text} ({range_text(quantity, found.range)})" if wide else text
+    between = found and found.range
+    return f"{text} ({range_text(quantity, between)})" if between and between.low < between.high else text
 
 
 def range_text(quantity: Quantity, found: Estimate) -> str:

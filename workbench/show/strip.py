@@ -78,7 +78,7 @@ class Panel:
         first = row.first
         end = first.alone.finished
         return Panel(
-            row.decoder, claim, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end, end or ""),
+            row.decoder, claim, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end or "", end or ""),
             title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
             pace=_pace(row), marks=marks, fellows=fellows,
         )  # fmt: skip
@@ -111,7 +111,7 @@ class Panel:
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
 
-    def _figures(self) -> list[dict[str, str]]:
+    def _figures(self) -> list[dict[str, Any]]:
         row = self.row
         if row is None or row.first.error is not None:
             return []

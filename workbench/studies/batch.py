@@ -12,7 +12,7 @@ from decoders.settings import check, nearest, setting
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import BASELINE, SCHEMES, baseline_scheme, schemes_at
 from workbench.studies.settings import Settings
-from workbench.studies.study import Job
+from workbench.studies.study import Job, Keep
 
 SIZES = (1, 2, 4, 8, 16, 24)  # of ems-sd.txt, table 2
 LARGEST_BATCH = 1024
@@ -46,7 +46,7 @@ class Batch:
         None, "most prompt tokens in one pass; the rest follow while other requests decode", low=1, high=1_000_000, choices=(None,)
     )  # fmt: skip
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in bounds():
             check("batch", field, getattr(self, field.name))
         for size in self.sizes:
@@ -87,7 +87,7 @@ class Batch:
                 schemes = schemes_at(size, self.schemes)
                 cells = [(catalog[BASELINE](), s) for s in dict.fromkeys(map(baseline_scheme, schemes))]
                 for method, scheme in [*cells, *((m, s) for m in methods for s in schemes)]:
-                    keep = "figures" if method.name in kept else "lengths"
+                    keep: Keep = "figures" if method.name in kept else "lengths"
                     kept.add(method.name)
                     jobs.append(
                         Job(

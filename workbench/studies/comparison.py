@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 from workbench.studies.prompts import Prompt, checked
 from workbench.studies.schemes import BASELINE
@@ -24,7 +24,7 @@ class Comparison:
     settings: Settings
     start: Start | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checked(self.prompt)
 
     @property
@@ -47,4 +47,5 @@ class Comparison:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
         start = Start.from_json(data["start"]) if data.get("start") is not None else None
-        return cls(data.get("prompt"), Settings.from_json(data.get("settings")), start)
+        prompt, settings = (cast(Any, data.get(key)) for key in ("prompt", "settings"))  # each says what it may not be
+        return cls(prompt, Settings.from_json(settings), start)

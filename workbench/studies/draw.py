@@ -36,7 +36,7 @@ class Draw:
         low=0.01, high=1_000_000.0, choices=(None,),
     )  # fmt: skip
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         checked(self.prompt)
         for field in bounds():
             check("draw", field, getattr(self, field.name))
@@ -73,7 +73,8 @@ class Draw:
             raise InputError(f"The settings of draws must be one JSON object, not {settings!r:.80}.")
         own = {field.name: settings[field.name] for field in bounds() if field.name in settings}
         shared = {name: value for name, value in settings.items() if name not in own}
-        return cls(data.get("prompt"), Settings.from_json({**DEFAULTS, **shared}), **own)
+        prompt: Any = data.get("prompt")  # it is said what it may not be
+        return cls(prompt, Settings.from_json({**DEFAULTS, **shared}), **own)
 
 
 def bounds() -> list[dataclasses.Field]:

@@ -44,7 +44,7 @@ class Settings:
         choices=(False, True),
     )
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for field in shared():
             check("settings", field, getattr(self, field.name))
         names = [m.name for m in self.methods]

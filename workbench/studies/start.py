@@ -34,7 +34,7 @@ class Start:
     ids: tuple[int, ...]
     trail: tuple[Step, ...]
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if not 0 < len(self.ids) <= MOST_TOKENS or not all(is_whole(i) and i >= 0 for i in self.ids):
             raise InputError(f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.")
         if not 0 < len(self.trail) <= MOST_STEPS:

@@ -52,6 +52,7 @@ def run(args: argparse.Namespace) -> int:
         for found in device.iterate(lambda: advise(pair, texts, settings, measure_all=args.measure_all)):
             if not isinstance(found, Advice):
                 status.update(found)
+    assert isinstance(found, Advice)  # it comes last
     console.print(show.grid(lines(found)), "", show.plain(verdict(found)), sep="\n", markup=False)
     return 0
 

@@ -120,7 +120,8 @@ def pair(args: argparse.Namespace) -> PairChoice:
         raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
     if len(names) == 1 and names[0] in PAIRS:
         return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
-    return PairChoice(*[*names, None, None][:2], args.device, args.dtype, args.quantization)
+    target, draft = [*names, None, None][:2]
+    return PairChoice(target, draft, args.device, args.dtype, args.quantization)
 
 
 def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:

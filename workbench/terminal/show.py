@@ -173,6 +173,7 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
                 bar.refresh()
             elif isinstance(event, events.Finished) and _has_new_text(event):
                 console.print(text(event.result))
+    assert isinstance(event, events.Ended)  # it comes last
     return event.run
 
 

@@ -182,9 +182,9 @@ def padding_figure(part: str, p: float, batch: int, cap: int, found: Measured = 
         hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
     )  # fmt: skip
     disc(figure, p, exact(batch, p), "{:.2f}")
-    for run in found.batches:
-        if (measured := run.padding(batch)) is not None:
-            diamond(figure, run.p, getattr(measured, part), f"{{:.2f}} measured, {run.decoder}")
+    for each in found.batches:
+        if (measured := each.padding(batch)) is not None:
+            diamond(figure, each.p, getattr(measured, part), f"{{:.2f}} measured, {each.decoder}")
     if run := found.speculative:
         diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
     return figure

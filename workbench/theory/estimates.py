@@ -5,8 +5,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean, median
+from typing import Any
 
-from decoders import Method, catalog
+from decoders import catalog
 from decoders.theory import walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
 from workbench.runs.estimates import Row, rows, times_greedy
@@ -107,8 +108,11 @@ def measured(run: Run) -> Measured:
     leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
     as_set = catalog["mtad"](**run.settings.get("mtad", {}))
     return Measured(
-        leviathan and speculative(leviathan), layers and dsbd(layers.results), joint and mtad(joint.results, as_set), batches(run)
-    )  # fmt: skip
+        speculative(leviathan) if leviathan else None,
+        dsbd(layers.results) if layers else None,
+        mtad(joint.results, as_set) if joint else None,
+        batches(run),
+    )
 
 
 def _whole(row: Row) -> Row:
@@ -164,7 +168,7 @@ def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
     return MeasuredDSBD(passed, verified, drafted / len(steps), fmean(steps), fmean(widths))
 
 
-def mtad(results: Sequence[Result], method: Method) -> MeasuredMTAD | None:
+def mtad(results: Sequence[Result], method: Any) -> MeasuredMTAD | None:
     rounds = [r for result in results for r in result.alone.rounds]
     pairs = [(t.p, t.q) for r in rounds for t in r.trials if t.q is not None and t.p is not None]
     places = [t for result in results for t in result.alone.tokens if t.alternatives]

@@ -14,6 +14,7 @@ from decoders.engine.graphs import Graphs, Shape
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.recorded import refuse_reading
 from decoders.tree import TokenTree
+from tests import zoo
 from tests.models import build
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
@@ -57,7 +58,7 @@ def stand_in(run):
     return replay, answer
 
 
-def attend_by_table(q, keys, values, segments, table, masks, biases, scale, softcap):
+def attend_by_table(q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None):
     """What the kernel does, with operators: it sees the table and the masks, and of `segments` only the shape."""
     starts, bases, totals, mask_starts, tolds = table.long()
     token, row = torch.arange(q.shape[1]), torch.arange(len(keys))
@@ -66,7 +67,8 @@ def attend_by_table(q, keys, values, segments, table, masks, biases, scale, soft
     place = (token - starts[request])[:, None]
     total, told, mask_start = (x[request][:, None] for x in (totals, tolds, mask_starts))
     row = row[None] - bases[request][:, None]
-    among = row <= total - (following[request] - starts[request])[:, None] + place
+    last = total - (following[request] - starts[request])[:, None] + place
+    among = (row <= last) & (row > last - (window or len(keys)))
     index = (mask_start + place * (total - told) + row - told).clamp(0, len(masks) - 1)
     among = torch.where(mask_start >= 0, (row < told) | masks[index], among) & (row >= 0) & (row < total)
     groups = q.shape[0] // keys.shape[1]
@@ -146,11 +148,21 @@ def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
     lent, lend = [], PackedModel.lend
     monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
     for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
-        before = [weakref.ref(arena.keys[0]) for arena in lent]
+        before = [weakref.ref(a.each[0].keys[0]) for a in lent]
         options = {"prompts": prompts, "max_new_tokens": count}
         assert tokens(pair, **options) == tokens(plain, **options)
-        now = {id(arena.keys[0]) for arena in lent}
+        now = {id(a.each[0].keys[0]) for a in lent}
         assert all(keys() is None or id(keys()) in now for keys in before)
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3_text"])
+def test_windows(kernels, name):
+    """In all layers the graph has the window's size; in some, passes run as they are."""
+    model, _ = zoo.build_pair(name, sliding_window=6)
+    model.double()
+    pairs = [ModelPair(model, None, passes=passes) for passes in ("graphs", "plain")]
+    ours, plain = (tokens(pair, prompts=PROMPTS[:3], max_new_tokens=30) for pair in pairs)
+    assert ours == plain
 
 
 def test_changes_of_weights_are_followed(kernels):

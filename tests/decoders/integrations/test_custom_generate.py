@@ -1,8 +1,12 @@
 """Decoders inside of transformers' `generate`: the same tokens where they must be, the law where they are drawn, a sentence for the rest."""
 
 import copy
+import importlib.metadata
 import pickle
+import shutil
+import sys
 from collections import Counter
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,6 +17,7 @@ from transformers import (
     StoppingCriteria,
     StoppingCriteriaList,
     TextStreamer,
+    dynamic_module_utils,
 )
 from transformers.generation.candidate_generator import (
     CandidateGenerator,
@@ -232,6 +237,70 @@ def test_a_dictionary_has_metrics_and_rounds(llama):
     assert [m.new_tokens for m in output.metrics] == [9, 9]
     assert [sum(len(r.tokens) for r in rounds) for rounds in output.rounds] == [9, 9]
     assert output["results"][1].prompt_tokens == TEXTS[1]
+
+
+HUB = Path(__file__).parents[3] / "assets" / "custom_generate"
+
+
+@pytest.fixture
+def from_folder(tmp_path, monkeypatch):
+    """What makes `generate` take the method from a folder, as from a repository of the hub; and a switch that uninstalls our package,
+    for all that transformers sees of it."""
+    installed, real = {"decoding-workbench": decoders.__version__}, importlib.metadata.version
+
+    def version(name: str) -> str:
+        if name != "decoding-workbench":
+            return real(name)
+        if name not in installed:
+            raise importlib.metadata.PackageNotFoundError(name)
+        return installed[name]
+
+    monkeypatch.setattr(importlib.metadata, "version", version)
+    monkeypatch.setattr(dynamic_module_utils, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])  # transformers adds that folder
+    folder = shutil.copytree(HUB, tmp_path / "hub")
+    return {"custom_generate": str(folder), "trust_remote_code": True}, installed.clear
+
+
+def test_the_folder_for_the_hub_is_hf_by_another_name(from_folder, llama):
+    (model, draft), (folder, _) = llama, from_folder
+    tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
+    options = {"max_new_tokens": 20, "do_sample": True, "temperature": 0.9, "return_dict_in_generate": True}
+    plain = decoders.hf("speculative", draft=draft, seed=3, draft_length=2)
+    whole = new(model.generate(**given, **options, custom_generate=plain).sequences, given)[0]
+    word, heard = tokenizer.decode(whole[5:7]), Heard()
+    found = model.generate(
+        **given, **options, **folder, decoder="speculative", assistant_model=draft, settings={"draft_length": 2}, seed=3,
+        tokenizer=tokenizer, stop_strings=word, streamer=heard,
+    )  # fmt: skip
+    tokens = new(found.sequences, given)[0]
+    assert tokens == whole[: len(tokens)]
+    assert word in tokenizer.decode(tokens)
+    assert len(tokens) < len(whole)
+    assert heard.tokens == found.sequences[0].tolist()
+    assert heard.ended
+    assert found.metrics[0].drafted > 0
+
+
+def test_the_folder_for_the_hub_takes_batches_and_refuses_what_cannot_be(from_folder, llama):
+    (model, draft), (folder, _) = llama, from_folder
+    batch, options = inputs(TEXTS), {"max_new_tokens": 8, "do_sample": False, "pad_token_id": PAD}
+    wanted = model.generate(**batch, **options)
+    assert torch.equal(model.generate(**batch, **options, **folder), wanted)
+    assert torch.equal(
+        model.generate(**batch, **options, **folder, decoder="speculative", assistant_model=draft), wanted
+    )
+    with pytest.raises(decoders.InputError, match="Decoders do not apply RepetitionPenaltyLogitsProcessor"):
+        model.generate(**batch, **options, **folder, repetition_penalty=1.2)
+    with pytest.raises(decoders.InputError, match="did you mean 'speculative'"):
+        model.generate(**batch, **options, **folder, decoder="speculativ")
+
+
+def test_without_our_package_transformers_names_it(from_folder, llama):
+    folder, uninstall = from_folder
+    uninstall()
+    with pytest.raises(ImportError, match="decoding-workbench"):
+        llama[0].generate(**inputs(TEXTS), max_new_tokens=2, **folder)
 
 
 def test_the_pair_is_made_once_per_model_and_goes_with_it(monkeypatch):

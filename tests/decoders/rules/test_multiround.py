@@ -50,8 +50,8 @@ def test_a_rule_fails_with_children_that_were_drawn_otherwise(rule, sample):
 @pytest.mark.parametrize(
     "edit",
     [
-        ("residual(pick.rest, q)", "residual(p, q)"),
-        ("p_token, q_token = pick.rest[token]", "p_token, q_token = p[token]"),
+        ("residual(rest, q)", "residual(p, q)"),
+        ("p_token, q_token = rest[token]", "p_token, q_token = p[token]"),
         ("p_token / q_token", "q_token / max(p_token, 1e-9)"),
     ],
 )

@@ -23,7 +23,7 @@ from ray.cluster_utils import Cluster as LocalCluster  # noqa: E402
 
 from workbench.experiments.cluster import Cluster  # noqa: E402
 
-FAILING = "[[part]]\nlimit = 1\ntimed = false\ndecoders = [\"bild\"]\n"
+FAILING = '[[part]]\nlimit = 1\ntimed = false\ndecoders = ["bild"]\n'
 NODE = {"num_cpus": 2, "num_gpus": 0, "object_store_memory": 80 * 2**20}
 REAL = """
 [[part]]

@@ -101,7 +101,7 @@ def test_the_papers_figures_stand_beside_ours(found):
 
 def test_orderings_are_judged_one_by_one(found):
     assert [j.verdict for j in judged(found)] == ["reproduced", "not reproduced", "not measured"]
-    assert "tokens/call: mtad threshold=1.0 1, mtad threshold=0.0" in judged(found)[0].words
+    assert judged(found)[0].words.startswith('tokens/call is 1 with "mtad threshold=1.0" and ')
 
 
 def test_figures_are_drawn(found):
@@ -125,7 +125,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     text = markdown(found)
     assert "| speculative |" in text
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
-    assert "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call: " in text
+    assert "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call is 1 with " in text
     assert "<figure" not in text
     assert markdown(found, charts=True).count("<figure") == 4
     assert f"- experiment: {found.progress.id}" in text

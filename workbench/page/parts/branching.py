@@ -28,7 +28,7 @@ class Branching:
 
     def _look(self, choice: PairChoice, event: gr.EventData) -> Asked:
         """What else could stand there, once the device is free."""
-        asked = data(event)
+        asked: Any = data(event)
 
         def look() -> Asked:
             found, wanted = self.host.alternatives(asked.get("run"), place(asked), choice, asked.get("token"))
@@ -38,7 +38,7 @@ class Branching:
 
     def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
         """A place in the queue for the run that continues from there; or what is wrong, where it was asked."""
-        asked = data(event)
+        asked: Any = data(event)
 
         def begin() -> Updates:
             study = self.host.branch(asked.get("run"), place(asked), choice, asked.get("token"), names(asked))

@@ -34,7 +34,7 @@ class Control:
     def read(self, raw: Any) -> Any:
         """The setting's value from what was typed. Raises InputError in the words of the setting itself."""
         if raw is None and None not in self.field.metadata["choices"]:
-            raise InputError(f"{self.component.label.capitalize()} is empty.")
+            raise InputError(f"{str(self.component.label).capitalize()} is empty.")
         value = parse(self.field, raw)
         check(self.owner, self.field, value)
         return value

@@ -67,14 +67,15 @@ class PairPicker:
         knows = f" The draft knows {pair.known:.0%} of the target's tokens." if not pair.one_tokenizer else ""
         return choice, words.note(f"In use: {choice.title}.{knows}{''.join(plain)}")
 
-    def _chosen(self, preset: str, target: str, draft: str, *how: str | None) -> PairChoice:
-        """`how`: device, dtype and quantization."""
+    def _chosen(
+        self, preset: str, target: str, draft: str, device: str, dtype: str, quantization: str | None
+    ) -> PairChoice:
         if preset not in (*PAIRS, OWN):
             raise InputError("Choose a pair from the list.")
         if preset != OWN:
-            return PAIRS[preset].choice(*how)
+            return PAIRS[preset].choice(device, dtype, quantization)
         if not self.host.limits.custom_models:
             raise InputError("Only the preset pairs may be loaded here.")
         if not target:
             raise InputError("Name a target: a hub id or a folder.")
-        return PairChoice(target, draft or None, *how)
+        return PairChoice(target, draft or None, device, dtype, quantization)

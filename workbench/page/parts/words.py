@@ -4,7 +4,7 @@ import base64
 import html
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, cast
 from urllib.parse import quote
 
 from workbench.runs.estimates import label
@@ -84,9 +84,9 @@ def timing(run: Run) -> str:
 
 
 def outcome(run: Run) -> str:
-    seconds = sum(r.metrics.get("seconds") or 0 for r in run.results)
+    seconds = sum(cast(float, r.metrics.get("seconds") or 0) for r in run.results)
     failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
-    words = [
+    words: list[str] = [
         "Stopped" if run.cancelled else "Done",
         counted(len(run.results), "result"),
         f"{seconds:.1f} s of computing",

@@ -1,5 +1,7 @@
 """What the page shows and how each figure is made, from the same tables that make it."""
 
+from collections.abc import Sequence
+
 import gradio as gr
 
 from decoders import catalog
@@ -37,6 +39,6 @@ class AboutTab:
             gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text", "paper"), rows))
 
 
-def _table(title: str, heads: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
     lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows)]
     return f"## {title}\n\n" + "\n".join(lines)

@@ -159,7 +159,7 @@ class BatchTab:
             faults[self.set] = found
         if not values[self.count]:
             faults[self.count] = "The number of prompts is empty; give at least 1."
-        if faults:
+        if faults or isinstance(found, str):
             raise Faults(faults)
         data = self._typed(values)
         try:

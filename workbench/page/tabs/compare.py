@@ -84,7 +84,7 @@ class CompareTab:
         return [self.prompt, self.count, self.preset, *self.runner.outputs, *self.form.outputs, *self.results.outputs]
 
     def _wire(self) -> None:
-        inputs = [self.noted.values, self.pairs.choice]
+        inputs: list[Any] = [self.noted.values, self.pairs.choice]
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
             button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
         drawn = [self._drawn(name) for name in DRAWN]

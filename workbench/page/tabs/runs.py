@@ -40,6 +40,8 @@ class StudyTab(Protocol):
 
     def show(self, run: Run) -> Updates: ...
 
+    def fill(self, data: Any) -> Updates: ...
+
 
 class RunsTab:
     """shown_in   for each kind of run the tab that shows it"""
@@ -75,7 +77,7 @@ class RunsTab:
         self.compared = gr.HTML(elem_id="compared", elem_classes="wb-note")
 
     def _wire(self) -> None:
-        listing = [self.search, self.kind]
+        listing: list[Any] = [self.search, self.kind]
         changed = (each.change for each in listing)
         gr.on([self.tab.select, *changed], self._list, listing, self.chosen, trigger_mode="always_last", **QUIET)
         outputs = [self._tabs, self.note, *(part for tab in self.shown_in.values() for part in tab.outputs)]

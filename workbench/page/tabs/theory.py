@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import gradio as gr
 
@@ -18,7 +18,7 @@ from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
 
-LATEX = [{"left": "$$", "right": "$$", "display": True}]
+LATEX: list[dict[str, str | bool]] = [{"left": "$$", "right": "$$", "display": True}]
 
 
 class TheoryTab:
@@ -67,7 +67,7 @@ class TheoryTab:
             wrong = fault(page, values)
             if wrong:
                 return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
-            return draw(page, found, values)
+            return draw(page, found, cast(tuple[float, ...], values))
 
         inputs = [self.measured, *sliders]
         self.picked.then(redraw, inputs, outputs, **QUIET)

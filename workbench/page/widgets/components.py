@@ -67,5 +67,5 @@ class OpenSlider(gr.Slider):
 
     is_template = True  # to the browser it is Gradio's slider
 
-    def preprocess(self, payload: float | None) -> float | None:
+    def preprocess(self, payload: float | None) -> float | None:  # type: ignore[override]  # None is what it is for
         return payload if isinstance(payload, (int, float)) else None

@@ -23,7 +23,7 @@ def print_exc(*args: Any, **options: Any) -> None:
         log.warning("a request was refused: %s: %.200s", type(error).__name__, ascii(str(error)))
 
 
-def encodable(error: BaseException, show_error: bool | None) -> dict[str, Any]:
+def encodable(error: BaseException | None, show_error: bool) -> dict[str, bool | str | float | None]:
     """In place of `error_payload`: half a character that a client sent and Gradio repeats cannot be sent back."""
     found = payload(error, show_error)
     return {k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in found.items()}
@@ -37,4 +37,4 @@ def shorten() -> None:
     utils.error_payload = queueing.error_payload = encodable
     quiet = SimpleNamespace(**{**vars(real), "print_exc": print_exc})
     for module in (routes, queueing, route_utils):
-        module.traceback = quiet
+        setattr(module, "traceback", quiet)  # noqa: B010 - a module of Gradio's does not say that it has one

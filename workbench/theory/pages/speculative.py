@@ -26,7 +26,7 @@ def found(m: Measured) -> str:
         f" {run.tokens:.2f} tokens per round with γ = {run.gamma:.2f} on average"
         f" (expected {theory.expected_tokens(run.alpha, run.gamma):.2f})."
     )
-    if run.c is None or run.speedup is None:
+    if run.c is None or run.speedup is None or run.verify_cost is None:
         return f"{text} c and speed-up: not measured, because greedy did not run."
     cost = run.gamma * run.c + run.verify_cost
     return (
