@@ -62,6 +62,7 @@ class Packing(NamedTuple):
     keys, values   the arena's tensors by layer, (rows, K, D)
     window    how many rows, its own included, a token of a chain sees; 0 if all. Masks hide by themselves what is not seen
     parts     for attention request by request without a compiler, what is the same for all layers; empty if there are kernels
+    scratch   an arena row that no request has, or -1
     """
 
     rows: Tensor
@@ -73,6 +74,7 @@ class Packing(NamedTuple):
     values: Sequence[Tensor]
     window: int = 0
     parts: tuple[Part, ...] = ()
+    scratch: int = -1
 
 
 class Layered(NamedTuple):
@@ -333,7 +335,7 @@ def attend_layer(
 ) -> Tensor:
     """`attend` for one layer of a pass: q (1, H, tokens, D), k and v (1, K, tokens, D) -> (1, tokens, H, D)."""
     packing, layer = of_layer(packing, layer)
-    rows, segments, table, masks, biases, keys, values, window, _ = packing
+    rows, segments, table, masks, biases, keys, values, window, *_ = packing
     tensors = q[0], k[0], v[0], keys[layer], values[layer], rows, segments, table, masks, biases
     return run(*tensors, scale, softcap, window, sinks)[None]
 

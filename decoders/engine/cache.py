@@ -134,7 +134,7 @@ class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
     Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
 
-    layout          for each layer (K, D of keys, D of values); after the `rows` comes one that no request has, the last
+    layout          for each layer (K, D of keys, D of values)
     expected, most  rows to begin with, and the most there may be
     kind            makes a stretch of its base and capacity
     A request gets the first stretch that is free and large enough; if there is none, the arena grows.
@@ -154,12 +154,15 @@ class Arena:
         groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
 
         def empty(layers: int, heads: int, size: int) -> torch.Tensor:
-            return torch.empty(layers, 1, heads, size, dtype=dtype, device=device)
+            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
 
         self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
         self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
         self._name_layers()
         self._taken: list[CacheRows] = []
+        self.scratch = (
+            -1
+        )  # a row that no request has, if there is one: passes of fixed shapes write there what nobody reads
 
     def _name_layers(self) -> None:
         self.keys = [layer for slab in self._key_slabs for layer in slab.unbind()]
@@ -175,7 +178,7 @@ class Arena:
 
     @property
     def rows(self) -> int:
-        return len(self.keys[0]) - 1
+        return len(self.keys[0])
 
     def take(self, capacity: int) -> CacheRows | None:
         """A free stretch of `capacity` rows, or None if the arena is full."""
@@ -193,6 +196,10 @@ class Arena:
         self._taken.append(cache)
         self._taken.sort(key=lambda c: c.base)
         return cache
+
+    def set_aside(self) -> None:
+        """Have a scratch row."""
+        self.scratch = self.take(1).base
 
     def give_back(self, cache: CacheRows) -> None:
         self._taken.remove(cache)
@@ -236,6 +243,6 @@ class Arena:
     def _grow(self, rows: int) -> None:
         for slabs in (self._key_slabs, self._value_slabs):
             for i, old in enumerate(slabs):
-                slabs[i] = old.new_empty(len(old), rows + 1, *old.shape[2:])
+                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
                 slabs[i][:, : old.shape[1]] = old
         self._name_layers()

@@ -45,7 +45,9 @@ class Shape(NamedTuple):
 
     @classmethod
     def of(cls, inputs: Tensor, packing: Packing) -> "Shape | None":
-        """The smallest that holds a pass; None if none does."""
+        """The smallest that holds a pass; None if none does, or if its arena has no scratch row."""
+        if packing.scratch < 0:
+            return None
         needed = inputs.shape[1], packing.table.shape[1] - 1
         found = [next((n for n in sizes if n >= x), None) for x, sizes in zip(needed, (TOKENS, REQUESTS), strict=True)]
         tokens, requests = found
@@ -57,7 +59,7 @@ class Graph:
 
     def __init__(self, shape: Shape, plain: Pass, packing: Packing, record: Callable[[Run], tuple]):
         device, (tokens, requests) = packing.rows.device, shape
-        self.shape, self.keys, self.scratch = shape, packing.keys, len(packing.keys[0]) - 1
+        self.shape, self.keys, self.scratch = shape, packing.keys, packing.scratch
         self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)  # ids, positions, rows, wanted
         self.indices[2] = self.scratch
         self.table = torch.zeros(5, requests + 1, dtype=torch.int32, device=device)

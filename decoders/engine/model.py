@@ -124,12 +124,16 @@ class PackedModel(Loaded):
         """Arenas for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
         if self._idle and most_rows is None and kind is CacheRows and layout is None:
             return self._idle.pop()
-        return self.arenas(rows, most_rows, kind, layout)
+        arenas = self.arenas(rows, most_rows, kind, layout)
+        ours = most_rows is None and kind is CacheRows and layout is None
+        if isinstance(self.forward, Graphs) and ours and arenas.simple:
+            arenas.each[0].set_aside()
+        return arenas
 
     def take_back(self, arenas: Arenas) -> bool:
         """Keep arenas that no request uses any more, if they are of use; returns whether they were kept."""
         graphs = self.forward
-        if not isinstance(graphs, Graphs) or not (arenas.most is None and arenas.kind is CacheRows and arenas.simple):
+        if not isinstance(graphs, Graphs) or arenas.each[0].scratch < 0:
             return False
         self._idle.append(arenas)
         graphs.keep([idle.each[0].keys for idle in self._idle])

@@ -78,10 +78,11 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: 
     ids, places, into, answered = indices.split([len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
-        prepared = parts(feeds, masks, arena, dtype, window)
-        packing = Packing(into, none, none, none, none, arena.keys, arena.values, window, prepared)
+        every = parts(feeds, masks, arena, dtype, window)
+        packing = Packing(into, none, none, none, none, arena.keys, arena.values, window, every)
     else:
-        packing = Packing(into, *tables(feeds, masks, device, dtype, window), arena.keys, arena.values, window)
+        prepared = tables(feeds, masks, device, dtype, window)
+        packing = Packing(into, *prepared, arena.keys, arena.values, window, scratch=arena.scratch)
     return PackedInputs(ids[None], places[None], answered, packing)
 
 

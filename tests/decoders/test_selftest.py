@@ -3,21 +3,19 @@
 import subprocess
 import sys
 
-import pytest
 import torch
 
 from decoders import selftest
 from decoders.engine import attention
 
 
-@pytest.mark.parametrize("section", ["machine", "draws"])
-def test_a_section_of_its_own(section):
+def test_a_section_of_its_own():
     done = subprocess.run(
-        [sys.executable, "-m", "decoders.selftest", section], capture_output=True, text=True, timeout=120
+        [sys.executable, "-m", "decoders.selftest", "draws"], capture_output=True, text=True, timeout=120
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout
-    if not torch.cuda.is_available() and section != "machine":
+    if not torch.cuda.is_available():
         assert "needs a GPU: left out." in done.stdout
 
 

@@ -108,6 +108,13 @@ def test_the_same_tokens(kernels, decoder, caplog):
     for prompts in (PROMPTS, PROMPTS[:1], PROMPTS):
         assert tokens(recorded, decoder, prompts, seed=4) == tokens(plain, decoder, prompts, seed=4)
     assert not warnings(caplog)
+    assert not recorded.plain
+
+
+def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
+    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    options = {"max_cache_bytes": 60 * pair.packed["target"].row_bytes}
+    assert tokens(pair, **options) == tokens(plain, **options)
 
 
 def test_passes_share_few_graphs(kernels, monkeypatch):
@@ -217,6 +224,7 @@ def test_without_a_kernel_there_are_no_graphs(caplog):
 )
 def test_shapes(tokens, requests, shape):
     packed = attention.Packing(None, None, torch.zeros(5, requests + 1), None, torch.zeros(2), None, None)
-    packed = packed._replace(masks=torch.zeros(2, dtype=torch.bool))
+    packed = packed._replace(masks=torch.zeros(2, dtype=torch.bool), scratch=0)
     assert Shape.of(torch.zeros(1, tokens), packed) == shape
     assert Shape.of(torch.zeros(1, 1), packed._replace(masks=torch.zeros(graphs.MASKS + 1))) is None
+    assert Shape.of(torch.zeros(1, 1), packed._replace(scratch=-1)) is None

@@ -5,6 +5,7 @@ is stood in for by what `torch.nn.attention.varlen` documents. What needs the de
 """
 
 import multiprocessing
+import os
 import random
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -184,7 +185,13 @@ HEADS = [(64, 64, 4), (128, 128, 8), (256, 256, 1), (20, 24, 3)]  # sizes of key
 
 def compiled_sizes():
     """At head sizes of real models, for single tokens and for long drafts and prompts, on the cards of least and most memory; the other
-    two get one size."""
+    two get one size. EVERYWHERE=1 takes all of it; otherwise the ones that failed once, and each number type and size somewhere."""
+    if not os.environ.get("EVERYWHERE"):
+        small, usual, large, odd = HEADS
+        half, single = torch.float16, torch.float32
+        yield from ((75, half, large, 64), (75, half, odd, 1), (75, single, usual, 64), (80, torch.bfloat16, usual, 1))
+        yield from ((89, torch.bfloat16, usual, 64), (90, torch.bfloat16, small, 64), (90, single, large, 64))
+        return
     for capability in SHARED:
         half = torch.float16 if capability < 80 else torch.bfloat16
         for heads in HEADS if capability in (75, 90) else HEADS[1:2]:
