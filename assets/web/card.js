@@ -183,7 +183,7 @@
     };
     root.addEventListener("pointerover", show);
     root.addEventListener("focusin", show);
-    root.addEventListener("pointerout", hide);
+    root.addEventListener("pointerout", () => current === document.activeElement || hide()); // the keyboard's card stays
     root.addEventListener("focusout", hide);
     window.addEventListener("scroll", () => current && (current === document.activeElement ? place(card, current) : hide()), { passive: true, capture: true });
     root.addEventListener("keydown", (event) => {

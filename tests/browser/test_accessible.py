@@ -79,6 +79,8 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
 
     page.goto(f"{address}?run=000000000000&__theme={theme}")
     expect(page.locator("#notice [role=alert]")).to_be_visible()
+    expect(page.locator("#run")).to_be_enabled()
+    page.wait_for_timeout(500)  # until its colour has come
     assert faults(page) == [], "a run that is gone"
     page.goto(f"{address}?run={recordings()[-1].run.id}&__theme={theme}")
     expect(page.locator("#batch-figures table")).to_be_visible()
