@@ -21,7 +21,7 @@ test: $(VENV)/.dev chromium
 models: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(bin)/python -m tests.architectures $(NAMES)
 docs: $(VENV)/.dev
-	$(bin)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=true $(bin)/python -m mkdocs build --strict
 
 lint: $(VENV)/.dev
 	$(bin)/ruff check .

@@ -143,7 +143,7 @@ def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_setti
     ]
     done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)  # fmt: skip
     assert done.returncode == 0, done.stderr
-    assert "Mine, all mine" in done.stdout
+    assert "\nmine  " in done.stdout
     assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(strangers.REASONS)
     assert "Traceback" not in done.stderr
     kept = json.loads((home.folder / "run.json").read_text())
