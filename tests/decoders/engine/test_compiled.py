@@ -88,9 +88,9 @@ def prepared(folder, passes, count=1, **environment):
 
 
 def bad(place, folder):
-    """The environment of a place without a compiler, or where the compiler's results cannot be kept."""
-    (folder / "file").touch()
-    cache = folder / "file" / "cache" if "no folder" in place else folder / "cache"
+    """The environment of a place without a compiler, or where the compiler's results cannot be kept: nobody can write into /proc/self.
+    (A folder that cannot even be made ends the import of transformers.)"""
+    cache = "/proc/self" if "no folder" in place else folder / "cache"
     environment = {"TORCHINDUCTOR_CACHE_DIR": str(cache)}
     if "no compiler" in place:
         environment |= {"PATH": str(folder), "CXX": str(folder / "none"), "CC": str(folder / "none")}
