@@ -163,7 +163,7 @@ OWN: dict[str, dict[str, Any]] = {
         "num_hidden_layers": 3,
         "lru_width": 32,
         "attention_window_size": 16,
-        "layers_block_type": DROPPED,
+        "layer_types": DROPPED,
     },
     "reformer": {
         "num_hidden_layers": DROPPED,
@@ -177,8 +177,16 @@ OWN: dict[str, dict[str, Any]] = {
     },
     "rwkv": {"attention_hidden_size": 32},
     "xlm": {"causal": True, "emb_dim": 32, "n_layers": 2, "n_heads": 4},
-    "xlstm": {"embedding_dim": 32, "num_blocks": 2, "num_heads": 4, "chunk_size": 8, "mode": "inference"},
-    "zamba": {"layers_block_type": ["linear_attention", "hybrid"]},
+    "xlnet": {"max_position_embeddings": DROPPED},
+    "xlstm": {
+        "v_head_dim": DROPPED,
+        "embedding_dim": 32,
+        "num_blocks": 2,
+        "num_heads": 4,
+        "chunk_size": 8,
+        "mode": "inference",
+    },
+    "zamba": {"layers_block_type": ["linear_attention", "hybrid"] * 2, "num_hidden_layers": 4},
     "zamba2": {"layers_block_type": ["linear_attention", "hybrid"]},
 }
 

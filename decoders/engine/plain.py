@@ -108,6 +108,16 @@ def rewindable(cache: Any) -> bool:
     return isinstance(cache, DynamicCache) and all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
+def begins_rewindable(model: PreTrainedModel) -> bool:
+    """Whether the cache that a model begins with is one; transformers' own error for a config that it cannot make one of means no."""
+    try:
+        return rewindable(DynamicCache(config=model.config.get_text_config(decoder=True)))
+    except (
+        Exception
+    ):  # of foreign code; a pass fails there too, and then the model is refused by name or run without a cache
+        return False
+
+
 def reserved_positions(model: PreTrainedModel) -> int:
     """How many of a model's positions no token of a text has: RoBERTa's first are those of padding."""
     tables = (getattr(module, "position_embeddings", None) for module in model.modules())
@@ -152,9 +162,7 @@ class PlainModel(Loaded):
         self._cache_name = next((name for name in CACHES if name in taken), "")
         if following.cached and not self._cache_name:
             raise NotPackedError("it takes no cache")
-        self.rewindable = not following.cached or rewindable(
-            DynamicCache(config=model.config.get_text_config(decoder=True))
-        )
+        self.rewindable = not following.cached or begins_rewindable(model)
 
     def extend(self, path: Path, nodes: Sequence[NodeId], tokens: Sequence[TokenId], last: int) -> tuple[Logits, int]:
         """Let the model read on. Returns the logits (last, V) at the last of the nodes, and the passes that it took."""

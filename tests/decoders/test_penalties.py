@@ -20,7 +20,7 @@ ASKED = {
     "suppress_tokens": [6, 30],
     "begin_suppress_tokens": [7, 41],
 }
-PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40))]
+PROMPTS = [[5, 6, 7, 8], [9] * 12]
 
 
 def asking(pair, **settings):
@@ -32,7 +32,7 @@ def asking(pair, **settings):
 @pytest.mark.parametrize("setting", [*ASKED, "all"])
 def test_greedy_is_generate(setting):
     pair = build_pair()
-    free = generate(pair, PROMPTS[0], "greedy", max_new_tokens=30).tokens
+    free = generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens
     wanted = ASKED if setting == "all" else {setting: ASKED[setting]}
     if setting == "suppress_tokens":
         wanted = {setting: free[:2]}
@@ -41,13 +41,14 @@ def test_greedy_is_generate(setting):
     if setting == "bad_words_ids":
         wanted = {setting: [free[:1], free[2:4]]}
     asking(pair, **wanted)
-    theirs = [by_transformers(pair.target, prompt, 30) for prompt in PROMPTS]
-    assert theirs != [by_transformers(build(), prompt, 30) for prompt in PROMPTS]
-    options = {"max_new_tokens": 30, "temperature": 0, "penalties": True}
+    theirs = [by_transformers(pair.target, prompt, 16) for prompt in PROMPTS]
+    assert theirs != [by_transformers(build(), prompt, 16) for prompt in PROMPTS]
+    options = {"max_new_tokens": 16, "temperature": 0, "penalties": True}
     assert [r.tokens for r in generate(pair, PROMPTS, "greedy", **options)] == theirs
-    for method in (catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2)), catalog["lookup"]()):
+    method = catalog["specinfer"](expansion=(2, 2)) if setting == "all" else catalog["speculative"](draft_length=3)
+    for method in (method, catalog["lookup"]()):
         assert [r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)] == theirs
-    assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=30).tokens == free
+    assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
 
 def penalised(model, text, processors):
@@ -112,7 +113,7 @@ def test_every_token_ruled_out(caplog):
 
 def test_every_decoder_is_the_same_alone_and_in_a_batch():
     pair = asking(build_pair(eos=0), **ASKED)
-    options = {"max_new_tokens": 8, "top_k": 20, "penalties": True}
+    options = {"max_new_tokens": 4, "top_k": 20, "penalties": True}
     for name in catalog:
         alone = [generate(pair, p, name, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
         assert [r.tokens for r in generate(pair, PROMPTS, name, seed=7, **options)] == alone
