@@ -45,8 +45,8 @@ def test_greedy_is_generate(setting):
     assert theirs != [by_transformers(build(), prompt, 16) for prompt in PROMPTS]
     options = {"max_new_tokens": 16, "temperature": 0, "penalties": True}
     assert [r.tokens for r in generate(pair, PROMPTS, "greedy", **options)] == theirs
-    method = catalog["specinfer"](expansion=(2, 2)) if setting == "all" else catalog["speculative"](draft_length=3)
-    for method in (method, catalog["lookup"]()):
+    drafting = catalog["specinfer"](expansion=(2, 2)) if setting == "all" else catalog["speculative"](draft_length=3)
+    for method in (drafting, catalog["lookup"]()):
         assert [r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)] == theirs
     assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
