@@ -198,8 +198,9 @@ class Arena:
         return cache
 
     def set_aside(self) -> None:
-        """Have a scratch row."""
-        self.scratch = self.take(1).base
+        """Have a scratch row, if there is room for one."""
+        taken = self.take(1)
+        self.scratch = -1 if taken is None else taken.base
 
     def give_back(self, cache: CacheRows) -> None:
         self._taken.remove(cache)

@@ -41,8 +41,9 @@ def refuse_changes(model: PreTrainedModel, other: PreTrainedModel, name: str) ->
 
 def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
     """Whether two modules share their weights and are switched alike. (A module that holds none, as adapters have, counts as false.)"""
-    both = module is not None and other is not None
-    return both and module._parameters is other._parameters and adapters(module) == adapters(other)
+    if module is None or other is None:
+        return False
+    return module._parameters is other._parameters and adapters(module) == adapters(other)
 
 
 def adapters(module: torch.nn.Module) -> list[object]:
