@@ -35,7 +35,7 @@ for line in sys.stdin:
             counted += len(event.result.tokens)
         elif event.request not in first:
             first.add(event.request)
-            counted -= len(event.tokens)
+            counted -= len(event.append)
     print(counted / (time.perf_counter() - began), flush=True)
 """
 
