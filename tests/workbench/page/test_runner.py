@@ -13,6 +13,7 @@ from decoders import InputError
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.measuring import session
+from workbench.models.keeper import PairKeeper
 from workbench.page import host as hosting
 from workbench.page.host import Host
 from workbench.page.layout import build
@@ -46,6 +47,7 @@ class Replayed:
 
     def __init__(self, events: list[Event], step: str = "", error: Exception | None = None):
         self.events, self.step, self.error = events, step, error
+        self.keeper = PairKeeper()
 
     def run(self, study, choice, stopped=None) -> Iterator[Event]:
         error, self.error = self.error, None
