@@ -11,7 +11,7 @@ from decoders.generate import prepare
 from decoders.loop import drive
 from decoders.settings import Method
 from decoders.task import Batching, Sampling, Task
-from decoders.testing import oracle
+from decoders.testing import laws, oracle, situations
 
 
 class Rounded(oracle.Source):
@@ -24,10 +24,10 @@ class Rounded(oracle.Source):
         return [self.branch([(token, p / total) for token, p in outcomes]) for _ in range(count)]
 
 
-def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> oracle.Law:
+def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> laws.Law:
     """The probability of every output."""
 
-    def run(source: oracle.Source) -> oracle.Path:
+    def run(source: oracle.Source) -> situations.Path:
         task = Task.read(pair, prompt, method, Sampling(**sampling), Batching())
         (turn,), engines = prepare(task, itertools.count().__next__)
         turn.request.source = source
@@ -35,7 +35,7 @@ def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: A
             pass
         return tuple(turn.request.tree.new_tokens(turn.request.answer))
 
-    law: oracle.Law = {}
+    law: laws.Law = {}
     for probability, text in oracle.outcomes(run, source=Rounded):
         law[text] = law.get(text, 0.0) + probability
     return law
@@ -43,9 +43,9 @@ def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: A
 
 def of_two_tokens(
     target: PreTrainedModel, prompt: list[int], temperature: float = 1.0, processors: tuple = (None, None)
-) -> oracle.Law:
+) -> laws.Law:
     """The probability of every two tokens after a prompt by the target alone; `processors` change the logits of the first and second."""
-    law: oracle.Law = {}
+    law: laws.Law = {}
     for a, p in enumerate(next_token(target, prompt, temperature, processors[0])):
         for b, q in enumerate(next_token(target, [*prompt, a], temperature, processors[1])):
             law[a, b] = p * q

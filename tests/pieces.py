@@ -12,7 +12,8 @@ from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.rules.walk import Rule
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Path, Source
+from decoders.testing.oracle import Source
+from decoders.testing.situations import Path
 from decoders.warp import Warping
 
 

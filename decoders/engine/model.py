@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from decoders.engine import attention
+from decoders.engine import attention, interface
 from decoders.engine.answer import Answer, Wants
 from decoders.engine.arenas import Arenas, Caches
 from decoders.engine.attention import Layered, Packing
@@ -66,7 +66,7 @@ class PackedModel(Loaded):
         self.positions = positions_of(config)
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = layout_of(model, self.positions)
-        self._twin = twin(model, attention.NAME)
+        self._twin = twin(model, interface.NAME)
         hasten(self._twin)
         self.by_request = passes != "compiled" and not attention.takes_kernels(self.device, self.dtype)
         self._examples = 0

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedConfig, PreTrainedModel
 
-from decoders.engine.attention import only_known
+from decoders.engine.interface import only_known
 from decoders.engine.reach import Reach, reach_of
 from decoders.engine.twin import twin
 from decoders.errors import NotPackedError, first_line

@@ -7,19 +7,10 @@ assert_law(MyDecoder(draft_length=2))
 from collections.abc import Iterable
 
 from decoders.settings import Method
-from decoders.testing.oracle import (
-    Drawn,
-    Rows,
-    Situation,
-    TooManyWays,
-    decode,
-    distance,
-    drawn,
-    mutant,
-    output_law,
-    variation,
-    ways,
-)
+from decoders.testing.laws import variation
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
+from decoders.testing.situations import Drawn, Rows, Situation, drawn
 from decoders.warp import Warping
 
 __all__ = [

@@ -8,7 +8,7 @@ import pytest
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine
-from decoders.testing import oracle
+from decoders.testing.laws import variation
 from decoders.tree import TokenTree
 from tests import laws, zoo
 from tests.models import by_transformers
@@ -124,7 +124,7 @@ def test_the_law_is_the_targets(name):
     exact = laws.of_two_tokens(target, prompt, temperature=0.8)
     method = catalog["speculative"](draft_length=1) if pair.plain else catalog["specinfer"](expansion=(2,))
     law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, ignore_eos=True)
-    assert oracle.variation(law, exact) < 1e-5
+    assert variation(law, exact) < 1e-5
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"])

@@ -8,7 +8,9 @@ from decoders.methods.autoregressive import Multinomial
 from decoders.methods.speculative import Speculative
 from decoders.metrics import measure, perplexity, ratio
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, decode, drawn, log_likelihood
+from decoders.testing.laws import log_likelihood
+from decoders.testing.oracle import decode
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.warp import Warping
 from tests.decoders.test_trace import DRAFT, TARGET, Script
 

@@ -9,7 +9,7 @@ from transformers import LogitsProcessorList
 from transformers.generation import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor, SuppressTokensLogitsProcessor
 
 from decoders import InputError, ModelPair, catalog, check, generate
-from decoders.testing import oracle
+from decoders.testing.laws import variation
 from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
 
@@ -52,7 +52,7 @@ def test_greedy_is_generate(setting):
 
 
 def penalised(model, text, processors):
-    """The log-probabilities (V,) behind a text."""
+    """The log-probabilities (V,) after a text."""
     with torch.inference_mode():
         row = model(torch.tensor([text]), use_cache=False).logits[:, -1]
     return processors(torch.tensor([text]), row)[0].log_softmax(-1)
@@ -72,7 +72,7 @@ def test_the_law_is_that_of_the_penalised_target(name):
     penalty = RepetitionPenaltyLogitsProcessor(1.8)
     first = LogitsProcessorList([penalty, SuppressTokensLogitsProcessor([2])])
     exact = laws.of_two_tokens(target, prompt, 0.8, (first, LogitsProcessorList([penalty])))
-    assert oracle.variation(law, exact) < 1e-9
+    assert variation(law, exact) < 1e-9
     assert law.get((2, 0), 0.0) == 0
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.distribution import Small, Whole
 from decoders.reading import MOST, Readings, held
-from decoders.testing import oracle
+from decoders.testing import laws, mutants
 from decoders.warp import Warping, warp
 
 NEVER = float("-inf")
@@ -29,7 +29,7 @@ WARPINGS = st.builds(
 def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every):
     """Whatever part of a row was read; and where the part does not hold the distribution, it is whole."""
     if warping.top_p < 1 and warping.temperature:
-        likely = sorted(oracle.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True)
+        likely = sorted(laws.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True)
         sums = [sum(likely[: i + 1]) for i in range(len(likely))]
         assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)  # where a sum meets p exactly, rounding decides
     logits = torch.tensor(row, dtype=torch.float64)
@@ -60,7 +60,7 @@ def test_which_form_a_large_vocabulary_takes(warping, form):
 def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
     """Also where `torch.topk` takes other ones of equals."""
     logits = torch.tensor(row, dtype=torch.float64)
-    with mock.patch.object(torch.Tensor, "topk", oracle.last_of_equals):
+    with mock.patch.object(torch.Tensor, "topk", mutants.last_of_equals):
         ids, values = Readings(logits[None], likeliest, every=every)[0].likeliest(count)
     expected = logits.sort(descending=True, stable=True)
     finite = sum(x > NEVER for x in expected.values[:count].tolist())

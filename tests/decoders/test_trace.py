@@ -10,7 +10,8 @@ from decoders.catalog import catalog
 from decoders.distribution import Small, Whole
 from decoders.methods.speculative import Speculative
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, decode, drawn, logits
+from decoders.testing.oracle import decode
+from decoders.testing.situations import Rows, Situation, drawn, logits
 from decoders.trace import DRAFTED, KEPT, Fate, Round, Trial
 from decoders.warp import Warping
 

@@ -22,7 +22,7 @@ from unittest import mock
 import torch
 
 import decoders
-from decoders.engine import attention
+from decoders.engine import interface
 from decoders.engine.linear import PassLinear
 from decoders.engine.model import PackedModel
 from workbench.measuring.device import Device
@@ -115,8 +115,8 @@ def parts(
     options = {**warping, "ignore_eos": True, "max_new_tokens": tokens, "padding": SCHEMES[scheme].padding}
     with ExitStack() as stack:
         stack.enter_context(mock.patch.object(PackedModel, "__call__", watch.wrap("models", PackedModel.__call__)))
-        attend = watch.wrap("attention", attention.attend_parts)
-        stack.enter_context(mock.patch.object(attention, "attend_parts", attend))
+        attend = watch.wrap("attention", interface.attend_parts)
+        stack.enter_context(mock.patch.object(interface, "attend_parts", attend))
         linear = watch.wrap("linear", PassLinear.forward)  # every linear layer of a packed model is one
         stack.enter_context(mock.patch.object(PassLinear, "forward", linear))
         for batch in batches([p.text for p in prompts.prompts], size):

@@ -21,8 +21,9 @@ from decoders.warp import warp
 from workbench.experiments.bench import whole
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.disturbance import watch
-from workbench.measuring.job import Work, measure
+from workbench.measuring.job import measure
 from workbench.measuring.meter import open_meter
+from workbench.measuring.work import Work
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job

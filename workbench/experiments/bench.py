@@ -17,10 +17,11 @@ from workbench.experiments.identity import identity
 from workbench.experiments.rows import Output, Row
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.disturbance import Watch, watch
-from workbench.measuring.job import Measured, Work, measure
+from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.session import light_heap
 from workbench.measuring.threads import chosen
+from workbench.measuring.work import Measured, Work
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice

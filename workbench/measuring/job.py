@@ -3,88 +3,34 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import chain
 from typing import Any
 
 import torch
 
 import decoders
-from decoders import ModelPair, Round
-from workbench.measuring.baseline import Outputs
+from decoders import Round
 from workbench.measuring.clock import StopClock
 from workbench.measuring.detokenise import Pieces
-from workbench.measuring.disturbance import Watch
 from workbench.measuring.drawn import Texts
-from workbench.measuring.meter import Meter, Window
+from workbench.measuring.meter import Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
+from workbench.measuring.work import Measured, Update, Work
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
-from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
-from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
 UPDATE_SECONDS = (
     0.1  # at least, between two updates: one update per token in five panels more than doubled the wall time
 )
 DRAWING_SHARE = 0.2  # at most this share of the waiting time is spent drawing; a slow screen gets fewer updates
-WARM_UP_TOKENS = 8
 THOROUGH_SECONDS = 5.0
 OUT_OF_MEMORY = "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Update:
-    """What a job has written so far: `done` tokens in `seconds` of computing; for a trace its tokens and rounds."""
-
-    done: int
-    tokens: list[TokenRecord]
-    rounds: list[RoundRecord]
-    provisional: bool
-    seconds: float
-
-
-@dataclass(frozen=True)
-class Work:
-    """What jobs are run with: the pair, the token ids of every prompt, the study's settings, the energy meter, the watch on the
-    machine's counters, and how to stop."""
-
-    pair: ModelPair
-    ids: Sequence[list[int]]
-    settings: Settings
-    meter: Meter
-    watch: Watch
-    cancelled: Callable[[], bool]
-
-    def options(self, job: Job, prompts: Sequence[int]) -> dict[str, Any]:
-        own = {"seed": [job.seed + i for i in prompts], "cancel": self.cancelled}
-        return {**self.settings.decoding, **job.batching, **own}
-
-    def warm_up(self, job: Job) -> None:
-        """Run what sets up later passes, untimed: read the prompts of a batch and decode a few tokens."""
-        few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
-        prompts = range(min(job.batch_size, len(self.ids)))
-        decoders.generate(
-            self.pair, [self.ids[i] for i in prompts], job.method, **{**self.options(job, prompts), **few}
-        )
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What one lap gave: a result with this lap alone, each prompt's token ids, and for each request what its rounds gained and
-    drafted."""
-
-    result: Result
-    outputs: Outputs
-    rounds: list[tuple[list[int], list[int]]]
-
-    @property
-    def lap(self) -> Lap:
-        return self.result.laps[0]
 
 
 def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> Generator[Update, None, Measured]:

@@ -17,10 +17,11 @@ from workbench.measuring.cycles import laps_in_order, needs_more_laps
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
-from workbench.measuring.job import Measured, Update, Work, measure, thorough_energy
+from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.prefixes import exact
 from workbench.measuring.threads import Threads
+from workbench.measuring.work import Measured, Update, Work
 from workbench.models.environment import environment
 from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started

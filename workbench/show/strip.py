@@ -7,7 +7,7 @@ from typing import Any
 
 from decoders import Fate, Method, catalog
 from workbench.runs.estimates import Row, label, rows, unsteady
-from workbench.runs.events import At, Finished, Progress, Started
+from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
 from workbench.runs.record import Agreement, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
@@ -17,7 +17,6 @@ from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.rules import Rule, rule
 from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
-from workbench.studies.schemes import BASELINE
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 MAIN = ("x_greedy", "block_efficiency", "perplexity")  # the figures that stand in every panel; the others unfold
@@ -171,12 +170,6 @@ def _refused(round_: RoundRecord) -> RoundRecord:
     return dataclasses.replace(round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)])
 
 
-def _again(at: At) -> str:
-    """Which repeat or timing of a text that is shown already runs now."""
-    repeat = [f"repeat {at.repeat + 1}"] if at.repeat else []
-    return ", ".join([*repeat, *([f"timing {at.lap + 1} of {at.laps}"] if at.lap else [])])
-
-
 def badge(agreement: Agreement) -> dict[str, str]:
     """Whether the output is that of its reference, and if not, how they differ."""
     name = label(agreement.reference)
@@ -218,40 +211,3 @@ def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
     """The value of the page's strip; None for a panel that stays as it is. Each panel travels as one text: Gradio walks nested data node
     by node, ten times a second."""
     return {"run": key, "panels": list(panels)}
-
-
-class LivePanels:
-    """Follows the events of a comparison; `value` is what the strip shows now. The text shown is that of the first repeat."""
-
-    def __init__(self, study: Comparison):
-        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
-        self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
-        self._done: dict[str, Panel] = {}  # by decoder: what it showed last
-        self._temperature = study.settings.temperature
-        self._packed = {m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods}
-        self._sent: dict[str, str] = {}
-
-    def update(self, event: Started | Progress | Finished) -> None:
-        method = self._methods[event.at.decoder]
-        if isinstance(event, Finished):
-            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
-            panel = Panel.finished(row, self._prompt, claim(method, self._temperature))
-            self._done[method.name] = panel
-        elif event.at.repeat or event.at.lap:
-            if (done := self._done.get(method.name)) is None:
-                return
-            panel = dataclasses.replace(done, state=_again(event.at))
-        else:
-            progress = event if isinstance(event, Progress) else None
-            panel = Panel.running(method, self._prompt, self._temperature, progress)
-        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
-
-    def value(self) -> dict[str, Any]:
-        return view(self._packed.values(), "live")
-
-    def changes(self) -> dict[str, Any]:
-        """The same with None for each panel that is as it was when this was asked last: a finished one is large, and sending it ten times
-        a second took time from the decoder at work."""
-        changed = [None if self._sent.get(name) == text else text for name, text in self._packed.items()]
-        self._sent = dict(self._packed)
-        return view(changed, "live")

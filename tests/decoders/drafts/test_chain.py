@@ -13,7 +13,8 @@ from decoders.methods import speculative
 from decoders.methods.autoregressive import Multinomial
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, Watched, assert_exact, decode, drawn
+from decoders.testing.oracle import Watched, assert_exact, decode
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial
 from decoders.warp import Warping
 from tests.models import build_pair

@@ -6,7 +6,7 @@ import torch
 from decoders.distribution import Small
 from decoders.drafts.tree import draft_model, tree, with_replacement, without_replacement
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Drawn
+from decoders.testing.situations import Drawn
 from decoders.warp import Warping, warp
 from tests.pieces import FORMS, propose, request
 

@@ -97,14 +97,16 @@ def bad(place, folder):
     return environment
 
 
+LONG = pytest.mark.skipif(not os.environ.get("EVERYWHERE"), reason="takes two minutes: EVERYWHERE=1")
+
+
 @pytest.mark.parametrize(
     ("passes", "place"),
     [
         ("recorded", "no compiler, no folder, two at once"),
-        *(("compiled", place) for place in ("no compiler", "no folder", "two at once")),
+        *(pytest.param("compiled", place, marks=LONG) for place in ("no compiler", "no folder", "two at once")),
     ],
 )
-@pytest.mark.skipif(not os.environ.get("EVERYWHERE"), reason="takes two minutes: EVERYWHERE=1")
 def test_preparing_in_a_bad_place(folder, tmp_path, passes, place):
     """One warning for each model at most, the right tokens, and an end. Recorded passes need neither a compiler nor a folder."""
     pair, options = load_pair(folder, dtype="float64", passes="plain"), {"max_new_tokens": 12, "ignore_eos": True}

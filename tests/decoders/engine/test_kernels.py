@@ -22,13 +22,12 @@ from decoders.engine import attention
 from decoders.engine.arenas import ReachRows
 from decoders.engine.attention import (
     attend_chains,
-    attend_layer,
     attend_one_by_one,
-    attend_parts,
     attend_with_triton,
     choose_way,
 )
 from decoders.engine.cache import Arena, CacheRows
+from decoders.engine.interface import attend_layer, attend_parts
 from decoders.engine.model import Engine, PackedModel
 from decoders.engine.packing import Feed, Packing, pack
 from decoders.engine.padding import fill_up

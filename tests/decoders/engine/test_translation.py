@@ -15,7 +15,8 @@ from decoders.methods.mcss import MCSS
 from decoders.methods.specinfer import SpecInfer
 from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
-from decoders.testing.oracle import Drawn, Situation, assert_exact
+from decoders.testing.oracle import assert_exact
+from decoders.testing.situations import Drawn, Situation
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 from tests.histories import histories

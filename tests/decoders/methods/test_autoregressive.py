@@ -4,7 +4,8 @@ import pytest
 
 from decoders.methods.autoregressive import Greedy, Multinomial
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, assert_exact, decode, drawn, output_law
+from decoders.testing.oracle import assert_exact, decode, output_law
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 

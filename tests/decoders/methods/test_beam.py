@@ -11,21 +11,10 @@ from decoders.distribution import Small
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import (
-    Rows,
-    Situation,
-    Source,
-    assert_exact,
-    decode,
-    distance,
-    drawn,
-    last_of_equals,
-    layers,
-    log_likelihood,
-    mutant,
-    output_law,
-    ways,
-)
+from decoders.testing.laws import log_likelihood
+from decoders.testing.mutants import last_of_equals, mutant
+from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -3,7 +3,9 @@ import pytest
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, ancestral, decode, drawn, output_law, variation
+from decoders.testing.laws import ancestral, variation
+from decoders.testing.oracle import decode, output_law
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 

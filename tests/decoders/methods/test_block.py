@@ -4,7 +4,9 @@ import pytest
 
 from decoders.methods.block import BlockVerification
 from decoders.methods.speculative import Speculative
-from decoders.testing.oracle import assert_exact, distance, drawn, mutant, ways
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import assert_exact, distance, ways
+from decoders.testing.situations import drawn
 from decoders.warp import Warping
 
 

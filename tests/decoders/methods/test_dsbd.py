@@ -8,7 +8,9 @@ import pytest
 from decoders import theory
 from decoders.methods import dsbd
 from decoders.methods.dsbd import DSBD
-from decoders.testing.oracle import Rows, Situation, assert_exact, distance, drawn, mutant, ways
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import assert_exact, distance, ways
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.decoders.methods.test_beam import WithoutReplacement, rewarped

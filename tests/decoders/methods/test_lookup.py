@@ -8,7 +8,8 @@ import decoders
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, assert_exact, decode, distance, drawn
+from decoders.testing.oracle import assert_exact, decode, distance
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.warp import Warping
 from tests.models import VOCABULARY, build_pair, build_tokenizer
 

@@ -12,20 +12,9 @@ import decoders
 from decoders.methods.autoregressive import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import (
-    Rows,
-    Situation,
-    assert_exact,
-    beam_states,
-    decode,
-    drawn,
-    log_likelihood,
-    logits,
-    output_law,
-    variation,
-    warp,
-    ways,
-)
+from decoders.testing.laws import beam_states, log_likelihood, variation, warp
+from decoders.testing.oracle import assert_exact, decode, output_law, ways
+from decoders.testing.situations import Rows, Situation, drawn, logits
 from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
 from decoders.trace import Fate
 from decoders.warp import Warping

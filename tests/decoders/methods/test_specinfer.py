@@ -7,7 +7,8 @@ from decoders.drafts.tree import tree
 from decoders.errors import InputError
 from decoders.methods import specinfer
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Rows, Situation, assert_exact, decode, distance, drawn
+from decoders.testing.oracle import assert_exact, decode, distance
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -10,19 +10,9 @@ from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import (
-    Rows,
-    Situation,
-    Source,
-    Watched,
-    assert_exact,
-    decode,
-    distance,
-    drawn,
-    mutant,
-    output_law,
-    ways,
-)
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import Source, Watched, assert_exact, decode, distance, output_law, ways
+from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 
 from decoders.reading import Readings
 from decoders.rules.joint import joint_ratios, keep_longest
-from decoders.testing.oracle import WHOLE, Source, Watched, mutant
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import Source, Watched
+from decoders.testing.situations import WHOLE
 from decoders.theory import mtad_kept_length
 from decoders.trace import Fate
 from decoders.warp import Warping

@@ -8,7 +8,8 @@ from decoders.distribution import Whole
 from decoders.rules.kseq import KSeqRule
 from decoders.rules.speculative import SpeculativeRule
 from decoders.sampling import SeededSource
-from decoders.testing.oracle import Source, mutant
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import Source
 from decoders.theory import kseq_division
 from tests.pieces import at_one_node, distributions, reading, small
 

@@ -3,7 +3,7 @@ import torch
 
 from decoders.drafts.tree import with_replacement, without_replacement
 from decoders.rules.multiround import MultiRoundRule
-from decoders.testing.oracle import mutant
+from decoders.testing.mutants import mutant
 from tests.pieces import at_one_node, distributions
 
 SPECINFER, MCSS = MultiRoundRule(), MultiRoundRule(replacement=False)

@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
 from decoders.rules.speculative import SpeculativeRule
-from decoders.testing.oracle import mutant, outcomes, variation
+from decoders.testing.laws import variation
+from decoders.testing.mutants import mutant
+from decoders.testing.oracle import outcomes
 from tests.pieces import FORMS, reading, small
 
 

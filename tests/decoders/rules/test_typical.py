@@ -5,7 +5,9 @@ import torch
 
 from decoders.catalog import catalog
 from decoders.rules.typical import TypicalRule
-from decoders.testing.oracle import Source, ancestral, drawn, output_law, variation
+from decoders.testing.laws import ancestral, variation
+from decoders.testing.oracle import Source, output_law
+from decoders.testing.situations import drawn
 from decoders.warp import Warping
 from tests.pieces import FORMS, reading, small
 

@@ -7,7 +7,8 @@ import torch
 from decoders.drafts.draft import Draft, Draw
 from decoders.reading import Readings
 from decoders.rules.walk import Pick, walk
-from decoders.testing.oracle import WHOLE, Source, Watched
+from decoders.testing.oracle import Source, Watched
+from decoders.testing.situations import WHOLE
 from decoders.trace import DRAFTED, KEPT, Fate
 
 

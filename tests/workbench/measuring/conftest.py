@@ -8,6 +8,7 @@ import torch
 import decoders
 from decoders.engine.model import Engine
 from workbench.measuring import job as job_module
+from workbench.measuring.work import WARM_UP_TOKENS
 from workbench.runs.events import Event
 from workbench.runs.record import Result
 from workbench.studies.batch import Batch
@@ -96,7 +97,7 @@ def break_decoder(monkeypatch, name: str, failure: Callable[[], Exception], *, a
     def decode(self, request):
         steps = usual(self, request)
         answer = None
-        if (request.budget == job_module.WARM_UP_TOKENS) != warm_up:
+        if (request.budget == WARM_UP_TOKENS) != warm_up:
             yield from steps
             return
         for _ in range(after):

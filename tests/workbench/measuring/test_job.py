@@ -12,7 +12,8 @@ from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.admit import admit
 from workbench.measuring.disturbance import Sources, Watch
-from workbench.measuring.job import Update, Work, measure
+from workbench.measuring.job import measure
+from workbench.measuring.work import Update, Work
 from workbench.runs.record import Result
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.study import Job, Study

@@ -3,12 +3,14 @@
 import os
 from pathlib import Path
 
+import gradio as gr
 import pytest
 
 from decoders import ModelPair
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
+from workbench.page.layout import build
 from workbench.runs.store import RunStore
 from workbench.studies.limits import Limits
 
@@ -35,6 +37,13 @@ def a_host(pair: ModelPair, folder: Path, **limits) -> Host:
 @pytest.fixture
 def host(pair, tmp_path) -> Host:
     return a_host(pair, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
+    """A host and its page, one for all tests of a file."""
+    host = a_host(pair, tmp_path_factory.mktemp("runs"))
+    return host, build(host)
 
 
 @pytest.fixture(autouse=True, scope="session")

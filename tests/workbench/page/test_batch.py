@@ -1,20 +1,11 @@
 """The Batch tab without a browser: where its prompts come from, and what a visitor gets back."""
 
-import gradio as gr
 import pytest
 
-from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
-from workbench.page.layout import build
 
 FEW = "kind=batch&count=2&sizes=1&schemes=unpadded&decoders=lookup&max_new_tokens=4&temperature=0&timings=1"
-
-
-@pytest.fixture(scope="module")
-def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
-    host = a_host(pair, tmp_path_factory.mktemp("runs"))
-    return host, build(host)
 
 
 @pytest.fixture

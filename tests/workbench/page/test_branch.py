@@ -3,19 +3,11 @@
 import gradio as gr
 import pytest
 
-from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
-from workbench.page.layout import build
 from workbench.page.widgets.components import Alternatives
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"
-
-
-@pytest.fixture(scope="module")
-def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
-    host = a_host(pair, tmp_path_factory.mktemp("runs"))
-    return host, build(host)
 
 
 @pytest.fixture

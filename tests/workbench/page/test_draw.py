@@ -7,16 +7,9 @@ import pytest
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.page.host import Host
 from workbench.page.layout import build
 
 FEW = "kind=draw&prompt=ab<b>&draws=12&decoders=multinomial,speculative&max_new_tokens=4&temperature=0.5"
-
-
-@pytest.fixture(scope="module")
-def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
-    host = a_host(pair, tmp_path_factory.mktemp("runs"))
-    return host, build(host)
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from decoders.methods.speculative import Speculative
 from decoders.sampling import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
-from decoders.testing.oracle import ancestral
+from decoders.testing.laws import ancestral
 from decoders.warp import Warping
 from workbench.runs.cells import LEAST, Cells, Tokens, cells, holm, of_exact_sampler, p_value, variation
 

@@ -12,7 +12,8 @@ from workbench.runs.estimates import rows
 from workbench.runs.events import Ended, Finished, Progress
 from workbench.runs.record import Agreement
 from workbench.show import strip
-from workbench.show.strip import LivePanels, Panel
+from workbench.show.live import LivePanels
+from workbench.show.strip import Panel
 from workbench.studies.comparison import Comparison
 
 

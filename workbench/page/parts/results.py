@@ -10,7 +10,7 @@ from workbench.page.widgets.messages import Updates
 from workbench.runs.estimates import rows
 from workbench.runs.record import Run
 from workbench.show import comparison, strip
-from workbench.show.strip import LivePanels
+from workbench.show.live import LivePanels
 from workbench.show.tables import figures, markup
 
 

@@ -18,7 +18,7 @@ from workbench.page.widgets.messages import Faults, NotedForm, Updates, Values
 from workbench.runs.events import Ended, Event, Finished
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
-from workbench.show.strip import LivePanels
+from workbench.show.live import LivePanels
 from workbench.studies import presets
 from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings, shared

@@ -1,0 +1,105 @@
+"""The entry of packed attention in the registry of `transformers`: a model calls it by the name `NAME`, and the packing is passed as the
+keyword argument `packing` of the model's forward."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import AttentionInterface
+
+from decoders.engine.attention import Layered, Packing, attend, attend_op, attend_request
+from decoders.engine.recorded import as_one_step
+from decoders.errors import NotPackedError
+
+NAME = "decoders_packed"
+# Arguments that attention may ignore: they are in the packing, or have no effect without padding or gradients.
+_IGNORED = frozenset({"dropout", "is_causal", "position_ids", "use_cache", "cache_position", "output_attentions", "output_hidden_states",
+                      "output_router_logits", "return_dict", "s_aux", "sliding_window", "position_embeddings", "logits_to_keep"})  # fmt: skip
+
+
+def only_known(others: dict[str, object]) -> None:
+    """Raise NotPackedError if a model gives its attention something that packed attention does not model."""
+    strange = sorted(k for k, v in others.items() if v is not None and k not in _IGNORED)
+    if strange:
+        raise NotPackedError(f"its attention takes {', '.join(strange)}, which the packed attention does not model")
+
+
+def packed_attention(
+    module: Any,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Any,
+    scaling: float | None = None,
+    softcap: float | None = None,
+    packing: Any = None,
+    s_aux: Tensor | None = None,
+    **others: Any,
+) -> tuple[Tensor, None]:
+    """The function in the registry: query (1, H, tokens, D), key and value (1, K, tokens, D), s_aux (H,) or None, scores of sinks ->
+    ((1, tokens, H, D), None)."""
+    only_known({**others, "a mask": attention_mask})
+    scale = query.shape[-1] ** -0.5 if scaling is None else scaling
+    layer, softcap = module.layer_idx, softcap or 0.0
+    if torch.compiler.is_compiling():
+        return attend_layer(query, key, value, packing, layer, scale, softcap, s_aux, attend_op), None
+    run = attend_parts if of_layer(packing, layer)[0].parts else attend_layer
+    return as_one_step(run, query, key, value, packing, layer, scale, softcap, s_aux), None
+
+
+def attend_layer(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packing: Packing | Layered,
+    layer: int,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None = None,
+    run: Callable[..., Tensor] = attend,
+) -> Tensor:
+    """`attend` for one layer of a pass: q (1, H, tokens, D), k and v (1, K, tokens, D) -> (1, tokens, H, D)."""
+    packing, layer = of_layer(packing, layer)
+    rows, segments, table, masks, biases, keys, values, window, *_ = packing
+    tensors = q[0], k[0], v[0], keys[layer], values[layer], rows, segments, table, masks, biases
+    return run(*tensors, scale, softcap, window, sinks)[None]
+
+
+def attend_parts(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    packing: Packing | Layered,
+    layer: int,
+    scale: float,
+    softcap: float,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """`attend_layer` with what `pack` prepared for all layers."""
+    packing, layer = of_layer(packing, layer)
+    if len(packing.parts) == 1:
+        _, stop, bias, causal, keys, values = packing.parts[0]
+        key, value, new = keys[layer], values[layer], slice(-stop, None)
+        key[:, :, new].copy_(k)
+        value[:, :, new].copy_(v)
+        return attend_request(q, key, value, bias, causal, scale, softcap, sinks).transpose(1, 2)
+    packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
+    packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
+    outs = [
+        attend_request(q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap, sinks)
+        for start, stop, bias, causal, keys, values in packing.parts
+    ]
+    return torch.cat(outs, 2).transpose(1, 2)
+
+
+def of_layer(packing: Packing | Layered, layer: int) -> tuple[Packing, int]:
+    """The packing that a layer follows, and its number there."""
+    if isinstance(packing, Layered):
+        place, layer = packing.places[layer]
+        packing = packing.packings[place]
+    return packing, layer
+
+
+# There is no entry in the registry of masks: so models build none, nor do they search the positions for packed sequences.
+AttentionInterface.register(NAME, packed_attention)

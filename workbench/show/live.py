@@ -1,0 +1,55 @@
+"""The panels of a comparison that runs."""
+
+import dataclasses
+from typing import Any
+
+from workbench.runs.estimates import rows
+from workbench.runs.events import At, Finished, Progress, Started
+from workbench.show.laws import claim
+from workbench.show.rules import rule
+from workbench.show.strip import Panel, view
+from workbench.studies.comparison import Comparison
+from workbench.studies.schemes import BASELINE
+
+
+class LivePanels:
+    """Follows the events of a comparison; `value` is what the strip shows now. The text shown is that of the first repeat."""
+
+    def __init__(self, study: Comparison):
+        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
+        self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
+        self._done: dict[str, Panel] = {}  # by decoder: what it showed last
+        self._temperature = study.settings.temperature
+        self._packed = {m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods}
+        self._sent: dict[str, str] = {}
+
+    def update(self, event: Started | Progress | Finished) -> None:
+        method = self._methods[event.at.decoder]
+        if isinstance(event, Finished):
+            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
+            panel = Panel.finished(row, self._prompt, claim(method, self._temperature))
+            self._done[method.name] = panel
+        elif event.at.repeat or event.at.lap:
+            if (done := self._done.get(method.name)) is None:
+                return
+            panel = dataclasses.replace(done, state=_again(event.at))
+        else:
+            progress = event if isinstance(event, Progress) else None
+            panel = Panel.running(method, self._prompt, self._temperature, progress)
+        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
+
+    def value(self) -> dict[str, Any]:
+        return view(self._packed.values(), "live")
+
+    def changes(self) -> dict[str, Any]:
+        """The same with None for each panel that is as it was when this was asked last: a finished one is large, and sending it ten times
+        a second took time from the decoder at work."""
+        changed = [None if self._sent.get(name) == text else text for name, text in self._packed.items()]
+        self._sent = dict(self._packed)
+        return view(changed, "live")
+
+
+def _again(at: At) -> str:
+    """Which repeat or timing of a text that is shown already runs now."""
+    repeat = [f"repeat {at.repeat + 1}"] if at.repeat else []
+    return ", ".join([*repeat, *([f"timing {at.lap + 1} of {at.laps}"] if at.lap else [])])
