@@ -4,6 +4,7 @@
 (() => {
   const { make } = Workbench;
   const SPEEDS = [["measured speed", 1], ["half of it", 0.5], ["a quarter", 0.25], ["a tenth", 0.1], ["a hundredth", 0.01], ["twice as fast", 2], ["ten times as fast", 10]];
+  const WATCHABLE = 1.5; // seconds: a shorter race opens in slow motion
   const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
   const seconds = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;
   const ordinal = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
@@ -70,9 +71,12 @@
       this.speed = make("select", { "aria-label": "speed of the race" }, ...SPEEDS.map(([name, factor]) => make("option", { value: factor }, name)));
       this.clock = make("output.clock");
       this.news = make("p.caption", { role: "status" });
+      const slow = SPEEDS.filter(([, factor]) => factor <= 1), [name, factor] = slow.find(([, factor]) => this.total / factor >= WATCHABLE) || slow.at(-1);
+      this.speed.value = factor;
+      const why = factor < 1 ? ` It took ${seconds(this.total)}, so it opens at ${name === "half of it" ? "half" : name} of the measured speed.` : "";
       this.section = make("section.wb-race", { "aria-label": "Race" },
         make("header", {}, this.title, make("div.controls", {}, this.again, this.play, this.speed, this.slider, this.clock), this.close),
-        make("p.caption", {}, "Each text grows by a round when that round was over, by the seconds measured. Space plays and pauses, Escape closes."),
+        make("p.caption", {}, `Each text grows by a round when that round was over, by the seconds measured.${why} Space plays and pauses, Escape closes.`),
         make("div.lanes", {}, ...this.lanes.map((lane) => lane.box)), this.news);
       this.play.addEventListener("click", () => this.toggle());
       this.again.addEventListener("click", () => { this.go(0); });

@@ -82,6 +82,20 @@ def test_any_other_token_by_its_text_or_its_number(visit, address):
     finished(page)
 
 
+def test_rewinding_to_a_token_writes_the_same_again(visit, address):
+    page, parent = asked(visit, address)
+    texts = panel(page, "greedy").locator(".wb-paper > .wb-text > .tok:not(.refused)")
+    before = texts.all_text_contents()
+    token(page, "greedy", 3).click()
+    rows = page.locator(".wb-branch tbody tr")
+    expect(rows.nth(19)).to_be_visible()
+    rows.filter(has_text="rewind to it").locator("input").check()
+    page.get_by_role("button", name="Continue with Greedy").click()
+    expect(page.locator(".wb-trail")).to_contain_text(parent)
+    finished(page)
+    assert texts.all_text_contents()[: len(before) - 4] == before[4:]
+
+
 @pytest.mark.parametrize(("width", "theme"), [(1400, "dark"), (768, "light"), (390, "dark")])
 def test_it_fits_and_is_readable_on_every_screen(visit, address, width, theme):
     page, _ = asked(visit, address, width, theme)
