@@ -12,8 +12,9 @@ import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations_with_replacement
-from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +30,61 @@ MOST_LOST = 0.02  # of the time, to throttling or to the hypervisor
 MOST_PRESSURE = 0.6
 
 Laps = Sequence[Lap]
-Seconds = Callable[[Laps], float | None]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What laps come to: of all of them, or of resamples (resamples, laps) of their places; None if there is no such figure."""
+
+    over: Callable[[Laps, np.ndarray], np.ndarray | None]
+
+    def __call__(self, laps: Laps) -> float | None:
+        found = self.over(laps, np.arange(len(laps))[None])
+        return None if found is None else float(found[0])
+
+
+def seconds(
+    rounds: Callable[[Lap], Sequence[float]],
+    length: Callable[[Lap], float | None] = lambda _: None,
+    together: Callable[..., np.ndarray] = np.sum,
+) -> Figure:
+    """A part of a job's time: each round's undisturbed seconds taken `together`, or, if rounds differ or were not timed, the undisturbed
+    `length` of whole laps."""
+
+    def table(laps: Laps) -> np.ndarray | None:
+        """(laps, rounds), or (laps, 1) of whole laps."""
+        each, lengths = [rounds(lap) for lap in laps], [length(lap) for lap in laps]
+        if each and each[0] and len(set(map(len, each))) == 1 and all(lap.same_rounds for lap in laps):
+            return np.asarray(each)
+        known = [length for length in lengths if length is not None]
+        return np.asarray(known)[:, None] if known and len(known) == len(laps) else None
+
+    def over(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
+        found = table(laps)
+        return None if found is None else together(_undisturbed(found[picked]), axis=-1)
+
+    return Figure(over)
+
+
+def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
+    spent = np.asarray([lap.energy.joules for lap in laps], dtype=float)[picked]  # NaN where there are none
+    counts = np.asarray([not lap.drawn for lap in laps])[picked]
+    counts = counts | ~counts.any(-1, keepdims=True)
+    found = np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
+    return None if np.isnan(found).any() else found
+
+
+def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
+    parts = [found for part in (drafting, verifying) if (found := part.over(laps, picked)) is not None]
+    return np.sum(parts, axis=0) if parts else None
+
+
+whole = seconds(lambda lap: lap.rounds, lambda lap: lap.seconds)  # of the job
+after_first = seconds(lambda lap: lap.rounds[1:], lambda lap: lap.after_first)  # the first round also reads the prompt
+drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
+verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
+drafting_and_verifying = Figure(_both)
+joules = Figure(_joules)  # mean of the laps that drew nothing, or of all laps if each one drew
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,54 +106,34 @@ class Estimate:
         return self.high > (1 + WIDEST) * self.value or self.low < (1 - WIDEST) * self.value
 
 
-def whole(laps: Laps) -> float | None:
-    """Seconds of the whole job."""
-    return _seconds(laps, [lap.rounds for lap in laps], [lap.seconds for lap in laps])
-
-
-def after_first(laps: Laps) -> float | None:
-    """Seconds without the first round, which also reads the prompt."""
-    return _seconds(laps, [lap.rounds[1:] for lap in laps], [lap.after_first for lap in laps])
-
-
-def drafting(laps: Laps) -> float | None:
-    """Mean seconds of a round's draft passes, the first round left out."""
-    return _mean(_per_round([lap.drafting[1:] for lap in laps]))
-
-
-def verifying(laps: Laps) -> float | None:
-    """Mean seconds of a round's target passes, the first round left out."""
-    return _mean(_per_round([lap.verifying[1:] for lap in laps]))
-
-
 def round_seconds(result: Result) -> list[float]:
     """The undisturbed seconds of each round of a text, which add up to `whole`; of a run that did not time rounds, those of its passes."""
     rounds = result.alone.rounds
     same = result.laps if all(lap.same_rounds for lap in result.laps) else result.laps[:1]
-    found = _per_round([lap.rounds for lap in same])
-    return found if found and len(found) == len(rounds) else [r.draft_seconds + r.verify_seconds for r in rounds]
+    if not same or {len(lap.rounds) for lap in same} != {len(rounds)}:
+        return [r.draft_seconds + r.verify_seconds for r in rounds]
+    return _undisturbed(np.asarray([lap.rounds for lap in same])[None])[0].tolist()
 
 
-def joules(laps: Laps) -> float | None:
-    """Mean energy of the laps that drew nothing, or of all laps if each one drew."""
-    drawn_none = [lap for lap in laps if not lap.drawn] or laps
-    found = [lap.energy.joules for lap in drawn_none if lap.energy.joules is not None]
-    return fmean(found) if found and len(found) == len(drawn_none) else None
+def estimate(result: Result, shown: Callable[[Any], Any], figure: Figure = whole) -> Estimate | None:
+    """`shown(figure)` of a result, with its range; None if there is no such figure. `shown` is given numbers and arrays."""
+
+    def over(picked: np.ndarray) -> np.ndarray | None:
+        found = figure.over(result.laps, picked)
+        return shown(found) if found is not None and (found > 0).all() else None
+
+    return _over(len(result.laps), over)
 
 
-def estimate(result: Result, figure: Callable[[float], float], seconds: Seconds = whole) -> Estimate | None:
-    """`figure(seconds)` of a result, with its range; None if there is no such figure."""
-    return _over(len(result.laps), lambda picked: _applied(figure, seconds([result.laps[i] for i in picked])))
-
-
-def ratio(result: Result, base: Result, seconds: Seconds = whole) -> Estimate | None:
+def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | None:
     """The base's seconds over the result's, lap by lap of the same cycle: only complete cycles count."""
+    count = min(len(result.laps), len(base.laps))
 
-    def of(picked: Sequence[int]) -> float | None:
-        own, other = (seconds([r.laps[i] for i in picked]) for r in (result, base))
-        return other / own if own and other else None
+    def over(picked: np.ndarray) -> np.ndarray | None:
+        own, other = (figure.over(r.laps[:count], picked) for r in (result, base))
+        return other / own if own is not None and other is not None and (own > 0).all() and (other > 0).all() else None
 
-    return _over(min(len(result.laps), len(base.laps)), of)
+    return _over(count, over)
 
 
 def energy(laps: Laps) -> Energy:
@@ -125,11 +160,14 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
     if (found := wide(result, base)) is not None:
         share = max(found.high / found.value - 1, 1 - found.low / found.value)
         reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
-    for sentence, disturbed in _DISTURBED.items():
-        if 2 * sum(disturbed(lap.load) for lap in result.laps) > len(result.laps):
-            reasons.append(sentence)
-    gpu = [lap.load.gpu for lap in result.laps if lap.load.gpu]
-    return reasons + ([gpu[0]] if gpu else [])
+    return reasons + disturbances(result)
+
+
+def disturbances(result: Result) -> list[str]:
+    """What the machine's counters say against the result's timings, in sentences."""
+    most = len(result.laps) / 2
+    reasons = [says for says, disturbed in _DISTURBED.items() if sum(disturbed(lap.load) for lap in result.laps) > most]
+    return reasons + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
 
 
 def faults(result: Result) -> list[str]:
@@ -159,51 +197,32 @@ def _above(value: float | None, most: float) -> bool:
     return value is not None and value > most
 
 
-def _undisturbed(seconds: Sequence[float] | Sequence[Sequence[float]]) -> np.ndarray:
-    """Over the first axis."""
-    place = math.ceil(len(seconds) / ONE_IN) - 1
-    return np.partition(np.asarray(seconds), place, axis=0)[place]
+def _undisturbed(seconds: np.ndarray) -> np.ndarray:
+    """(resamples, laps, rounds) -> (resamples, rounds)."""
+    place = math.ceil(seconds.shape[1] / ONE_IN) - 1
+    return np.partition(seconds, place, axis=1)[:, place]
 
 
-def _seconds(laps: Laps, rounds: Sequence[Sequence[float]], lengths: Sequence[float | None]) -> float | None:
-    known = [length for length in lengths if length is not None]
-    if len(known) < len(lengths) or not known:
-        return None
-    by_round = _per_round(rounds) if all(lap.same_rounds for lap in laps) else None
-    return sum(by_round) if by_round else float(_undisturbed(known))
-
-
-def _per_round(rounds: Sequence[Sequence[float]]) -> list[float] | None:
-    """Each round's undisturbed seconds; None if there are no rounds, or not the same number of them."""
-    if not rounds or not rounds[0] or len({len(lap) for lap in rounds}) > 1:
-        return None
-    return _undisturbed(rounds).tolist()
-
-
-def _mean(values: Sequence[float] | None) -> float | None:
-    return fmean(values) if values else None
-
-
-def _applied(figure: Callable[[float], float], seconds: float | None) -> float | None:
-    return figure(seconds) if seconds else None
-
-
-def _over(count: int, figure: Callable[[Sequence[int]], float | None]) -> Estimate | None:
-    value = figure(range(count)) if count else None
+def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Estimate | None:
+    value = figure(np.arange(count)[None]) if count else None
     if value is None:
         return None
-    found = [(v, orders) for picked, orders in _resamples(count) if (v := figure(picked)) is not None]
-    values, times = zip(*found, strict=True)
-    low, high = np.quantile(np.repeat(values, times), [(1 - RANGE) / 2, (1 + RANGE) / 2])
-    return Estimate(value, min(float(low), value), max(float(high), value), count)
+    picked, orders = _resamples(count)
+    found = figure(picked)
+    assert found is not None
+    low, high = np.quantile(np.repeat(found, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
+    return Estimate(float(value[0]), float(min(low, value[0])), float(max(high, value[0])), count)
 
 
-def _resamples(count: int) -> list[tuple[Sequence[int], int]]:
+@cache
+def _resamples(count: int) -> tuple[np.ndarray, np.ndarray]:
     """All ways to draw as many laps with replacement and in how many orders each comes, or a fixed random MOST_RESAMPLES if there are more."""
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
-        return [(picked, _orders(picked)) for picked in combinations_with_replacement(range(count), count)]
+        ways = list(combinations_with_replacement(range(count), count))
+        return np.asarray(ways), np.asarray([_orders(picked) for picked in ways])
     source = random.Random(0)
-    return [(source.choices(range(count), k=count), 1) for _ in range(MOST_RESAMPLES)]
+    ways = [tuple(source.choices(range(count), k=count)) for _ in range(MOST_RESAMPLES)]
+    return np.asarray(ways), np.ones(MOST_RESAMPLES, dtype=int)
 
 
 def _orders(picked: Sequence[int]) -> int:

@@ -85,7 +85,7 @@ def round_times(rows: Sequence[Row]) -> BarChart:
         first, second = (part.mean if part else 0.0 for part in (draft, verify))
         text = f"{significant(first)} + {significant(second)}" if first else significant(second)
         detail = f"drafting {significant(first)} ms, verifying {significant(second)} ms"
-        whole = _milliseconds(row, _both, lambda r: r.draft_seconds + r.verify_seconds)
+        whole = _milliseconds(row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds)
         parts = (first, second) if first else (second,)
         each.append(Bar(row.label, look_of(row.decoder), parts, text, detail, *(_ends(whole) if whole else ())))
     return BarChart(
@@ -150,13 +150,7 @@ def _ends(found: Spread) -> tuple[float | None, float | None]:
     return found.mean - found.below, found.mean + found.above
 
 
-def _both(timed: laps.Laps) -> float | None:
-    """Mean seconds of a round, both models together."""
-    found = [part for part in (laps.drafting(timed), laps.verifying(timed)) if part is not None]
-    return sum(found) if found else None
-
-
-def _milliseconds(row: Row, timed: laps.Seconds, seconds: Callable[[RoundRecord], float]) -> Spread | None:
+def _milliseconds(row: Row, timed: laps.Figure, seconds: Callable[[RoundRecord], float]) -> Spread | None:
     """Of a round: from all timings of a single repeat, with their range; the mean of several repeats. A run of an earlier version only
     has the seconds of its rounds."""
     found = [laps.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]

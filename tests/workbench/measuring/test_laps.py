@@ -13,7 +13,7 @@ from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
-from workbench.runs.record import Energy, Lap, Result, Sample
+from workbench.runs.record import Energy, Lap, Load, Result, Sample
 from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
@@ -27,6 +27,12 @@ def study(**settings) -> Comparison:
 
 def run(pair, unmetered, asked: Comparison, **options):
     return list(session.run(pair, asked, meter=unmetered, watch=Watch(Sources()), **options))
+
+
+@pytest.fixture
+def uncounted(monkeypatch) -> None:
+    """A machine whose counters say nothing, whatever else runs on this one."""
+    monkeypatch.setattr(Watch, "load", lambda *_: Load())
 
 
 def test_every_second_cycle_runs_backwards():
@@ -51,7 +57,7 @@ def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
     assert first == [0, 0, 1, 1, 2, 2]  # figures appear at once, as timed once
 
 
-def test_what_is_short_is_timed_more_often_while_patience_lasts(pair, unmetered):
+def test_what_is_short_is_timed_more_often_while_patience_lasts(pair, unmetered, uncounted):
     """On fast passes three timings of 0.1 s each said 1.28 to 2.21 times greedy of the same comparison."""
     *events, ended = run(pair, unmetered, study(), patience=1000.0)
     assert [len(r.laps) for r in ended.run.results] == [MOST_LAPS, MOST_LAPS]
@@ -64,7 +70,7 @@ def test_what_is_short_is_timed_more_often_while_patience_lasts(pair, unmetered)
     assert [len(r.laps) for r in ended.run.results] == [3, 3]
 
 
-def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, monkeypatch):
+def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, uncounted, monkeypatch):
     stream = decoders.stream
 
     def failing(pair, prompts, method, **options):
@@ -84,14 +90,27 @@ def test_a_decoder_that_failed_is_not_waited_for(pair, unmetered, monkeypatch):
         ([0.1, 0.1, 0.1], True),  # too short in all
         ([0.2, 0.2, 0.2], False),
         ([0.2, 0.3, 0.4], True),  # too uneven
-        ([0.2, 0.3, 0.4] * 3 + [0.3], False),  # so is the machine
+        ([0.2, *[0.4] * 8], True),  # only one was quick
+        ([0.2, 0.2, *[0.4] * 27], True),
+        ([0.2, 0.2, *[0.4] * 28], False),  # it is the machine
     ],
 )
 def test_more_laps_are_needed_where_they_help(seconds, more):
-    none = Energy(None, "not measured: a test")
-    result = Result("greedy", 0, 0, {}, none, [Sample(0, 1)], [Lap(each, [each], none) for each in seconds])
-    assert needs_more_laps([result]) is more
+    assert needs_more_laps([timed(seconds)]) is more
     assert not needs_more_laps([])
+
+
+@pytest.mark.parametrize(("laps", "more"), [(9, True), (10, False)])
+def test_a_machine_that_says_that_it_is_busy_is_believed_sooner(laps, more):
+    seconds = [0.2, *[0.4] * (laps - 1)]
+    assert needs_more_laps([timed(seconds)])
+    assert needs_more_laps([timed(seconds, cpu_share=0.5)]) is more
+
+
+def timed(seconds: list[float], **load) -> Result:
+    none = Energy(None, "not measured: a test")
+    laps = [Lap(each, [each], none, load=Load(**load)) for each in seconds]
+    return Result("greedy", 0, 0, {}, none, [Sample(0, 1)], laps)
 
 
 def test_timed_once_is_one_lap(pair, unmetered):
