@@ -1,10 +1,15 @@
 """Opening the page: from app.py, which a Space runs, or from the command `decoding-workbench`."""
 
+import sys
+
 import gradio as gr
 
 from decoders import InputError
 from workbench.page.host import Host
 from workbench.page.layout import build, launch_options
+
+# A thread that decodes lets go of the interpreter in every operator of torch, and waited 5 ms, longer than a pass, for one that draws.
+SWITCH_SECONDS = 0.0002
 
 
 def prepare() -> tuple[Host, gr.Blocks]:
@@ -17,6 +22,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
     """Load the embedded pair and serve the page until the process is interrupted; the port is by default the first free one from
     GRADIO_SERVER_PORT or 7860 on. Raises InputError if it cannot be had."""
     host.open()
+    sys.setswitchinterval(SWITCH_SECONDS)
     try:
         page.launch(**launch_options(host), server_port=port)
     except OSError as error:
