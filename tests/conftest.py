@@ -10,10 +10,12 @@ from hypothesis import settings
 
 from decoders import ModelPair, load_pair
 from decoders.engine.model import PackedModel
+from workbench.measuring import device
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
+device.PATIENCE_SECONDS = 0.0  # beside other tests the clock would wait for a steadiness that does not come
 
 if passes := os.environ.get("PASSES"):
     for call in (ModelPair.__init__, load_pair):
