@@ -60,8 +60,15 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
     page = visit(f"{address}?run={recordings()[4].run.id}&__theme={theme}")
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
-    panel(page, "dsbd").locator(".tok").first.focus()
-    expect(page.locator("#panels .wb-card")).to_be_visible()
+    card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
+    page.wait_for_timeout(500)  # the replay scrolls into view, and a page that scrolls hides the card
+    for _ in range(20):
+        token.blur()
+        token.focus()
+        page.wait_for_timeout(300)
+        if card.is_visible():
+            break
+    expect(card).to_be_visible()
     assert faults(page) == [], "replay and card"
 
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100, __theme=theme))

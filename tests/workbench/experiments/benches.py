@@ -8,7 +8,7 @@ from workbench.experiments.rows import Output, Row
 class Sleepy:
     """Sleeps over each item, and writes what depends only on the cell and the prompt. BiLD breaks down."""
 
-    seconds = 0.5
+    seconds = 1.0
 
     def facts(self, choice, idle=False):
         return {"identity": {"target": "pretend", "dtype": "float32", "device": "cpu"}, "environment": {}}

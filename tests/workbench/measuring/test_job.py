@@ -66,7 +66,7 @@ def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     (lap,) = result.laps
     assert lap.seconds == result.metrics["seconds"]
     assert len(lap.rounds) == len(result.alone.rounds)
-    assert sum(lap.rounds) == pytest.approx(lap.seconds, rel=0.05)
+    assert sum(lap.rounds) == pytest.approx(lap.seconds, rel=0.05, abs=0.02)  # a busy machine switches in between
 
 
 def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):
