@@ -3,8 +3,8 @@
 Same seed, same rounds: if the rounds of all laps are the same, a request's time is the sum over its rounds of that round's undisturbed
 seconds, so disturbances that hit different rounds of different laps leave no trace. For batches, and if rounds differ, it is the
 undisturbed one of the laps' seconds. Undisturbed is the quickest of ten, the second quickest of twenty: what disturbs only ever slows,
-but a mere minimum would fall with every further lap. The range holds the middle eight tenths of the same estimate over all resamples of whole laps, never of rounds: those
-of one lap share a disturbance.
+but a mere minimum would fall with every further lap. The range holds the middle eight tenths of the same estimate over all resamples
+of whole laps, never of rounds: those of one lap share a disturbance.
 """
 
 import math
@@ -23,6 +23,7 @@ from workbench.runs.record import Energy, Lap, Load, Result
 ONE_IN = 10  # timings, rounded up, is taken for undisturbed
 RANGE = 0.8  # of the resamples lie in it
 MOST_RESAMPLES = 500
+MOST_AT_ONCE = 2**21  # seconds of rounds that resampling copies
 WIDEST = 0.07  # a figure whose range reaches further to either side cannot be compared
 LEAST_SHARE = 0.9  # of a core that the decoding thread must have had
 MOST_PREEMPTED = 50.0  # a second
@@ -61,7 +62,10 @@ def seconds(
 
     def over(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
         found = table(laps)
-        return None if found is None else together(_undisturbed(found[picked]), axis=-1)
+        if found is None:
+            return None
+        parts = np.array_split(picked, math.ceil(len(picked) * found.size / MOST_AT_ONCE))
+        return np.concatenate([together(_undisturbed(found[part]), axis=-1) for part in parts])
 
     return Figure(over)
 

@@ -68,6 +68,14 @@ def test_a_range_narrows_with_more_timings():
         assert widths[1] < widths[0]
 
 
+def test_a_long_run_is_resampled_piece_by_piece(monkeypatch):
+    """A hundred timings of a long text, taken at once, would be gigabytes."""
+    long = result(*(lap(*(1 + 0.01 * ((7 * i + j) % 5) for j in range(40))) for i in range(9)))
+    whole = laps.estimate(long, lambda seconds: 1 / seconds)
+    monkeypatch.setattr(laps, "MOST_AT_ONCE", 1000)
+    assert laps.estimate(long, lambda seconds: 1 / seconds) == whole
+
+
 def test_one_timing_has_no_range_and_no_timing_no_figure():
     found = laps.estimate(result(lap(1, 1)), lambda seconds: 1 / seconds)
     assert found == laps.Estimate(0.5, 0.5, 0.5, 1)
