@@ -3,7 +3,7 @@
 
 (() => {
   const { make } = Workbench;
-  const SPEEDS = [["measured speed", 1], ["half of it", 0.5], ["a quarter", 0.25], ["a tenth", 0.1], ["a hundredth", 0.01], ["twice as fast", 2], ["ten times as fast", 10]];
+  const SPEEDS = [["measured speed", 1], ["half", 0.5], ["a quarter", 0.25], ["a tenth", 0.1], ["a hundredth", 0.01], ["twice as fast", 2], ["ten times as fast", 10]];
   const WATCHABLE = 1.5; // seconds: a shorter race opens in slow motion
   const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
   const seconds = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;
@@ -73,7 +73,7 @@
       this.news = make("p.caption", { role: "status" });
       const slow = SPEEDS.filter(([, factor]) => factor <= 1), [name, factor] = slow.find(([, factor]) => this.total / factor >= WATCHABLE) || slow.at(-1);
       this.speed.value = factor;
-      const why = factor < 1 ? ` It took ${seconds(this.total)}, so it opens at ${name === "half of it" ? "half" : name} of the measured speed.` : "";
+      const why = factor < 1 ? ` It took ${seconds(this.total)}, so it opens at ${name} of the measured speed.` : "";
       this.section = make("section.wb-race", { "aria-label": "Race" },
         make("header", {}, this.title, make("div.controls", {}, this.again, this.play, this.speed, this.slider, this.clock), this.close),
         make("p.caption", {}, `Each text grows by a round when that round was over, by the seconds measured.${why} Space plays and pauses, Escape closes.`),

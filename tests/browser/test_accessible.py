@@ -61,8 +61,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
     card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
-    page.wait_for_timeout(500)  # the replay scrolls into view, and a page that scrolls hides the card
-    for _ in range(20):
+    for _ in range(20):  # the replay scrolls into view, and a page that scrolls hides the card
         token.blur()
         token.focus()
         page.wait_for_timeout(300)

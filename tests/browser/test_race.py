@@ -87,9 +87,8 @@ def in_step(visit, address, run: Run) -> Page:
     assert len(running) > 5
     began = min(now - shown / factor for now, shown, _ in running)
     late = [now - began - shown / factor for now, shown, _ in running]
-    assert (
-        statistics.median(late) <= 0.1 + 0.01 / factor
-    )  # two digits are shown; a single frame of a busy machine takes longer
+    # Two digits are shown. The median, because a single frame of a busy machine takes longer.
+    assert statistics.median(late) <= 0.1 + 0.01 / factor
     for _, shown, done in running:
         assert {d for d in ends if ends[d] < shown - 0.01} <= {*done} <= {d for d in ends if ends[d] < shown + 0.01}
     return page
@@ -99,9 +98,7 @@ def test_a_run_that_the_page_brings_along_races_without_a_model(visit, server):
     address, host = server
     before, recorded = host.store.list(), recordings()[0].run
     page = in_step(visit, f"{address}?run={recorded.id}", recorded)
-    expect(page.locator(".wb-race")).to_contain_text(
-        "so it opens at a tenth of the measured speed"
-    )  # it would be over in a blink
+    expect(page.locator(".wb-race")).to_contain_text("so it opens at a tenth of the measured speed")
     assert host.store.list() == before
 
 

@@ -35,13 +35,14 @@ Laps = Sequence[Lap]
 
 @dataclass(frozen=True)
 class Figure:
-    """What laps come to: of all of them, or of resamples (resamples, laps) of their places; None if there is no such figure."""
+    """What laps come to: all of them, or resamples of their places, (resamples, laps) -> (resamples,), NaN for one that has no such
+    figure; None if there is none at all."""
 
     over: Callable[[Laps, np.ndarray], np.ndarray | None]
 
     def __call__(self, laps: Laps) -> float | None:
         found = self.over(laps, np.arange(len(laps))[None])
-        return None if found is None else float(found[0])
+        return None if found is None or np.isnan(found[0]) else float(found[0])
 
 
 def seconds(
@@ -70,12 +71,11 @@ def seconds(
     return Figure(over)
 
 
-def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-    spent = np.asarray([lap.energy.joules for lap in laps], dtype=float)[picked]  # NaN where there are none
+def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
+    spent = np.asarray([lap.energy.joules for lap in laps], dtype=float)[picked]  # NaN where none were measured
     counts = np.asarray([not lap.drawn for lap in laps])[picked]
     counts = counts | ~counts.any(-1, keepdims=True)
-    found = np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
-    return None if np.isnan(found).any() else found
+    return np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
 
 
 def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
@@ -124,7 +124,7 @@ def estimate(result: Result, shown: Callable[[Any], Any], figure: Figure = whole
 
     def over(picked: np.ndarray) -> np.ndarray | None:
         found = figure.over(result.laps, picked)
-        return shown(found) if found is not None and (found > 0).all() else None
+        return None if found is None else shown(_positive(found))
 
     return _over(len(result.laps), over)
 
@@ -135,7 +135,7 @@ def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | No
 
     def over(picked: np.ndarray) -> np.ndarray | None:
         own, other = (figure.over(r.laps[:count], picked) for r in (result, base))
-        return other / own if own is not None and other is not None and (own > 0).all() and (other > 0).all() else None
+        return None if own is None or other is None else _positive(other) / _positive(own)
 
     return _over(count, over)
 
@@ -208,14 +208,19 @@ def _undisturbed(seconds: np.ndarray) -> np.ndarray:
 
 
 def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Estimate | None:
-    value = figure(np.arange(count)[None]) if count else None
-    if value is None:
+    everything = figure(np.arange(count)[None]) if count else None
+    if everything is None or np.isnan(everything[0]):
         return None
     picked, orders = _resamples(count)
-    found = figure(picked)
-    assert found is not None
-    low, high = np.quantile(np.repeat(found, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
-    return Estimate(float(value[0]), float(min(low, value[0])), float(max(high, value[0])), count)
+    value, found = float(everything[0]), figure(picked)
+    ends = [(1 - RANGE) / 2, (1 + RANGE) / 2]
+    low, high = (value, value) if found is None else np.nanquantile(np.repeat(found, orders), ends)
+    return Estimate(value, min(float(low), value), max(float(high), value), count)
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    """NaN where there is nothing to divide by."""
+    return np.where(values > 0, values, np.nan)
 
 
 @cache

@@ -25,15 +25,14 @@ class LivePanels:
 
     def update(self, event: Started | Progress | Finished) -> None:
         method = self._methods[event.at.decoder]
-        if (
-            event.at.repeat or event.at.lap
-        ):  # its figures come at the end: a range over many timings takes time from the next one
-            if (panel := self._done.get(method.name)) is None:
-                return
-            panel = dataclasses.replace(panel, state=_again(event.at))
-        elif isinstance(event, Finished):
+        if isinstance(event, Finished) and not event.at.lap:
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
             panel = self._done[method.name] = Panel.finished(row, self._prompt, claim(method, self._temperature))
+        elif event.at.repeat or event.at.lap:
+            # The range over several timings comes at the end: making it takes time from the next one.
+            if (done := self._done.get(method.name)) is None:
+                return
+            panel = dataclasses.replace(done, state=_again(event.at))
         else:
             progress = event if isinstance(event, Progress) else None
             panel = Panel.running(method, self._prompt, self._temperature, progress)

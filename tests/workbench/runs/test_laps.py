@@ -109,6 +109,23 @@ def test_energy_is_that_of_the_laps_that_drew_nothing():
     assert laps.energy([drawn, lap(1, drawn=False)]).source == "not measured: a test"
 
 
+def test_a_lap_whose_energy_was_not_measured_only_lacks_a_range_of_its_own():
+    """A resample of that lap alone once ended the drawing of the page."""
+    found = laps.estimate(
+        result(lap(1, drawn=True), *(lap(1, joules=j, drawn=False) for j in (2.0, 4.0))),
+        lambda joules: joules,
+        laps.joules,
+    )
+    assert (found.value, found.low, found.high) == (3, 2, 4)
+
+
+def test_a_lap_without_seconds_gives_no_infinite_speed():
+    """Runs that are imported may say so."""
+    found = laps.estimate(result(lap(0), *(lap(1) for _ in range(19))), lambda seconds: 1 / seconds)
+    assert (found.value, found.low, found.high) == (1, 1, 1)
+    assert laps.estimate(result(lap(0)), lambda seconds: 1 / seconds) is None
+
+
 STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
 
 
