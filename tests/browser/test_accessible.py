@@ -2,34 +2,18 @@
 
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import expect
 
 from tests.browser.actions import finished, link, panel, press_run, unfold_form
+from tests.browser.readable import faults
 from workbench.runs.recorded import recordings
 
-AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 
-
-def faults(page: Page) -> list[str]:
-    """What axe-core calls serious or critical, with where it is."""
-    expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)  # plots that are not drawn yet
-    page.evaluate(AXE)
-    found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")["violations"]
-    return [
-        f"{each['id']}: {node['html'][:120]}"
-        for each in found
-        if each["impact"] in ("serious", "critical")
-        for node in each["nodes"]
-    ]
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_on_any_tab(visit, address, theme):
+def test_axe_finds_nothing_serious_on_any_tab(visit, address):
     """In light mode 295 parts of a page with 15 panels had too little contrast (P5)."""
-    page = visit(f"{address}?__theme={theme}")
+    page = visit(address)
     expect(page.locator("#headline h2")).to_be_visible()
     tabs = page.get_by_role("tablist").first.get_by_role("tab")
     for name in tabs.all_inner_texts():
@@ -38,9 +22,8 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, address, theme):
         assert faults(page) == [], name
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_what_unfolds(visit, address, theme):
-    page = visit(f"{address}?run={recordings()[0].run.id}&__theme={theme}")
+def test_axe_finds_nothing_serious_in_what_unfolds(visit, address):
+    page = visit(f"{address}?run={recordings()[0].run.id}")
     expect(page.locator("#headline h2")).to_be_visible()
     unfold_form(page)
     page.locator("#settings > button").click()
@@ -53,11 +36,10 @@ def test_axe_finds_nothing_serious_in_what_unfolds(visit, address, theme):
     assert faults(page) == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
+def test_axe_finds_nothing_serious_in_any_state(visit, server):
     """What a token's card, a replay, a run at work, a stopped one, a refusal, a batch and two compared runs add to the page."""
     address, host = server
-    page = visit(f"{address}?run={recordings()[4].run.id}&__theme={theme}")
+    page = visit(f"{address}?run={recordings()[4].run.id}")
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
     card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
@@ -70,7 +52,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
     expect(card).to_be_visible()
     assert faults(page) == [], "replay and card"
 
-    page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100, __theme=theme))
+    page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
     expect(page.locator("#prompt textarea")).to_have_value("Once")
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
@@ -83,12 +65,11 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server, theme):
     expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
     assert faults(page) == [], "refused"
 
-    page.goto(f"{address}?run=000000000000&__theme={theme}")
+    page.goto(f"{address}?run=000000000000")
     expect(page.locator("#notice [role=alert]")).to_be_visible()
     expect(page.locator("#run")).to_be_enabled()
-    page.wait_for_timeout(500)  # until its colour has come
     assert faults(page) == [], "a run that is gone"
-    page.goto(f"{address}?run={recordings()[-1].run.id}&__theme={theme}")
+    page.goto(f"{address}?run={recordings()[-1].run.id}")
     expect(page.locator("#batch-figures table")).to_be_visible()
     assert faults(page) == [], "batch"
 

@@ -1,5 +1,6 @@
 """Charts, tables and texts of a report and of the page: nothing lies over anything else or is cut off, at any width and on paper."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -47,15 +48,16 @@ def runs(run) -> dict[str, Run]:
 
 
 @pytest.fixture
-def report(visit, address, tmp_path, runs, request) -> Page:
+def report(chromium, tmp_path, runs, request) -> Iterator[Page]:
     """The HTML file of a run, opened from the disk."""
     file: Path = tmp_path / "report.html"
     file.write_text(WRITERS["html"](runs[request.param]), "utf-8")
-    page = visit(address)
-    page.unroute("**/*")
+    context = chromium.new_context()
+    page = context.new_page()
     page.goto(file.as_uri())
     expect(page.locator(".wb-panel").first).to_be_visible()
-    return page
+    yield page
+    context.close()
 
 
 @pytest.mark.parametrize("report", ["one", "five", "all", "repeats"], indirect=True)

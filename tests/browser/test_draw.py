@@ -3,16 +3,15 @@
 import re
 from urllib.parse import urlencode
 
-import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished
-from tests.browser.test_accessible import faults
+from tests.browser.readable import faults_of_screens
 
 HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}}"
 
 
-def drawn(visit, address, width: int = 1400, theme: str = "light") -> Page:
+def drawn(visit, address) -> Page:
     asked = {
         "kind": "draw",
         "prompt": HOSTILE,
@@ -21,14 +20,14 @@ def drawn(visit, address, width: int = 1400, theme: str = "light") -> Page:
         "decoders": "multinomial,speculative,mtad",
         "temperature": 0.5,
     }
-    page = visit(f"{address}?{urlencode({**asked, '__theme': theme})}", width, 900)
+    page = visit(f"{address}?{urlencode(asked)}")
     expect(page.locator("#draw-prompt textarea")).to_have_value(HOSTILE)
     page.get_by_role("button", name="Draw", exact=True).click()
     finished(page, "draw-")
     return page
 
 
-def test_trees_side_by_side_with_what_they_say(visit, address):
+def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     page = drawn(visit, address)
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
     expect(page.locator("#draw-headline li")).to_have_count(3)
@@ -44,6 +43,7 @@ def test_trees_side_by_side_with_what_they_say(visit, address):
     expect(page.locator("#draw-proof")).to_contain_text('assert_law(catalog["speculative"]())')
     assert page.evaluate("window.hacked") is None
     assert page.locator("#draw-trees img, #draw-trees script").count() == 0
+    assert faults_of_screens(page, "#draw-trees") == []
     page.reload()
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
 
@@ -64,10 +64,3 @@ def test_stop_keeps_what_is_drawn(visit, address):
     expect(page.locator("#draw-progress")).to_contain_text("Stopped", timeout=20_000)
     count = int(page.locator("#draw-trees .pace").inner_text().split()[0])
     assert 0 < count < 1000
-
-
-@pytest.mark.parametrize(("width", "theme"), [(1400, "dark"), (768, "light"), (390, "dark")])
-def test_it_fits_and_is_readable_on_every_screen(visit, address, width, theme):
-    page = drawn(visit, address, width, theme)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    assert faults(page) == []

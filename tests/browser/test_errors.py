@@ -1,11 +1,14 @@
 """What goes wrong while a visitor watches: a sentence, Run is back, and the next run works (tests/workbench/page tries every pair)."""
 
+from collections.abc import Iterator
+
 import gradio as gr
 import pytest
 import torch
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from tests.browser.actions import link, press_run, run
+from tests.browser.conftest import visits
 from workbench.runs.events import Finished
 
 ERRORS = [
@@ -15,11 +18,17 @@ ERRORS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def page(chromium, address) -> Iterator[Page]:
+    with visits(chromium) as visit:
+        page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+        expect(page.locator("#prompt textarea")).to_have_value("Once")
+        yield page
+
+
 @pytest.mark.parametrize(("error", "after", "says"), ERRORS, ids=["quota", "memory", "key"])
-def test_a_device_that_breaks_down(visit, server, monkeypatch, error, after, says):
-    address, host = server
-    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
-    expect(page.locator("#prompt textarea")).to_have_value("Once")
+def test_a_device_that_breaks_down(page, server, monkeypatch, error, after, says):
+    _, host = server
     works = host.device.run
 
     def breaks(*asked):

@@ -17,8 +17,14 @@ LONG = {"decoders": "greedy,speculative", "max_new_tokens": 400, "repeats": 500}
 ONCE = {"timings": 1}
 
 
+@pytest.fixture(scope="module")
+def client(address) -> Client:
+    return Client(address, verbose=False)
+
+
 def test_ten_visitors_each_get_their_own(visit, address):
-    visitors = [Client(address, verbose=False) for _ in range(9)]
+    with ThreadPoolExecutor(9) as pool:
+        visitors = [*pool.map(lambda _: Client(address, verbose=False), range(9))]
     page = visit(link(address, "visitor 9", decoders="greedy", max_new_tokens=8))
     expect(page.locator("#prompt textarea")).to_have_value("visitor 9")
 
@@ -38,12 +44,11 @@ def test_ten_visitors_each_get_their_own(visit, address):
     expect(page.locator("#panels .prompt").first).to_have_text("visitor 9")
 
 
-def test_a_closed_tab_frees_the_device(visit, address):
+def test_a_closed_tab_frees_the_device(visit, address, client):
     page = visit(link(address, "Once", **LONG))
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     page.context.close()
-    client = Client(address, verbose=False)
     began = time.monotonic()
     client.predict("next", ["greedy"], {"max_new_tokens": 4, **ONCE}, api_name="/compare")
     assert time.monotonic() - began < 20
@@ -70,10 +75,10 @@ def test_a_full_queue_turns_visitors_away(pair, tmp_path):
         (("Once", ["greedy"], {"max_new_tokens": 10**6}), "max_new_tokens"),
     ],
 )
-def test_the_endpoint_says_what_is_wrong(address, arguments, word, capfd):
+def test_the_endpoint_says_what_is_wrong(client, arguments, word, capfd):
     """A prompt as a list and settings as a list once gave tracebacks in the log (tests/workbench/page tries more)."""
     with pytest.raises(AppError, match=word):
-        Client(address, verbose=False).predict(*arguments, api_name="/compare")
+        client.predict(*arguments, api_name="/compare")
     assert "Traceback" not in "".join(capfd.readouterr())
 
 
@@ -94,6 +99,6 @@ def test_limits_of_a_public_place(pair, tmp_path):
         assert client.predict("Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare")["results"]
 
 
-def test_only_endpoints_for_programs_are_documented(address):
-    named = Client(address, verbose=False).view_api(return_format="dict")["named_endpoints"]
+def test_only_endpoints_for_programs_are_documented(client):
+    named = client.view_api(return_format="dict")["named_endpoints"]
     assert set(named) == {"/compare", "/draw", "/alternatives", "/branch"}

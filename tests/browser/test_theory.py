@@ -1,5 +1,7 @@
 """The Theory tab: numbers move, curves follow, and what cannot be used is one sentence."""
 
+import itertools
+
 import pytest
 from playwright.sync_api import Page, expect
 
@@ -12,10 +14,9 @@ FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot)
     Math.abs(plot.querySelector(".main-svg").getBoundingClientRect().width - plot.clientWidth) < 2)"""
 
 
-@pytest.fixture(params=[(1400, "light"), (390, "dark")], ids=["wide", "narrow"])
-def tab(visit, address, request) -> Page:
-    width, theme = request.param
-    page = visit(f"{address}?__theme={theme}", width, 900)
+@pytest.fixture
+def tab(visit, address) -> Page:
+    page = visit(address)
     page.get_by_role("tab", name="Theory").click()
     expect(marks(page, "3.69")).to_be_visible()
     return page
@@ -51,12 +52,13 @@ def test_an_emptied_box_says_what_to_do(tab):
 
 def test_every_page_is_one_click_away(tab):
     """At 390 px two of the four stood in a menu "…" that nobody looks for."""
-    for page in PAGES:
+    for page, width in itertools.product(PAGES, (390, 1400)):
+        tab.set_viewport_size({"width": width, "height": 900})
         tab.get_by_role("tab", name=page.title).click()
         expect(tab.get_by_role("heading", name=page.cards[-1].title)).to_be_visible()
         expect(tab.locator(".js-plotly-plot:visible")).to_have_count(len(page.cards))
         expect(tab.locator(".js-plotly-plot:visible .main-svg").first).to_be_visible()
         tab.wait_for_function(FILLS)  # drawn while hidden, charts kept 700 px in boxes of 296
-        assert tab.evaluate("document.documentElement.scrollWidth") <= tab.viewport_size["width"]
-    tops = {tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")}
-    assert len(tops) == 1
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+        tops = {tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")}
+        assert len(tops) == 1

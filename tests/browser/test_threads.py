@@ -57,10 +57,10 @@ def test_no_handler_makes_a_pool(two_threads, visit, pair, tmp_path):
         expect(page.locator(".wb-now:visible").first).to_contain_text("Measured:")
         for paper in PAGES:
             page.get_by_role("tab", name=paper.title).click()
-            for slider in paper.sliders:
-                box = page.locator(f'input[aria-label="number input for {slider.label}"]:visible')
-                with page.expect_response("**/gradio_api/run/**"):
-                    box.fill(f"{slider.low if slider.high == slider.value else slider.high:g}")
+            slider = paper.sliders[0]
+            box = page.locator(f'input[aria-label="number input for {slider.label}"]:visible')
+            with page.expect_response("**/gradio_api/run/**"):
+                box.fill(f"{slider.low if slider.high == slider.value else slider.high:g}")
         page.get_by_role("tab", name="Runs").click()
         page.locator("#past-runs input").check()
         page.locator("#open-run").click()

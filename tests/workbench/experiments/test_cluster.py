@@ -47,8 +47,8 @@ def nodes():
 
 @pytest.fixture(scope="module")
 def four(nodes):
-    """Four actors that sleep, up already: starting one takes seconds. A process has one connection, so the test of real models comes first."""
-    with Crew(Cluster(nodes[0].address, benches.Sleepy)) as crew:
+    """Four actors that are up: starting one takes seconds, and a process has one connection."""
+    with Crew(Cluster(nodes[0].address, benches.Either)) as crew:
         up(crew)
         yield crew
 
@@ -67,7 +67,7 @@ def ran(crew: Crew, journal: Journal, plan: str = killed.PLAN, between=lambda no
     return experiment.id
 
 
-def test_the_same_plan_gives_the_same_outputs_as_in_process(nodes, tmp_path, monkeypatch):
+def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monkeypatch):
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
     monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
     for role, seed in (("target", 0), ("draft", 1)):
@@ -76,10 +76,9 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(nodes, tmp_path, mon
     plan, one, two = REAL.format(folder=tmp_path), Journal(tmp_path / "1.sqlite"), Journal(tmp_path / "2.sqlite")
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         here = ran(crew, one, plan)
-    with Crew(Cluster(nodes[0].address)) as crew:
-        assert crew.pool.count == 4
-        assert crew.pool.says == "4 Ray actors on 2 nodes, one a core"
-        there = ran(crew, two, plan)
+    assert four.pool.count == 4
+    assert four.pool.says == "4 Ray actors on 2 nodes, one a core"
+    there = ran(four, two, plan)
     assert here == there
     assert answers(one, here) == answers(two, there)
     assert not [e for kept in two.kept(there) for row in kept.rows.values() for e in row.errors]

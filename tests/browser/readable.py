@@ -1,0 +1,47 @@
+"""Readable for everybody: what axe-core finds in light and dark mode, and that nothing is wider than its screen."""
+
+from pathlib import Path
+
+from playwright.sync_api import Page, expect
+
+AXE = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+WIDTHS = (1400, 768, 390)
+# Colours change at once: axe would measure the contrast of a half-way one.
+AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important; }"
+# Hundreds of tokens look alike, and axe takes milliseconds for each: one of each look stands for all.
+FIND = """async ([within, options]) => {
+    const looks = new Set();
+    for (const token of document.querySelectorAll(".tok")) {
+        const { color, backgroundColor, opacity, visibility } = getComputedStyle(token);
+        const look = [token.className, token.parentElement.className, color, backgroundColor, opacity, visibility].join();
+        token.toggleAttribute("data-alike", looks.has(look));
+        looks.add(look);
+    }
+    const found = await axe.run({ include: [within], exclude: ["[data-alike]"] }, { resultTypes: ["violations"], ...options });
+    return found.violations.filter((each) => ["serious", "critical"].includes(each.impact))
+        .flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 120)}`));
+}"""
+CONTRAST = {"runOnly": ["color-contrast"]}  # all that depends on the mode
+
+
+def faults(page: Page, within: str = "body") -> list[str]:
+    """What axe-core calls serious or critical, with where it is: everything in light mode, contrast in dark mode too."""
+    expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)  # plots that are not drawn yet
+    page.evaluate(AXE)
+    page.add_style_tag(content=AT_ONCE)
+    found = page.evaluate(FIND, [within, {}])
+    page.evaluate("document.body.classList.add('dark')")
+    found += [f"dark: {fault}" for fault in page.evaluate(FIND, [within, CONTRAST])]
+    page.evaluate("document.body.classList.remove('dark')")
+    return found
+
+
+def faults_of_screens(page: Page, within: str) -> list[str]:
+    """Those of a part of the page at each width, and the widths at which the page would have to be pushed sideways."""
+    found = []
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 844})
+        if (needs := page.evaluate("document.documentElement.scrollWidth")) > width:
+            found.append(f"{width} px wide it needs {needs}")
+        found += [f"{width} px: {fault}" for fault in faults(page, within)]
+    return found
