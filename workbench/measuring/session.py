@@ -220,8 +220,8 @@ class _Session:
 
 @contextmanager
 def light_heap() -> Iterator[None]:
-    """Python's collector looks only at what is made in here: walking all that the process holds takes as long as some laps."""
-    gc.collect()
+    """Python's collector looks only at what is made in here: walking all that the process holds takes as long as some laps. Nothing is
+    collected before, which would take as long: garbage is frozen with the rest, and collected afterwards."""
     gc.freeze()
     try:
         yield

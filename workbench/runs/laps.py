@@ -211,8 +211,11 @@ def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Esti
     everything = figure(np.arange(count)[None]) if count else None
     if everything is None or np.isnan(everything[0]):
         return None
+    value = float(everything[0])
+    if count == 1:
+        return Estimate(value, value, value, 1)
     picked, orders = _resamples(count)
-    value, found = float(everything[0]), figure(picked)
+    found = figure(picked)
     ends = [(1 - RANGE) / 2, (1 + RANGE) / 2]
     low, high = (value, value) if found is None else np.nanquantile(np.repeat(found, orders), ends)
     return Estimate(value, min(float(low), value), max(float(high), value), count)
