@@ -82,19 +82,14 @@ def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
     assert sum(1 for name in names if "licenses" in name.parts) == 3
 
 
-def test_its_command_and_the_readmes_example_run_outside_of_the_repository(home):
-    ((_, example),) = blocks(README, "python")
-    assert "tokens/s" in home.call(home.bin / "python", "-c", example)
+def test_its_command_is_there(home):
     help = home.call(home.bin / "decoding-workbench", "--help")
     assert "usage: decoding-workbench " in help
     assert all(word in help for word in ("compare", "batch", "runs", "--port", "--version"))
-    run = home.call(home.bin / "decoding-workbench", "compare", "Once", "--max-new-tokens", 4, "--timings", 1)
-    assert "mtad" in run
 
 
 FROM_A_FOLDER = """
-import torch, decoders
-pair = decoders.load_pair()
+import torch
 given = pair.tokenizer("Once upon a time", return_tensors="pt")
 wanted = pair.target.generate(**given, max_new_tokens=12, do_sample=False)
 found = pair.target.generate(**given, max_new_tokens=12, do_sample=False, custom_generate="hub", trust_remote_code=True,
@@ -103,9 +98,10 @@ assert torch.equal(wanted, found)
 """
 
 
-def test_the_folder_for_the_hub_decodes(home):
+def test_the_readmes_example_and_the_folder_for_the_hub_decode_outside_of_the_repository(home):
+    ((_, example),) = blocks(README, "python")
     shutil.copytree(ROOT / "assets" / "custom_generate", home.folder / "hub")
-    home.call(home.bin / "python", "-c", FROM_A_FOLDER)
+    assert "tokens/s" in home.call(home.bin / "python", "-c", example + FROM_A_FOLDER)
 
 
 def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
@@ -119,29 +115,10 @@ def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
 
 def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_settings(home):
     """The broken ones beside it are named in a warning each."""
-    command = [
-        home.bin / "decoding-workbench",
-        "compare",
-        "Once",
-        "--decoders",
-        "greedy",
-        "mine",
-        "--set",
-        "mine.strength=0.25",
-    ]
-    command += [
-        "--max-new-tokens",
-        "4",
-        "--timings",
-        "1",
-        "--json",
-        "run.json",
-        "--csv",
-        "run.csv",
-        "--html",
-        "run.html",
-    ]
-    done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)  # fmt: skip
+    asked = "compare Once --decoders greedy mine --set mine.strength=0.25 --max-new-tokens 4 --timings 1"
+    command = [home.bin / "decoding-workbench", *asked.split()]
+    command += ["--json", "run.json", "--csv", "run.csv", "--html", "run.html"]
+    done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert "\nmine  " in done.stdout
     assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(strangers.REASONS)
@@ -151,7 +128,6 @@ def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_setti
     assert [result["decoder"] for result in kept["results"]] == ["greedy", "mine"]
     assert "mine" in (home.folder / "run.csv").read_text()
     assert "Mine, all mine" in (home.folder / "run.html").read_text()
-    assert "mine" in home.call(home.bin / "decoding-workbench", "runs")
 
 
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
