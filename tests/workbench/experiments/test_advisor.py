@@ -45,25 +45,21 @@ def test_with_one_alpha_for_all_places_it_is_equation_1(alpha):
 
 @pytest.mark.parametrize("length", [1, 3, 8])
 def test_at_temperature_0_the_rounds_are_exactly_those_of_decoding(pair, length):
-    for text in PROMPTS:
-        greedy = decoders.generate(pair, text, "greedy", max_new_tokens=40, temperature=0)
+    method = catalog["speculative"](draft_length=length)
+    plain = decoders.generate(pair, PROMPTS, "greedy", max_new_tokens=40, temperature=0)
+    drafted = decoders.generate(pair, PROMPTS, method, max_new_tokens=40, temperature=0)
+    for greedy, speculative in zip(plain, drafted, strict=True):
         found = accepted(pair, greedy.prompt_tokens, greedy.tokens, settings(0.0))
         assert set(found) <= {0.0, 1.0}
-        drafted = decoders.generate(
-            pair, text, catalog["speculative"](draft_length=length), max_new_tokens=40, temperature=0
-        )
-        assert len(drafted.rounds) == pytest.approx(40 / tokens_per_round(found, length))
+        assert len(speculative.rounds) == pytest.approx(40 / tokens_per_round(found, length))
 
 
 def test_above_it_the_mean_rounds_are_those_of_decoding(pair):
-    method, found, rounds, tokens = catalog["speculative"](draft_length=3), [], 0, 0
-    for seed in range(60):
-        plain = decoders.generate(pair, "abc", "multinomial", max_new_tokens=20, seed=seed)
-        found.append(20 / tokens_per_round(accepted(pair, plain.prompt_tokens, plain.tokens, settings(1.0)), 3))
-        drafted = decoders.generate(pair, "abc", method, max_new_tokens=20, seed=1000 + seed)
-        rounds, tokens = rounds + len(drafted.rounds), tokens + len(drafted.tokens)
-    assert tokens == 1200
-    assert sum(found) == pytest.approx(rounds, rel=0.08)
+    texts, method = ["abc"] * 60, catalog["speculative"](draft_length=3)
+    plain = decoders.generate(pair, texts, "multinomial", max_new_tokens=20, seed=0)
+    drafted = decoders.generate(pair, texts, method, max_new_tokens=20, seed=1)
+    found = [20 / tokens_per_round(accepted(pair, p.prompt_tokens, p.tokens, settings(1.0)), 3) for p in plain]
+    assert sum(found) == pytest.approx(sum(len(d.rounds) for d in drafted), rel=0.08)
 
 
 def test_costs_between_the_measured_lengths_are_interpolated():
