@@ -6,15 +6,22 @@ import pytest
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.widgets.components import Alternatives
+from workbench.runs.record import Run
 
 ASKED = "prompt=ab<b>&decoders=greedy,mtad&max_new_tokens=6&temperature=0.7&top_k=5&timings=1"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def visitor(house) -> Visitor:
     visitor = Visitor(house[1], ASKED)
     visitor.press("run")
     return visitor
+
+
+@pytest.fixture(scope="module")
+def parent(house, visitor) -> Run:
+    """What the visitor ran."""
+    return newest(house[0])
 
 
 def ask(visitor: Visitor, event: str, data) -> None:
@@ -28,12 +35,11 @@ def answer(visitor: Visitor):
     return visitor.value(next(block for block in visitor.page.blocks.values() if isinstance(block, Alternatives)))
 
 
-def newest(host: Host):
+def newest(host: Host) -> Run:
     return host.store.get(host.store.list()[0].id)
 
 
-def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor):
-    parent = newest(house[0])
+def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor, parent):
     where = {"run": parent.id, "decoder": "mtad", "at": 2, "ask": "the first"}
     ask(visitor, "select", where)
     found = answer(visitor)
@@ -51,8 +57,8 @@ def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor
     assert f'href="?run={parent.id}"' in again.value(again.find("headline"))
 
 
-def test_a_typed_token_is_looked_up(house, visitor):
-    where = {"run": newest(house[0]).id, "decoder": "greedy", "at": 0}
+def test_a_typed_token_is_looked_up(visitor, parent):
+    where = {"run": parent.id, "decoder": "greedy", "at": 0}
     ask(visitor, "select", {**where, "token": "#3"})
     assert answer(visitor)["wanted"] == 3
     ask(visitor, "select", {**where, "token": "<b>two"})
@@ -69,9 +75,9 @@ def test_a_typed_token_is_looked_up(house, visitor):
         {"run": "OWN", "decoder": "greedy", "at": 10**30, "token": 1, "decoders": ["greedy"]},
     ],
 )  # fmt: skip
-def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, event, data):
+def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, parent, event, data):
     if isinstance(data, dict) and data.get("run") == "OWN":
-        data = {**data, "run": newest(house[0]).id}
+        data = {**data, "run": parent.id}
     before = len(house[0].store.list())
     ask(visitor, event, data)
     assert answer(visitor)["error"].endswith(".")
@@ -79,8 +85,8 @@ def test_whatever_a_client_sends_is_answered_in_a_sentence(house, visitor, event
 
 
 @pytest.mark.parametrize("decoders", [None, [], "greedy", ["no such"], [1]])
-def test_decoders_that_cannot_continue_are_refused(house, visitor, decoders):
-    ask(visitor, "submit", {"run": newest(house[0]).id, "decoder": "greedy", "at": 1, "token": 1, "decoders": decoders})
+def test_decoders_that_cannot_continue_are_refused(visitor, parent, decoders):
+    ask(visitor, "submit", {"run": parent.id, "decoder": "greedy", "at": 1, "token": 1, "decoders": decoders})
     assert answer(visitor)["error"]
 
 
@@ -88,8 +94,7 @@ def endpoint(house, name: str):
     return next(function.fn for function in house[1].fns.values() if function.api_name == name)
 
 
-def test_the_endpoints(house, visitor):
-    parent = newest(house[0])
+def test_the_endpoints(house, parent):
     found = endpoint(house, "alternatives")(parent.id, "mtad", 1)["alternatives"]
     assert set(found[0]) == {"id", "text", "raw", "warped"}
     *_, child = endpoint(house, "branch")(parent.id, "mtad", 1, found[2]["id"])

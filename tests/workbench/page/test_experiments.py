@@ -7,15 +7,24 @@ import pytest
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
-from workbench.page.layout import build
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.tabs.experiments import ExperimentsTab
 
 PLAN = 'title = "Mine <b>"\n[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n[[draw]]\nkind = "front"\npart = "part 1"\nx = "tokens/s"\ny = ["perplexity"]\n'
+
+
+def served(host: Host) -> gr.Blocks:
+    """A page that has this tab alone."""
+    with gr.Blocks() as page:
+        ExperimentsTab(host, gr.State(PairChoice()))
+    return page
 
 
 @pytest.fixture
 def page(host, monkeypatch) -> gr.Blocks:
     monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
-    return build(host)
+    return served(host)
 
 
 @pytest.fixture
@@ -76,7 +85,7 @@ def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, p
 def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host):
     started(visitor, plan)
     ended(visitor, "2 of 2 items done")
-    for other in (Visitor(visitor.page, session="another"), Visitor(build(host))):
+    for other in (Visitor(visitor.page, session="another"), Visitor(served(host))):
         other.open("Experiments")
         assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
         assert other.value(other.find("experiment-report")) == visitor.value(visitor.find("experiment-report"))
@@ -129,7 +138,7 @@ def test_without_a_file_it_says_so(visitor):
 
 
 def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path, plan):
-    visitor = Visitor(build(a_host(pair, tmp_path, public=True)))
+    visitor = Visitor(served(a_host(pair, tmp_path, public=True)))
     assert "own" not in [value for _, value in visitor.find("experiment-plan").choices]
     assert not visitor.find("experiment-past").visible
     visitor.put("experiment-plan", "own")
@@ -144,13 +153,13 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
     (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
     monkeypatch.setattr("workbench.experiments.plan_file.FOLDER", tmp_path / "plans")
     host = a_host(pair, tmp_path, public=True)
-    visitor = Visitor(build(host))
+    visitor = Visitor(served(host))
     visitor.open("Experiments")
     with host.device.turn:
         visitor.press("experiment-run")
         visitor.press("experiment-stop")
     ended(visitor, "stopped; Resume does the rest")
-    again = Visitor(build(host), session="another")
+    again = Visitor(served(host), session="another")
     again.open("Experiments")
     assert again.visible(again.find("experiment-resume"))
     past = again.find("experiment-past")
