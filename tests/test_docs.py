@@ -3,27 +3,41 @@
 import os
 import re
 import shlex
-import socket
 import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import decoders
 from decoders import catalog
 from decoders.__main__ import table
+from tests.browser.conftest import serving
+from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan_file
+from workbench.models import keeper
 from workbench.terminal import advise, batch, branch, compare, draw, experiment
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 PAGES = [*sorted((ROOT / "docs").glob("*.md")), README]
 PORT = "7860"  # the address that a page names
+
+
+@pytest.fixture(autouse=True, scope="module")
+def loaded_once() -> Iterator[None]:
+    """What readers load again and again is loaded once here, and no number of threads is tried out."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WORKBENCH_THREADS", "1")
+        patch.setattr(decoders, "load_pair", cache(decoders.load_pair))
+        patch.setattr(keeper, "load", cache(keeper.load))
+        yield
 
 
 def blocks(page: Path, language: str) -> list[tuple[str, str]]:
@@ -34,19 +48,10 @@ def blocks(page: Path, language: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def port(tmp_path_factory) -> Iterator[str]:
-    """Where `python app.py` serves the page."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        free = str(probe.getsockname()[1])
-    environ = {**os.environ, "GRADIO_SERVER_PORT": free, "WORKBENCH_DATA": str(tmp_path_factory.mktemp("data"))}
-    app = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environ, stdout=subprocess.PIPE, text=True)
-    try:
-        assert any(free in line for line in app.stdout), "the app ended without giving its address"
-        yield free
-    finally:
-        app.terminate()
-        app.wait(60)
+def port(pair, tmp_path_factory) -> Iterator[str]:  # noqa: F811
+    """Where a page is served."""
+    with serving(pair, tmp_path_factory.mktemp("data")) as (address, _):
+        yield str(urlsplit(address).port)
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.stem)
