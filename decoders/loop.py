@@ -54,7 +54,7 @@ class Turn:
         """The nodes that it waits for whose readings are not known yet, without repeats."""
         known = self.known[self.waiting.model]
         nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
-        return list(dict.fromkeys(n for n in nodes if n not in known))
+        return [n for n in dict.fromkeys(nodes) if n not in known]
 
     def start(self) -> None:
         self.request.ledger.start()

@@ -70,8 +70,8 @@ class Readings(Sequence["Reading"]):
         self.excesses: dict[float, np.ndarray] = {}
         if rows.device.type == "cpu":
             self.host = rows.numpy()
-            self.first = self.host.argmax(-1).tolist()  # the first of equals
-            self.highest = [float(row[x]) for row, x in zip(self.host, self.first, strict=True)]
+            first = self.host.argmax(-1)  # of equals
+            self.first, self.highest = first.tolist(), self.host[np.arange(len(first)), first].tolist()
             self.found = [x.tolist() for x in self._top(rows)] if every and self.held > 1 else None
             return
         values, ids = self._top(rows)
