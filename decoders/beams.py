@@ -133,7 +133,9 @@ class Joint:
 
 def draw_beams(request: Request, joint: Joint, probs: Distribution, count: int) -> list[BeamDraw]:
     """`count` continuations, drawn i.i.d. with replacement from probs."""
-    return [joint.draw(request, index) for index in request.source.draw(probs, count)]
+    indices = request.source.draw(probs, count)
+    draws = {index: joint.draw(request, index) for index in dict.fromkeys(indices)}
+    return [draws[index] for index in indices]
 
 
 def best(request: Request, beams: Sequence[Beam]) -> Beam:

@@ -54,11 +54,12 @@ class Turn:
         """The nodes that it waits for whose readings are not known yet, without repeats."""
         known = self.known[self.waiting.model]
         nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
-        return list(dict.fromkeys(n for n in nodes if n not in known))
+        return [n for n in dict.fromkeys(nodes) if n not in known]
 
     def start(self) -> None:
         self.request.ledger.start()
-        self._resume(None)
+        with torch.inference_mode():
+            self._resume(None)
 
     def answer(self, readings: Iterable[Reading]) -> None:
         """Take the readings of the missing nodes, and continue the decoder until it needs another pass or has finished; the rounds that
@@ -71,7 +72,8 @@ class Turn:
         """What the decoder is sent for its ask, as far as that is known; None if it must wait for more readings."""
         known, ask = self.known[self.waiting.model], self.waiting
         if not ask.steps:
-            return None if self.missing() else [known[n] for n in ask.nodes]
+            readings = [known[n] for n in ask.nodes if n in known]
+            return readings if len(readings) == len(ask.nodes) else None
         tree, ends = self.request.tree, self.request.end_tokens
         while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
             q = self.request.warp(reading)
@@ -82,18 +84,17 @@ class Turn:
         return self.drawn if len(self.drawn) == ask.steps else None
 
     def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
-        with torch.inference_mode():
-            while not self.over:
-                item = self.decoding.send(answer)
-                answer = None
-                if isinstance(item, Round):
-                    self._note(item)
-                    continue
-                self.waiting, self.drawn = item, []
-                if item.steps:
-                    self.draw = self.request.source.chain(item.steps)
-                if (answer := self._answer()) is None:
-                    return
+        while not self.over:
+            item = self.decoding.send(answer)
+            answer = None
+            if isinstance(item, Round):
+                self._note(item)
+                continue
+            self.waiting, self.drawn = item, []
+            if item.steps:
+                self.draw = self.request.source.chain(item.steps)
+            if (answer := self._answer()) is None:
+                return
         self.drawn = []
         self.known = {}  # a reading keeps the logits of its whole pass
         self.decoding.close()
@@ -148,7 +149,8 @@ def drive(
             # Drafts first, so that all active turns share the target's pass.
             model = "draft" if any(t.waiting.model == "draft" for t in active) else "target"
             asking = [t for t in active if t.waiting.model == model]
-            _forward(asking, engines[model], model, prefill_chunk)
+            with torch.inference_mode():
+                _forward(asking, engines[model], model, prefill_chunk)
             for turn in asking:
                 while turn.rounds:
                     yield turn, turn.rounds.popleft()
@@ -202,13 +204,12 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
     rows = answers[0].rows
     if not any(turn.request.penalties for turn in asking):
         return rows
-    with torch.inference_mode():
-        rows = rows.clone()
-        for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
-            if turn.request.penalties and answer.part is not None:
-                for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
-                    text = [tree.tokens[n] for n in tree.lineage(node)]
-                    rows[place] = applied(turn.request.penalties, text, rows[place])
+    rows = rows.clone()
+    for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
+        if turn.request.penalties and answer.part is not None:
+            for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
+                text = [tree.tokens[n] for n in tree.lineage(node)]
+                rows[place] = applied(turn.request.penalties, text, rows[place])
     return rows
 
 

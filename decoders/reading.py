@@ -69,7 +69,9 @@ class Readings(Sequence["Reading"]):
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
         if rows.device.type == "cpu":
-            self.host, self.highest = rows.numpy(), rows.amax(-1).tolist()
+            self.host = rows.numpy()
+            first = self.host.argmax(-1)  # of equals
+            self.first, self.highest = first.tolist(), self.host[np.arange(len(first)), first].tolist()
             self.found = [x.tolist() for x in self._top(rows)] if every and self.held > 1 else None
             return
         values, ids = self._top(rows)
@@ -90,7 +92,7 @@ class Readings(Sequence["Reading"]):
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
         """The same for one row, on the host."""
         if self.held == 1 and self.host is not None:
-            return [self.highest[place]], [int(self.host[place].argmax())]  # the first of equals; much quicker
+            return [self.highest[place]], [self.first[place]]
         if self.host is None:
             return self.values[place].tolist(), self.ids[place].tolist()
         if self.found is not None:

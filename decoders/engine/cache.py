@@ -1,7 +1,7 @@
 """Key-value rows: which row holds which node of a request (CacheRows), and their memory (Arena)."""
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -132,7 +132,7 @@ class CacheRows:
 
 class Arena:
     """The keys and values of one model for all its requests: two tensors (rows, K, D) per layer, of which each request has a stretch.
-    Layers of one shape are slices of one tensor, so that what concerns all of them is one operator.
+    Neighbours of one shape are slices of one tensor, a slab, so that what concerns all of them is one operator.
 
     layout          for each layer (K, D of keys, D of values)
     expected, most  rows to begin with, and the most there may be
@@ -150,14 +150,10 @@ class Arena:
         kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
-        uniform = len(set(layout)) == 1
-        groups = [(len(layout), *layout[0])] if uniform else [(1, *sizes) for sizes in layout]
-
-        def empty(layers: int, heads: int, size: int) -> torch.Tensor:
-            return torch.empty(layers, 0, heads, size, dtype=dtype, device=device)
-
-        self._key_slabs = [empty(layers, heads, size) for layers, heads, size, _ in groups]
-        self._value_slabs = [empty(layers, heads, size) for layers, heads, _, size in groups]
+        shapes = [(heads, size) for heads, size, _ in layout] + [(heads, size) for heads, _, size in layout]
+        self._slabs = [
+            torch.empty(len(list(alike)), 0, *shape, dtype=dtype, device=device) for shape, alike in groupby(shapes)
+        ]
         self._name_layers()
         self._taken: list[CacheRows] = []
         self.scratch = (
@@ -165,16 +161,12 @@ class Arena:
         )  # a row that no request has, if there is one: passes of fixed shapes write there what nobody reads
 
     def _name_layers(self) -> None:
-        self.keys = [layer for slab in self._key_slabs for layer in slab.unbind()]
-        self.values = [layer for slab in self._value_slabs for layer in slab.unbind()]
+        self.keys, self.values = halves([tensor for slab in self._slabs for tensor in slab.unbind()])
+        self._as_read = [slab[:, None].transpose(2, 3) for slab in self._slabs]
 
     def windows(self, begin: int, end: int) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
         """Views of these rows as attention reads them: keys and values of each layer, (1, K, rows, D)."""
-        keys, values = (
-            [layer for slab in slabs for layer in slab[:, None, begin:end].transpose(2, 3).unbind()]
-            for slabs in (self._key_slabs, self._value_slabs)
-        )
-        return keys, values
+        return halves([part for slab in self._as_read for part in slab.narrow(3, begin, end - begin).unbind()])
 
     @property
     def rows(self) -> int:
@@ -212,7 +204,7 @@ class Arena:
         place = self.take(2 * (len(cache) + extra))
         if place is None:
             raise RuntimeError("a request took more cache rows than its decoder said it would")
-        for slab in (*self._key_slabs, *self._value_slabs):
+        for slab in self._slabs:
             slab[:, place.base : place.base + len(cache)] = slab[:, cache.base : cache.base + len(cache)]
         self._taken.remove(place)
         cache.base, cache.capacity = place.base, place.capacity
@@ -238,12 +230,16 @@ class Arena:
     def move(self, old: Sequence[int], new: Sequence[int]) -> None:
         """Move rows to others, all at once."""
         places = torch.tensor([old, new], device=self.keys[0].device)
-        for slab in (*self._key_slabs, *self._value_slabs):
+        for slab in self._slabs:
             slab[:, places[1]] = slab[:, places[0]]
 
     def _grow(self, rows: int) -> None:
-        for slabs in (self._key_slabs, self._value_slabs):
-            for i, old in enumerate(slabs):
-                slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
-                slabs[i][:, : old.shape[1]] = old
+        for i, old in enumerate(self._slabs):
+            self._slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+            self._slabs[i][:, : old.shape[1]] = old
         self._name_layers()
+
+
+def halves(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+    """The keys and the values of a list that has all keys first."""
+    return tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]

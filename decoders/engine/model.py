@@ -3,7 +3,7 @@
 import inspect
 import logging
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -92,7 +92,7 @@ class PackedModel(Loaded):
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing | Layered
     ) -> torch.Tensor:
         """One pass: input_ids and position_ids (1, tokens), wanted (n,) token indices -> logits (n, V) in the model's dtype."""
-        with undisturbed(self.device):
+        with undisturbed(input_ids.device):
             return self.forward(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
 
     def plain(
@@ -180,9 +180,14 @@ def weight_bytes(model: PreTrainedModel) -> int:
     return sum(stored_bytes(p) for p in model.parameters() if id(p) not in looked_up)
 
 
-@contextmanager
-def undisturbed(device: torch.device) -> Iterator[None]:
+def undisturbed(device: torch.device) -> AbstractContextManager[None]:
     """For a forward pass: no gradients, the model's own dtype even if the caller has `torch.autocast` on, and memory on this device."""
+    quiet = torch.is_inference_mode_enabled() and device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    return nullcontext() if quiet else _undisturbed(device)
+
+
+@contextmanager
+def _undisturbed(device: torch.device) -> Iterator[None]:
     current = torch.cuda.device(device) if device.type == "cuda" else nullcontext()
     casting = torch.is_autocast_enabled(device.type)
     with current, torch.inference_mode(), torch.autocast(device.type, enabled=False) if casting else nullcontext():

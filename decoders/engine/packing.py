@@ -75,7 +75,7 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: 
         wanted += wanted[:1] * (len(wanted) == 1)
     # In one tensor, for a single transfer to the device.
     indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long).to(device)
-    ids, places, into, answered = indices.split([len(tokens)] * 3 + [len(wanted)])
+    ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
     if by_request:
         none = indices[:0]
         every = parts(feeds, masks, arena, dtype, window)
