@@ -26,8 +26,9 @@ PROVEN = {
     "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
 }
 PROMPT = "Once upon a time, there was a little girl who"
-CHART_COLOURS = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
+STYLES = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
   --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
+.md-typeset td:first-child code { white-space: nowrap; }
 """
 
 
@@ -41,7 +42,7 @@ def on_files(files: Files, config: Any) -> Files:
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
     charts = (ROOT / "assets" / "web" / "charts.css").read_text("utf-8")
-    files.append(File.generated(config, "charts.css", content=CHART_COLOURS + charts))
+    files.append(File.generated(config, "charts.css", content=STYLES + charts))
     image = (ROOT / "assets" / "web" / "workbench.png").read_bytes()
     files.append(File.generated(config, "workbench.png", content=image))
     return files
