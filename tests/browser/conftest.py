@@ -33,7 +33,9 @@ def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa
         port = probe.getsockname()[1]
     host = a_host(pair, folder, **limits)
     page = build(host)
-    page.launch(**launch_options(host), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True)
+    page.launch(
+        **launch_options(host, page), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True
+    )
     try:
         yield f"http://127.0.0.1:{port}/", host
     finally:
