@@ -4,8 +4,11 @@
 const WorkbenchPage = (() => {
   const { make } = Workbench;
 
-  /** A field changed: note the form as it stands and take the field's message away. */
-  const note = (...values) => [values, { __type__: "update", loading_status: { validation_error: null } }];
+  /** Fields changed: note the form as it stands and take their messages away. */
+  function note(noted, ...values) {
+    const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
+    return [values, ...values.map((value, i) => (same(value, i) ? { __type__: "update" } : { __type__: "update", loading_status: { validation_error: null } }))];
+  }
 
   /** Put each message at its field; null takes one away. */
   const tell = (messages) => {

@@ -96,10 +96,10 @@ def test_texts_of_the_opening_run_stay_texts(server, monkeypatch):
     forged = replace(first, title=evil, says=evil, run=replace(first.run, title=evil, study=study))
     for module in (first_paint, first_paint.words):
         monkeypatch.setattr(module, "recordings", lambda: (forged,))
-    page = first_paint.FirstPaint(host, first_paint.gr.Blocks())
-    page.page.theme_hash = "0"
-    with page.page, first_paint.gr.Tabs(), first_paint.gr.Tab(evil):
+    with first_paint.gr.Blocks() as blocks, first_paint.gr.Tabs(), first_paint.gr.Tab(evil):
         pass
+    blocks.theme_hash = "0"
+    page = first_paint.FirstPaint(host, blocks)
     text = page.completed(b"<head></head><gradio-app>", {}).decode()
     assert "<img" not in text
     assert text.count("</script>") == 3  # the two of the head, and the picture's own

@@ -2,7 +2,6 @@
 
 import html
 from collections.abc import Iterable, Mapping
-from functools import cached_property
 from string import Template
 
 import gradio as gr
@@ -33,33 +32,34 @@ class FirstPaint:
     """
 
     def __init__(self, host: Host, page: gr.Blocks):
-        self.host, self.page = host, page
+        self.page = page
+        self.picture = _picture(host, page) if recordings() else b""  # now, and not while the first visitor waits
 
     def completed(self, text: bytes, query: Mapping[str, str]) -> bytes:
         """The HTML with what it lacks, for an address with this query."""
-        head = f'<title>{words.TITLE}</title><link rel="stylesheet" href="theme.css?v={self.page.theme_hash}">{web.head()}{web.page_script()}'
-        text = text.replace(b"</head>", head.encode() + b"</head>", 1)
-        return text.replace(b"<gradio-app", self._picture + b"<gradio-app", 1) if nothing_asked(query) else text
+        theme = f'<title>{words.TITLE}</title><link rel="stylesheet" href="theme.css?v={self.page.theme_hash}">'
+        text = text.replace(b"</head>", f"{theme}{web.head()}{web.page_script()}</head>".encode(), 1)
+        return text.replace(b"<gradio-app", self.picture + b"<gradio-app", 1) if nothing_asked(query) else text
 
-    @cached_property
-    def _picture(self) -> bytes:
-        run, prompt = recordings()[0].run, next(iter(presets.PROMPTS.values()))
-        tabs = next(block for block in self.page.blocks.values() if isinstance(block, gr.Tabs))
-        drawn = results.drawn(run)
-        parts = {
-            "style": web.opening_style(),
-            "header": words.header(),
-            "tabs": _each(str(getattr(tab, "label", "")) for tab in tabs.children),
-            "gallery": _each(recording.title for recording in recordings()),
-            "prompt": html.escape(prompt),
-            "preset": html.escape(presets.described(presets.OPENING)),
-            "examples": _each(presets.PROMPTS),
-            "asked": words.tokens(self.host.tokens(prompt, False, PairChoice()), START),
-            "headline": drawn.headline,
-            "steps": drawn.steps,
-            "panels": web.embed(drawn.panels),
-        }
-        return TEMPLATE.substitute(parts).encode()
+
+def _picture(host: Host, page: gr.Blocks) -> bytes:
+    run, prompt = recordings()[0].run, next(iter(presets.PROMPTS.values()))
+    tabs = next(block for block in page.blocks.values() if isinstance(block, gr.Tabs))
+    drawn = results.drawn(run)
+    parts = {
+        "style": web.opening_style(),
+        "header": words.header(),
+        "tabs": _each(str(getattr(tab, "label", "")) for tab in tabs.children),
+        "gallery": _each(recording.title for recording in recordings()),
+        "prompt": html.escape(prompt),
+        "preset": html.escape(presets.described(presets.OPENING)),
+        "examples": _each(presets.PROMPTS),
+        "asked": words.tokens(host.tokens(prompt, False, PairChoice()), START),
+        "headline": drawn.headline,
+        "steps": drawn.steps,
+        "panels": web.embed(drawn.panels),
+    }
+    return TEMPLATE.substitute(parts).encode()
 
 
 def _each(texts: Iterable[str]) -> str:
