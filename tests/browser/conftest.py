@@ -89,6 +89,7 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
+        expect(page.locator("#opening")).to_have_count(0)  # the picture has given way to the page
         expect(page.locator("#token-count")).to_contain_text("oken")  # what the address asks for is there
         return page
 
