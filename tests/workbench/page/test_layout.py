@@ -124,8 +124,9 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):
     """What a recorded run shows is drawn once and handed out as copies: Gradio takes the values out of updates."""
-    visit("").press("open-run")
-    second = visit("")
+    address = f"run={recordings()[0].run.id}"
+    visit(address).press("open-run")
+    second = visit(address)
     for name in ("headline", "steps", "panels", "charts", "figures"):
         assert second.value(second.find(name)), name
     assert second.value(second.find("panels"))["run"] == recordings()[0].run.id
@@ -152,4 +153,5 @@ def test_the_browser_has_little_to_go_through_before_it_shows_the_page(house):
     """It goes through every handler for every component: there were 288 handlers, and the figures of theory were sent to everybody."""
     config = house[1].get_config_file()
     assert len(config["dependencies"]) < 130
-    assert not any(each["props"].get("value") for each in config["components"] if each["type"] == "plot")
+    drawn = [each for each in config["components"] if each["type"] == "plot" and each["props"].get("value")]
+    assert len(drawn) < 4  # those of the card of the batch tab
