@@ -33,7 +33,9 @@
       const below = token.u < token.accept_probability;
       if (token.accept_probability >= 1) return "The accept probability is 1: kept, whatever the random number.";
       if (token.accept_probability <= 0) return "The accept probability is 0: refused, whatever the random number.";
-      return `The random number ${number(token.u)} is ${below ? "below" : "not below"} ${number(token.accept_probability)}: ${kept ? "kept" : "refused"}.`;
+      const isRatio = known(token.p) && token.q && Math.abs(token.p / token.q - token.accept_probability) < 1e-3;
+      const bound = `${isRatio ? "p / q = " : ""}${number(token.accept_probability)}`;
+      return `The random number ${number(token.u)} is ${below ? "below" : "not below"} ${bound}: ${kept ? "kept" : "refused"}.`;
     }
     const value = measure === "ratio" ? token.accept_probability : token.p;
     if (!known(threshold) || !known(value)) return "";

@@ -4,8 +4,11 @@
 const WorkbenchPage = (() => {
   const { make } = Workbench;
 
-  /** A field changed: note the form as it stands and take the field's message away. */
-  const note = (...values) => [values, { __type__: "update", loading_status: { validation_error: null } }];
+  /** Fields changed: note the form as it stands and take their messages away. */
+  function note(noted, ...values) {
+    const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
+    return [values, ...values.map((value, i) => (same(value, i) ? { __type__: "update" } : { __type__: "update", loading_status: { validation_error: null } }))];
+  }
 
   /** Put each message at its field; null takes one away. */
   const tell = (messages) => {
@@ -27,8 +30,23 @@ const WorkbenchPage = (() => {
     return inputs.length === 1 ? inputs[0] : inputs;
   };
 
+  /** What the panels show when the page opens, if its address asks for nothing: it comes with the HTML, before Gradio's scripts. */
+  let first = null;
+  const opening = () => first;
+
+  /** Draw it where it stands until `ready`; Gradio will choose light or dark by the same rule. */
+  function open(panels) {
+    first = panels;
+    const theme = new URLSearchParams(location.search).get("__theme"), system = matchMedia("(prefers-color-scheme: dark)").matches;
+    document.body.classList.toggle("dark", theme === "dark" || (theme !== "light" && system));
+    Workbench.show(document.querySelector("#opening .panels"), panels);
+  }
+
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(() => resolve([1, 2, 3].map(() => ({ __type__: "update", interactive: true }))), 50));
+  const ready = () => new Promise((resolve) => setTimeout(() => {
+    document.getElementById("opening")?.remove();
+    resolve([1, 2, 3].map(() => ({ __type__: "update", interactive: true })));
+  }, 50));
 
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {
@@ -173,5 +191,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { ready, note, tell, unfold, began, address, confirmed, runs, reveal };
+  return { open, opening, ready, note, tell, unfold, began, address, confirmed, runs, reveal };
 })();

@@ -44,7 +44,7 @@
     const body = make("tbody");
     for (const beam of beams) {
       const best = answer.length && answer[answer.length - 1] === beam.node;
-      body.append(make("tr", { class: best ? "best" : null }, make("td", {}, beam.score === null ? "–" : beam.score.toFixed(2)), make("td", {}, make("bdi", {}, `…${beam.text}`), best ? make("b", {}, " best now") : null)));
+      body.append(make("tr", { class: best ? "best" : null }, make("td", {}, beam.score === null ? "–" : beam.score.toFixed(2)), make("td", {}, make("bdi", {}, `…${beam.text}`), best ? make("b", {}, " (best now)") : null)));
     }
     return make("table.beam-table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col", title: "the sum of ln p of all its tokens" }, "joint ln p"), make("th", { scope: "col" }, "beam ends with"))), body);
   }

@@ -157,8 +157,8 @@ const Workbench = (() => {
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
       end: make("span.end"), foot: make("div.foot"),
     };
-    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.marks, parts.pace),
-      make("div.chips-line", {}, parts.claim, parts.unsteady, parts.state), parts.summary,
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.pace),
+      make("div.chips-line", {}, parts.marks, parts.claim, parts.unsteady, parts.state), parts.summary,
       make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);

@@ -33,7 +33,9 @@ def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa
         port = probe.getsockname()[1]
     host = a_host(pair, folder, **limits)
     page = build(host)
-    page.launch(**launch_options(host), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True)
+    page.launch(
+        **launch_options(host, page), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True
+    )
     try:
         yield f"http://127.0.0.1:{port}/", host
     finally:
@@ -84,6 +86,7 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
         page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
+        expect(page.locator("#opening")).to_have_count(0)  # the picture has given way to the page
         expect(page.locator("#token-count")).to_contain_text("oken")  # what the address asks for is there
         return page
 

@@ -123,7 +123,7 @@ def test_the_card_names_what_decided(shown):
     panel(page, "speculative").locator(".tok:not(.refused)").nth(kept).hover()
     token = result.tokens[kept]
     expect(card.locator(".why")).to_have_text(
-        f"The random number {token.u:.3f} is below {token.accept_probability:.3f}: kept."
+        f"The random number {token.u:.3f} is below p / q = {token.accept_probability:.3f}: kept."
     )
     pin = card.locator(".needle").evaluate("(pin) => parseFloat(pin.style.left)")
     assert pin == pytest.approx(100 * token.u)

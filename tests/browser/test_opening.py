@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import expect
 
 from decoders import catalog
-from tests.browser.actions import finished, link, panel, press_run, setting, unfold_form
+from tests.browser.actions import fill_prompt, finished, link, panel, press_run, setting, unfold_form
 from workbench.runs.recorded import recordings
 
 
@@ -21,11 +21,11 @@ def test_the_page_opens_on_a_recorded_run(chromium, server, monkeypatch):
     painted = []
     for _ in range(3):  # of a machine that others use too, the quickest visit counts
         page.goto(address, wait_until="commit")
-        page.locator("#panels .wb-panel .pace").first.wait_for()
+        page.locator(".wb-panel .pace").first.wait_for()
         painted.append(page.evaluate("performance.now() - performance.getEntriesByType('navigation')[0].responseEnd"))
-    assert min(painted) < 5000  # the aim is 1500 on an idle machine, which a test cannot ask for
+    assert min(painted) < 2500  # the aim is 1500 on an idle machine, which a test cannot ask for
     first = recordings()[0].run
-    assert page.locator("#panels .wb-panel").count() == len(first.decoders)
+    expect(page.locator("#panels .wb-panel")).to_have_count(len(first.decoders))
     expect(page.locator("#headline")).to_contain_text(f"Recorded on {first.created[:10]}")
     expect(page.locator("#header")).to_contain_text("they know no facts")
     assert "run=" not in page.url
@@ -83,6 +83,23 @@ def test_phone_needs_fewer_than_five_screens_and_run_stays_in_reach(visit, addre
     page.mouse.wheel(0, 2000)
     page.wait_for_timeout(300)
     expect(page.locator("#run")).to_be_in_viewport()
+
+
+def test_a_phones_first_screen_has_text_in_it(visit, address):
+    """The texts of the recorded run began 170 px below a phone's first screen; what is asked for seldom now waits in the fold."""
+    page = visit(address, 390, 844)
+    expect(page.locator("#opening")).to_have_count(0)
+    button = page.locator("#run").bounding_box()["y"]
+    assert page.locator("#panels .wb-text").first.bounding_box()["y"] < button - 40
+    expect(page.locator("#preset")).to_be_hidden()
+    unfold_form(page)
+    expect(page.locator("#preset")).to_be_visible()
+    expect(page.locator("#settings-link a")).to_be_visible()
+    unfold = page.locator("#form > button")
+    unfold.click()
+    fill_prompt(page, "")  # what can be asked for instead is offered at once
+    expect(page.get_by_role("button", name="A friendship")).to_be_visible()
+    assert "·" not in page.locator("footer").inner_text()
 
 
 def test_pointing_at_a_token_lights_up_the_legend(visit, address):

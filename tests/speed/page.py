@@ -30,6 +30,7 @@ DONE = """(last) => {
     return link && link.offsetParent && link.innerText !== last && document.querySelector('#progress').innerText.includes('Done');
 }"""
 
+READY = "performance.now() - performance.getEntriesByType('navigation')[0].responseEnd"
 PAINTED = """() => {
     const shown = performance.now(), page = performance.getEntriesByType('navigation')[0];
     const paint = performance.getEntriesByName('first-contentful-paint')[0], files = performance.getEntriesByType('resource');
@@ -67,10 +68,13 @@ def alone(pair: decoders.ModelPair, run: Run) -> dict[str, float]:
 
 
 def painted(page: Page, address: str) -> dict[str, float]:
-    """Milliseconds after the page's HTML has arrived: the first thing that is painted, and the panels of the recorded run; and what was sent."""
+    """Milliseconds after the page's HTML has arrived: the first thing that is painted, the panels of the recorded run, what was
+    sent until then, and when the page can be used."""
     page.goto(address, wait_until="commit")
-    page.locator("#panels .wb-panel .pace").first.wait_for()
-    return page.evaluate(PAINTED)
+    page.locator(".wb-panel .pace").first.wait_for()
+    found: dict[str, float] = page.evaluate(PAINTED)
+    page.wait_for_function("!document.querySelector('#opening') && !document.querySelector('#run').disabled")
+    return {**found, "can be used, ms": page.evaluate(READY)}
 
 
 def paint_table(page: Page, address: str, loads: int) -> str:

@@ -6,10 +6,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
+from starlette.middleware import Middleware
 
 from decoders import InputError
 from workbench.page.api import add_endpoint
 from workbench.page.downloads import export_route
+from workbench.page.first_paint import Completing, FirstPaint, nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.tabs.about import AboutTab
@@ -27,8 +29,6 @@ from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.draw import Draw
 
-TITLE = "Decoding Workbench"
-SAYS = "Watch one model continue a text in several ways, and see which is fastest."
 BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
 HERE = "nothing you type leaves this machine"
 
@@ -59,9 +59,9 @@ THEME = gr.themes.Default(
 
 
 def build(host: Host) -> gr.Blocks:
-    """The whole page. Launch it with `launch_options(host)`."""
-    with gr.Blocks(title=TITLE, analytics_enabled=False) as page:
-        gr.HTML(f"<h1>{TITLE}</h1><p>{SAYS} {words.models(recordings())}</p>", elem_id="header")
+    """The whole page. Launch it with `launch_options(host, page)`."""
+    with gr.Blocks(title=words.TITLE, analytics_enabled=False) as page:
+        gr.HTML(words.header(), elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             compare = CompareTab(host)
@@ -92,11 +92,11 @@ def build(host: Host) -> gr.Blocks:
                 if "run" in query:
                     known = recorded(query["run"])
                     updates |= beforehand(known) if known else runs.show(host.store.get(query["run"]))
+                elif nothing_asked(query):
+                    updates |= {**beforehand(recordings()[0]), **compare.unasked}
                 elif link := links.from_query(query):
                     updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
                     faults += link.faults
-                elif found := recordings():
-                    updates |= {**beforehand(found[0]), **compare.unasked}
             except InputError as error:
                 faults.append(str(error))
             notes = "".join(words.note(fault, "alert") for fault in faults)
@@ -116,15 +116,17 @@ def build(host: Host) -> gr.Blocks:
     return page
 
 
-def launch_options(host: Host) -> dict[str, Any]:
+def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
-        "head": web.head() + web.page_script(),
         "ssr_mode": False,
         "run_history": False,
         "footer_links": ["api", "settings"],
         "show_error": True,
         "mcp_server": find_spec("mcp") is not None,  # `pip install "gradio[mcp]"` makes /compare a tool
-        "app_kwargs": {"routes": [export_route(host.store)]},
+        "app_kwargs": {
+            "routes": [export_route(host.store)],
+            "middleware": [Middleware(Completing, paint=FirstPaint(host, page))],
+        },
     }

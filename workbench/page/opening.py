@@ -24,7 +24,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
     host.open()
     sys.setswitchinterval(SWITCH_SECONDS)
     try:
-        page.launch(**launch_options(host), server_port=port)
+        page.launch(**launch_options(host, page), server_port=port)
     except OSError as error:
         taken = f"Port {port} is taken" if port else "Every port from GRADIO_SERVER_PORT (7860) on is taken"
         raise InputError(f"{taken}; choose another one.") from error

@@ -40,3 +40,9 @@ def head() -> str:
 def page_script() -> str:
     """For the <head> of the live page, after `head`."""
     return f"<script>{(WEB / 'page.js').read_text('utf-8')}</script>"
+
+
+@cache
+def opening_style() -> str:
+    """Of the picture that stands for the live page until that is there."""
+    return (WEB / "page.css").read_text("utf-8") + (WEB / "opening.css").read_text("utf-8")

@@ -9,6 +9,7 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
 from workbench.page.layout import build
+from workbench.page.parts.results import drawn
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 
@@ -113,7 +114,8 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
     visitor, first = visit("utm_source=news"), recordings()[0].run
     assert notice(visitor) == ""
     assert f"Recorded on {first.created[:10]}" in visitor.value(visitor.find("headline"))
-    assert len(visitor.value(visitor.find("panels"))["panels"]) == len(first.decoders)
+    assert visitor.value(visitor.find("panels")) is None  # they come with the HTML
+    assert len(drawn(first).panels["panels"]) == len(first.decoders)
     assert visitor.value(visitor.find("prompt")) == first.title
     assert visitor.ticked("decoders") == first.settings["decoders"]
     assert visitor.value(visitor.find("preset")) == presets.OPENING
@@ -122,8 +124,9 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):
     """What a recorded run shows is drawn once and handed out as copies: Gradio takes the values out of updates."""
-    visit("").press("open-run")
-    second = visit("")
+    address = f"run={recordings()[0].run.id}"
+    visit(address).press("open-run")
+    second = visit(address)
     for name in ("headline", "steps", "panels", "charts", "figures"):
         assert second.value(second.find(name)), name
     assert second.value(second.find("panels"))["run"] == recordings()[0].run.id
@@ -144,3 +147,11 @@ def test_a_link_to_a_recorded_run_opens_it(visit):
     assert "Recorded on" in visitor.value(visitor.find("headline"))
     assert run.id in visitor.value(visitor.find("run-link"))
     assert "Recorded beforehand" in visitor.value(visitor.find("run-link"))
+
+
+def test_the_browser_has_little_to_go_through_before_it_shows_the_page(house):
+    """It goes through every handler for every component: there were 288 handlers, and the figures of theory were sent to everybody."""
+    config = house[1].get_config_file()
+    assert len(config["dependencies"]) < 130
+    drawn = [each for each in config["components"] if each["type"] == "plot" and each["props"].get("value")]
+    assert len(drawn) < 4  # those of the card of the batch tab

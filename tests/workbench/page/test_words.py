@@ -6,7 +6,6 @@ import pytest
 
 from decoders import Fate, catalog
 from decoders.__main__ import table
-from workbench.page.layout import SAYS
 from workbench.page.parts import words
 from workbench.runs.recorded import recordings
 from workbench.show import web
@@ -51,8 +50,8 @@ def test_the_words_of_the_review_are_gone(run):
     """The table of clearer texts: what stood on the page and what stands there now, for each line that no other test has."""
     script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
     shown = {
-        "they know no facts": words.models(recordings()),
-        "see which is fastest": SAYS,
+        "they know no facts": words.header(),
+        "see which is fastest": words.SAYS,
         "14 of 960 prompt tokens": words.tokens((14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}),
         "same as plain sampling": claim(catalog["speculative"](), 1.0).chip,
         "changes the text": claim(catalog["mtad"](), 1.0).chip,

@@ -92,7 +92,7 @@ class Visitor:
         changed: list[Any] = []
         inputs = [self.value(component) for component in function.inputs]
         if function.js and "WorkbenchPage.note" in function.js:
-            changed += self._apply(function.outputs[:1], inputs)
+            changed += self._apply(function.outputs[:1], inputs[1:])
         elif function.js and "WorkbenchPage.tell" in function.js:
             for field, message in zip(function.outputs, inputs[0] or [], strict=False):
                 self._shown.setdefault(field, {})["message"] = message

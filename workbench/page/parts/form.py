@@ -95,10 +95,7 @@ class SettingsForm:
             if not fields:
                 continue
             title = f"{label(name)} · {cited(method)}"
-            with (
-                gr.Accordion(title, open=False, visible=name in self.decoders.usual, elem_classes="fold") as fold,
-                gr.Row(),
-            ):
+            with gr.Accordion(title, open=False, visible=name in self.decoders.usual, elem_classes="fold") as fold:
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
         self.decoders.follow(self.folds)

@@ -1,5 +1,6 @@
 """What a finished study looks like: the parts that several tabs show."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
@@ -67,6 +68,20 @@ class Kept:
         return {self.box: gr.update(visible=False), self.run_id: ""}
 
 
+@dataclass(frozen=True)
+class Drawn:
+    """What stands on top of a comparison's results: two texts as HTML, and the strip's value."""
+
+    headline: str
+    steps: str
+    panels: dict[str, Any]
+
+
+def drawn(run: Run) -> Drawn:
+    headline = words.trail(run) + words.headline(run)
+    return Drawn(headline, words.how_it_works(run), strip.view(strip.run_panels(run), run.id))
+
+
 class ComparisonResults:
     """What came out of a comparison in sentences, how it works, its panels, its charts, and where it is kept."""
 
@@ -83,10 +98,11 @@ class ComparisonResults:
         return [self.headline, self.steps, self.strip, *self.charts.outputs, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False) -> Updates:
+        found = drawn(run)
         return {
-            self.headline: words.trail(run) + words.headline(run),
-            self.steps: words.how_it_works(run),
-            self.strip: strip.view(strip.run_panels(run), run.id),
+            self.headline: found.headline,
+            self.steps: found.steps,
+            self.strip: found.panels,
             **self.charts.show(run),
             **self.kept.show(run, unkept),
         }

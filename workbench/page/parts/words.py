@@ -10,7 +10,7 @@ from urllib.parse import quote
 from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.runs.recorded import Recording, recorded
+from workbench.runs.recorded import recorded, recordings
 from workbench.runs.trace import TrialRecord
 from workbench.show.draws import visible
 from workbench.show.files import WRITERS
@@ -24,6 +24,8 @@ from workbench.studies.settings import Settings
 from workbench.studies.start import Start
 from workbench.studies.text import counted
 
+TITLE = "Decoding Workbench"
+SAYS = "Watch one model continue a text in several ways, and see which is fastest."
 JUMPS = (
     '<nav class="wb-jump" aria-label="On this page">'
     '<a href="#panels">Texts</a> <a href="#charts">Charts</a> <a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
@@ -176,12 +178,12 @@ def trail(run: Run) -> str:
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
-def models(recordings: Sequence[Recording]) -> str:
-    """What writes here, by the pair that the first recorded run was made with."""
-    where = recordings[0].run.environment if recordings else {}
+def header() -> str:
+    """What this page is, and what writes here, by the pair that the first recorded run was made with."""
+    where = recordings()[0].run.environment if recordings() else {}
     sizes = [f"{where[role]['parameters'] / 1e6:.1f}M" for role in ("target", "draft") if where.get(role)]
-    counts = f" ({' and '.join(sizes)} parameters)" if sizes else ""
-    return f"Two tiny story models{counts} run here; they know no facts."
+    counts = f' <span class="wide">({" and ".join(sizes)} parameters)</span>' if sizes else ""
+    return f"<h1>{TITLE}</h1><p>{SAYS} Two tiny story models{counts} run here; they know no facts.</p>"
 
 
 def source(run: Run) -> str:
@@ -191,8 +193,8 @@ def source(run: Run) -> str:
         return ""
     where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
     machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
-    how = f"Recorded on {html.escape(run.created[:10])} on {html.escape(machine)}. Press <b>{press}</b> to do it here."
-    return f'<p class="source"><b>{html.escape(found.title)}:</b> {html.escape(found.says)} {how}</p>'
+    when = f'Recorded on {html.escape(run.created[:10])}<span class="wide"> on {html.escape(machine)}</span>'
+    return f'<p class="source"><b>{html.escape(found.title)}:</b> {html.escape(found.says)} {when}. Press <b>{press}</b> to do it here.</p>'
 
 
 def how_it_works(run: Run) -> str:

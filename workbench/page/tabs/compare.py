@@ -68,7 +68,8 @@ class CompareTab:
             self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
             self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
             # Not in the fold: a shut fold is not on the page, and Run puts this link into the address.
-            self.share = gr.HTML(elem_id="settings-link", elem_classes="wb-note")
+            asked = words.settings_link(Comparison.kind, {"prompt": self.prompt.value, "settings": START})
+            self.share = gr.HTML(asked, elem_id="settings-link", elem_classes="wb-note")
         with gr.Accordion("Decoders, settings, models", open=False, elem_id="form"):
             self.form.lay_out_decoders()
             with gr.Accordion("Settings", open=False, elem_id="settings"):
@@ -126,8 +127,8 @@ class CompareTab:
 
     @property
     def unasked(self) -> Updates:
-        """What a run that nobody asked for does not show: how it ended, and its id in the address."""
-        return {self.runner.progress: "", self.results.kept.run_id: ""}
+        """What a run that nobody asked for does not show: how it ended, and its id in the address. Its panels have come with the HTML."""
+        return {self.runner.progress: "", self.results.kept.run_id: "", self.results.strip: gr.skip()}
 
     # ---- handlers
 

@@ -48,13 +48,12 @@ class TheoryTab:
                 for s in page.sliders
             ]
         outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
-        figures = iter(first[1:])
         for row in rows(page.cards):
             with gr.Row():
                 for card in row:
                     with gr.Column(min_width=340):
                         gr.Markdown(f"### {card.title}")
-                        outputs.append(gr.Plot(next(figures), show_label=False, container=False))
+                        outputs.append(gr.Plot(show_label=False, container=False))  # drawn when the tab is opened
                         gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
         if page.tables:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
@@ -71,7 +70,14 @@ class TheoryTab:
 
         inputs = [self.measured, *sliders]
         self.picked.then(redraw, inputs, outputs, **QUIET)
-        gr.on([s.change for s in sliders], redraw, inputs, outputs, trigger_mode="always_last", **QUIET)
+        gr.on(
+            [self.tab.select, *(s.change for s in sliders)],
+            redraw,
+            inputs,
+            outputs,
+            trigger_mode="always_last",
+            **QUIET,
+        )
 
     def _list(self) -> Any:
         if self.host.limits.public:

@@ -6,7 +6,7 @@ import gradio as gr
 
 SHOW_PANELS = """
 const root = element.firstElementChild;
-const show = () => Workbench.show(root, props.value);
+const show = () => Workbench.show(root, props.value || WorkbenchPage.opening());
 root.ask = trigger;
 watch('value', show);
 show();

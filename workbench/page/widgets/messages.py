@@ -33,9 +33,9 @@ class NotedForm:
         self.values = gr.JSON([field.value for field in fields], visible="hidden")
         self.faults = gr.JSON(visible="hidden")
         self.filling: dict[str, Any] = {**QUIET, "show_progress_on": self.values}
-        note = "(...values) => WorkbenchPage.note(...values)"
-        for field in fields:
-            field.change(None, fields, [self.values, field], js=note, api_visibility="private")
+        # One handler for all: the browser goes through every handler for every component before it shows the page.
+        noted, note = [self.values, *fields], "(...values) => WorkbenchPage.note(...values)"
+        gr.on([field.change for field in fields], None, noted, noted, js=note, api_visibility="private")
 
     def read(self, values: Any) -> Values:
         """Raises `gr.Error` for values that no form sends: a client may send anything."""

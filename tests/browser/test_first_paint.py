@@ -1,0 +1,105 @@
+"""What is served shows the opening run before any script of Gradio's has run, and gives way to Gradio's page without a jump."""
+
+import urllib.request
+from dataclasses import replace
+
+import pytest
+from playwright.sync_api import expect
+
+from tests.browser.actions import link
+from tests.browser.test_accessible import faults
+from workbench.page import first_paint
+from workbench.runs.recorded import recordings
+
+GRADIO = "**/assets/index-*.js"
+PLACES = {  # what stands where in the picture and in the page
+    ".opening .head": "#header",
+    ".opening .tabs": "[role=tablist]",
+    ".opening .gallery": "#gallery",
+    ".opening .fold": "#form",
+    ".opening .headline": "#headline",
+    ".opening .wb-panel": "#panels .wb-panel",
+    ".opening .wb-paper": "#panels .wb-paper",
+    ".opening .numbers": "#panels .numbers",
+}
+
+
+def served(address: str) -> str:
+    return urllib.request.urlopen(address).read().decode()
+
+
+def picture(chromium, address: str, width: int = 1400, height: int = 1000):
+    """The page as it is while Gradio's scripts have not arrived."""
+    page = chromium.new_context(viewport={"width": width, "height": height}).new_page()
+    page.route(GRADIO, lambda route: route.abort())
+    page.goto(address)
+    expect(page.locator("#opening .wb-panel").first).to_be_visible()
+    return page
+
+
+def places(page, selectors) -> list[tuple[float, float]]:
+    boxes = [page.locator(selector).first.bounding_box() for selector in selectors]
+    return [(box["x"], box["y"]) for box in boxes]
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 1000), (768, 1024), (390, 844)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_the_served_page_shows_the_opening_run_at_once(chromium, visit, address, width, height, theme):
+    """The run was painted 2.5 s after a first visit began: when Gradio had mounted its page and asked for it. Now nothing moves then."""
+    before = picture(chromium, f"{address}?__theme={theme}", width, height)
+    expect(before.locator("#opening")).to_contain_text(recordings()[0].run.results[0].alone.tokens[0].text.strip())
+    expect(before.locator("#opening .wb-panel")).to_have_count(len(recordings()[0].run.decoders))
+    looks = "(box) => [getComputedStyle(box).color, getComputedStyle(box).backgroundColor, getComputedStyle(box).fontFamily]"
+    after = visit(f"{address}?__theme={theme}", width, height)
+    expect(after.locator("#opening")).to_have_count(0)
+    for (x, y), (later_x, later_y) in zip(places(before, PLACES), places(after, PLACES.values()), strict=True):
+        assert abs(later_x - x) <= 2
+        assert abs(later_y - y) <= 8
+    for part, later in ((".opening .wb-panel", "#panels .wb-panel"), (".opening h2", "#headline h2")):
+        assert before.locator(part).first.evaluate(looks) == after.locator(later).first.evaluate(looks)
+    assert before.evaluate("document.documentElement.scrollWidth") <= width
+    before.context.close()
+
+
+def test_the_picture_is_not_read_aloud_and_leaves_nothing_behind(chromium, visit, address):
+    """Two copies of the texts would be read one after the other."""
+    before = picture(chromium, address)
+    assert before.locator("#opening").get_attribute("inert") is not None
+    assert before.locator("gradio-app").evaluate("(app) => getComputedStyle(app).visibility") == "hidden"
+    assert faults(before) == []
+    assert (
+        before.evaluate("[...document.querySelectorAll('#opening [id]')].length") == 0
+    )  # no name is taken from the page
+    before.context.close()
+    page = visit(address)
+    expect(page.locator("#opening")).to_have_count(0)
+    expect(page.locator("h1")).to_have_count(1)
+    expect(page.locator(".wb-panel")).to_have_count(len(recordings()[0].run.decoders))
+
+
+def test_an_address_that_asks_for_something_is_not_given_the_opening_run(address):
+    assert 'id="opening"' in served(address)
+    assert 'id="opening"' in served(f"{address}?__theme=dark&utm_source=a")
+    for asked in ("?run=nothing", "?run=", f"?run={recordings()[1].run.id}", "?prompt=%3Cb%3E", "?temperature=x"):
+        page = served(address + asked)
+        assert 'id="opening"' not in page
+        assert "const WorkbenchPage" in page
+    assert 'id="opening"' not in served(link(address, "Once", decoders="greedy"))
+
+
+def test_texts_of_the_opening_run_stay_texts(server, monkeypatch):
+    """Whatever a recorded run says cannot end the script that it comes in, nor become markup."""
+    _, host = server
+    evil = "</script><img src=x onerror=alert(1)>\u202e\0"
+    first = recordings()[0]
+    study = {**first.run.study, "prompt": evil}
+    forged = replace(first, title=evil, says=evil, run=replace(first.run, title=evil, study=study))
+    for module in (first_paint, first_paint.words):
+        monkeypatch.setattr(module, "recordings", lambda: (forged,))
+    with first_paint.gr.Blocks() as blocks, first_paint.gr.Tabs(), first_paint.gr.Tab(evil):
+        pass
+    blocks.theme_hash = "0"
+    page = first_paint.FirstPaint(host, blocks)
+    text = page.completed(b"<head></head><gradio-app>", {}).decode()
+    assert "<img" not in text
+    assert text.count("</script>") == 3  # the two of the head, and the picture's own
