@@ -48,7 +48,7 @@ def load_pair(
     installed): its base model is then loaded with it.
 
     device   default: `default_device()`;   draft_device  the draft's, if it is another one
-    device_map   "auto" spreads each model over all GPUs as the package accelerate does: its passes then run one request at a time
+    device_map   "auto" spreads models over all GPUs as the package accelerate does, but for a draft that has its `draft_device`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
     passes   "recorded"; "plain", which runs the models' own modules; "compiled", which takes about a minute and is announced; or, on
              CUDA and not yet tried on a device, "graphs"
@@ -60,7 +60,8 @@ def load_pair(
     """
     devices = [_device(place) for place in (device, device if draft_device is None else draft_device)]
     dtype = _dtype(dtype, devices[0])
-    _check_map(device_map, device, draft_device)
+    _check_map(device_map, device)
+    maps = device_map, device_map if draft_device is None else None
     names = model_names(_embedded() if target is None else target, draft)
     bases = [base_of(name) for name in names]
     configs = [fetch(AutoConfig, base) for base in bases]
@@ -73,10 +74,10 @@ def load_pair(
         if translation_between(tokenizers[0], tokenizers[1], size, draft_size) is None:
             same_vocabulary(size, draft_size, tokenizers[0])
     loads = []
-    for name, config, place in zip(names, configs, devices, strict=False):
-        scheme = options(quantization, name, config, place) | ({"device_map": device_map} if device_map else {})
+    for name, config, place, spread in zip(names, configs, devices, maps, strict=False):
+        scheme = options(quantization, name, config, place) | ({"device_map": spread} if spread else {})
         loads.append(partial(_weights, name, dtype=dtype, use_safetensors=safetensors, **scheme))
-    models = [load() if device_map else load().to(place) for load, place in zip(loads, devices, strict=False)]
+    models = [load() if spread else load().to(place) for load, place, spread in zip(loads, devices, maps, strict=False)]
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
@@ -88,11 +89,11 @@ def _embedded() -> Path:
     return EMBEDDED
 
 
-def _check_map(device_map: str | None, *devices: str | torch.device | None) -> None:
+def _check_map(device_map: str | None, device: str | torch.device | None) -> None:
     if device_map not in (None, "auto"):
         raise InputError(f"device_map must be 'auto' or None, not {device_map!r}.")
-    if device_map and any(device is not None for device in devices):
-        raise InputError("device_map='auto' chooses the devices; leave device and draft_device out.")
+    if device_map and device is not None:
+        raise InputError("device_map='auto' chooses the devices; leave device out.")
     if device_map and find_spec("accelerate") is None:
         raise InputError("device_map='auto' needs the package accelerate; install it with `pip install accelerate`.")
 

@@ -58,20 +58,26 @@ def test_devices(tmp_path, monkeypatch):
         InputError, match="device_map='auto' needs the package accelerate; install it with `pip install"
     ):
         load_pair(model, device_map="auto")
-    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device and draft_device out"):
+    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device out"):
         load_pair(model, device="cpu", device_map="auto")
     with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
         load_pair(model, device_map="balanced")
 
 
-def test_a_model_spread_by_accelerate(tmp_path):
-    """Here there is the CPU alone, so that its passes are packed."""
+def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
+    """Over the CPU alone, which is all there is here; a draft may have a device of its own beside it."""
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
     assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
         load_pair(model).target, [5, 6], 9, 0
     )
+    maps, weights = [], load._weights
+    monkeypatch.setattr(
+        load, "_weights", lambda *args, **options: maps.append(options.get("device_map")) or weights(*args, **options)
+    )
+    load_pair(model, model, device_map="auto"), load_pair(model, model, device_map="auto", draft_device="cpu")
+    assert maps == ["auto", "auto", "auto", None]
 
 
 def test_two_models_that_share_no_tokens(tmp_path):
