@@ -1,6 +1,5 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
-import importlib.util
 import json
 
 import pytest
@@ -288,7 +287,7 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="quantization must be one of int8, int4 or None, not 'int3'"):
         load_pair(model, quantization="int3")
     monkeypatch.setattr(quantization, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs torchao and accelerate; install them with `pip install torchao accel"):
+    with pytest.raises(InputError, match="needs torchao and accelerate; install with `pip install torchao accel"):
         load_pair(model, quantization="int8")
     monkeypatch.setattr(quantization, "find_spec", lambda name: True)
     with pytest.raises(InputError, match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'"):
@@ -298,13 +297,47 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
         load_pair(model, quantization="int8")
 
 
-def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
-    if importlib.util.find_spec("optimum"):
-        pytest.skip("it is installed")
+COMES_QUANTISED = {  # by the method in its config, and what is said of it where nothing is installed
+    "gptq": "which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`.",
+    "awq": "which needs gptqmodel and accelerate; install with `pip install gptqmodel accelerate`.",
+    "bitsandbytes": "which needs bitsandbytes and accelerate; install with `pip install bitsandbytes accelerate`.",
+    "fp8": "which needs accelerate; install with `pip install accelerate`.",
+    "torchao": "which needs torchao and accelerate; install with `pip install torchao accelerate`.",
+    "compressed-tensors": "which needs compressed-tensors; install with `pip install compressed-tensors`.",
+}
+
+
+@pytest.mark.parametrize("method", COMES_QUANTISED)
+def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monkeypatch, method):
+    """All of them, before its weights are read. Transformers names one, then the next; of torchao it said "No module named"."""
     model = save(tmp_path / "model")
-    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
-    with pytest.raises(InputError, match=r"could not be loaded: .*`pip install optimum`"):
+    change(quantization_config={"quant_method": method, "bits": 4})(model)
+    (model / "model.safetensors").unlink()
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(InputError) as caught:
         load_pair(model)
+    assert str(caught.value) == f"{model} comes quantised ({method}), {COMES_QUANTISED[method]}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"), [({"quant_method": "modelopt"}, "modelopt"), ({"bits": 4}, "its config names none")]
+)
+def test_a_quantisation_that_transformers_does_not_know(tmp_path, settings, said):
+    """It loaded what is stored as if that were the weights, without their scales: other tokens, and no error."""
+    model = save(tmp_path / "model")
+    change(quantization_config=settings)(model)
+    with pytest.raises(
+        InputError, match=rf"in a way that the installed transformers does not know \({said}\); name the"
+    ):
+        load_pair(model)
+
+
+def test_mxfp4_is_read_as_plain_weights(tmp_path):
+    """As kernels for it would be fetched as binaries. It needs no package."""
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": "mxfp4"})(model)
+    (found,) = quantization.options(None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")).values()
+    assert found.dequantize
 
 
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
