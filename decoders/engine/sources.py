@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -72,8 +74,15 @@ def fetch(kind: Any, name: str, **options: Any) -> Any:
     """`kind.from_pretrained` of a folder, or of a hub id with or without "@revision". A model's own code is never run."""
     if "@" in name and not Path(name).is_dir():
         name, options["revision"] = name.split("@", 1)
-    try:
+    with said_in_one_sentence(name):
         return kind.from_pretrained(name, trust_remote_code=False, **options)
+
+
+@contextmanager
+def said_in_one_sentence(name: str) -> Iterator[None]:
+    """Make an InputError of whatever goes wrong while this is read."""
+    try:
+        yield
     except Exception as error:  # files, network, JSON and safetensors each have their own errors
         said = f"{type(error).__name__}: {error}"
         meaning = next((words for pattern, words in MEANINGS if re.search(pattern, said)), None)

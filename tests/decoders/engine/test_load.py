@@ -7,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoConfig, PreTrainedTokenizerFast, T5Config
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
 from decoders.engine import load, quantization, sources
@@ -76,7 +76,7 @@ def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
         load, "_weights", lambda *args, **options: maps.append(options.get("device_map")) or weights(*args, **options)
     )
     load_pair(model, model, device_map="auto"), load_pair(model, model, device_map="auto", draft_device="cpu")
-    assert maps == ["auto", "auto", "auto", None]
+    assert maps == ["auto", "auto", None]
 
 
 def test_two_models_that_share_no_tokens(tmp_path):
@@ -221,9 +221,9 @@ def test_parameters_are_counted_without_loading(tmp_path):
     assert parameters(model, model) == 2 * count
 
 
-def without(folder, *parts):
+def without(folder, *parts, file="model.safetensors"):
     """Take the weights whose names hold one of `parts` out of a saved model."""
-    file = folder / "model.safetensors"
+    file = folder / file
     weights = {name: w for name, w in load_file(file).items() if not any(part in name for part in parts)}
     save_file(weights, file, metadata={"format": "pt"})
     return folder
@@ -340,14 +340,19 @@ def test_mxfp4_is_read_as_plain_weights(tmp_path):
     assert found.dequantize
 
 
+def adapter(folder, base, seed=0):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    adapted.save_pretrained(folder)
+    return adapted
+
+
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
     """No text was ever decoded: the check for replaced modules took the empty ones that `peft` puts into a layer for missing ones."""
-    peft = pytest.importorskip("peft")
     base = save(tmp_path / "base")
-    adapted = peft.get_peft_model(
-        load_pair(base).target, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    )
-    adapted.save_pretrained(tmp_path / "adapter")
+    adapted = adapter(tmp_path / "adapter", base)
     pair = load_pair(tmp_path / "adapter", base)
     assert not pair.plain
     ids = torch.tensor([[5, 6, 7]])
@@ -357,6 +362,40 @@ def test_an_adapter_is_loaded_with_its_base(tmp_path):
     result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
     assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
     assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+def test_two_adapters_on_one_base(tmp_path, quantization):
+    """The base was in memory twice."""
+    if quantization:
+        pytest.importorskip("torchao")
+    base, ids = save(tmp_path / "base"), torch.tensor([[5, 6, 7]])
+    adapted = [adapter(tmp_path / name, base, seed) for name, seed in (("a", 0), ("b", 1))]
+    pair = load_pair(tmp_path / "a", tmp_path / "b", quantization=quantization)
+    allowed = 0.3 if quantization else 1e-5
+    with torch.inference_mode():
+        for ours, theirs in zip((pair.target, pair.draft), adapted, strict=True):
+            torch.testing.assert_close(ours(ids).logits, theirs(ids).logits, atol=allowed, rtol=allowed)
+    first, second = (
+        {id(w) for name, w in model.named_parameters() if "lora" not in name} for model in (pair.target, pair.draft)
+    )
+    assert first == second
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=9, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 9)
+
+
+def test_an_adapter_without_weights(tmp_path):
+    """Those of its base are all there; transformers notes what an adapter lacks in place of what its base lacks."""
+    adapter(tmp_path / "adapter", without(save(tmp_path / "base"), "lm_head"))
+    with pytest.raises(InputError, match=r"/base has no weights for lm_head\.weight; load a folder"):
+        load_pair(tmp_path / "adapter")
+    save(tmp_path / "base")
+    without(tmp_path / "adapter", "layers.1.", file="adapter_model.safetensors")
+    with pytest.raises(InputError, match=r"/adapter has no weights for .*layers\.1\..* and 2 more; load a folder"):
+        load_pair(tmp_path / "adapter")
+    (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(InputError, match="/adapter lacks one of its weights files; download it again"):
+        load_pair(tmp_path / "adapter")
 
 
 def test_adapters_that_cannot_be(tmp_path, monkeypatch):
