@@ -135,6 +135,8 @@ def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
 def test_missing_models(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
         load_pair("/no/such/folder")
+    with pytest.raises(InputError, match=r"The name of a model is empty; name a folder"):
+        load_pair("")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty has no config\.json; name one that holds a model in the format"):
         load_pair(tmp_path / "empty")
@@ -169,6 +171,18 @@ BROKEN = {  # what was done to a good folder, and what is said about it
     "no weights": (
         lambda f: (f / "model.safetensors").unlink(),
         "holds no weights; name a folder or revision that holds the whole model.",
+    ),
+    "weights of other sizes": (
+        change(hidden_size=64),
+        "has weights of other sizes than its config.json says; download it again.",
+    ),
+    "a broken tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        "has a broken tokenizer file or index of weights; download it again.",
+    ),
+    "heads that do not fit": (
+        change(num_attention_heads=5),
+        "has settings in its config.json that cannot be; download it again.",
     ),
     "no tokenizer": (
         lambda f: [file.unlink() for file in f.glob("*token*")],
