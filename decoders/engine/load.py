@@ -63,7 +63,7 @@ def load_pair(
     devices = [_device(place) for place in (device, device if draft_device is None else draft_device)]
     dtype = _dtype(dtype, devices[0])
     _check_map(device_map, device)
-    maps = device_map, device_map if draft_device is None else None
+    maps = [_map(device_map, devices[0]), _map(device_map if draft_device is None else None, devices[1])]
     names = model_names(_embedded() if target is None else target, draft)
     bases = [base_of(name) for name in names]
     configs = [fetch(AutoConfig, base) for base in bases]
@@ -77,12 +77,12 @@ def load_pair(
             same_vocabulary(size, draft_size, tokenizers[0])
     loads = []
     for base, config, place, spread in zip(bases, configs, devices, maps, strict=False):
-        scheme = options(quantization, base, config, place) | ({"device_map": spread} if spread else {})
+        scheme = options(quantization, base, config, place) | spread
         loads.append(partial(_weights, base, dtype=dtype, use_safetensors=safetensors, **scheme))
     models: list[PreTrainedModel] = []
     loaded: dict[tuple, PreTrainedModel] = {}  # what both are made of is in memory once
     for name, base, place, spread, load in zip(names, bases, devices, maps, loads, strict=False):
-        key = base, place, spread
+        key = base, place, str(spread)
         if key not in loaded:
             loaded[key] = load() if spread else load().to(place)
         models.append(loaded[key] if name == base else _adapted(loaded[key], name, dtype, safetensors))
@@ -104,6 +104,12 @@ def _check_map(device_map: str | None, device: str | torch.device | None) -> Non
         raise InputError("device_map='auto' chooses the devices; leave device out.")
     if device_map and find_spec("accelerate") is None:
         raise InputError("device_map='auto' needs the package accelerate; install it with `pip install accelerate`.")
+
+
+def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
+    """Where weights are read to, which takes accelerate: over all GPUs, or straight to the one. Without it they go through this memory."""
+    straight = device.type != "cpu" and find_spec("accelerate") is not None
+    return {"device_map": device_map or {"": device}} if device_map or straight else {}
 
 
 def _device(device: str | torch.device | None) -> torch.device:

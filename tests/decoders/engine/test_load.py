@@ -79,6 +79,16 @@ def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
     assert maps == ["auto", "auto", None]
 
 
+def test_weights_are_read_straight_to_a_gpu(monkeypatch):
+    """They were read into memory first, and moved; of some that come quantised transformers refuses to move any."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
+    monkeypatch.setattr(load, "find_spec", lambda name: True)
+    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
+    assert load._map(None, gpu) == {"device_map": {"": gpu}}
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    assert load._map(None, gpu) == {}
+
+
 def test_two_models_that_share_no_tokens(tmp_path):
     """Said before weights are read."""
     save(tmp_path / "a")
