@@ -7,6 +7,15 @@ out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"
 
 __version__ = "0.2.0"
 
+from importlib import import_module
+
+from decoders.quiet import quietly
+
+# Transformers imports torchao where that is installed, asked or not. On every start that tells of kernels for other devices, and of what
+# torch will give up.
+with quietly("torchao", "torch.utils._pytree"):
+    import_module("transformers.modeling_utils")
+
 from decoders.catalog import catalog
 from decoders.engine.linear import copies_bytes
 from decoders.engine.load import default_device, default_dtype, load_pair

@@ -183,6 +183,8 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
                 f"padding is for models whose layers all see the whole text, and some of the {role} model's have a window; leave it "
                 "out, or load another pair."
             )
+        if padded and packed.spread:
+            raise InputError(f"padding is for models on one device, and the {role} model is on several; leave it out.")
         if padded and role == "draft" and not pair.one_tokenizer:
             raise InputError(
                 "padding is for models with one tokenizer; leave it out, or load a draft of the target's family."

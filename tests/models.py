@@ -75,10 +75,14 @@ def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>")
 
 
+def whole_softmax():
+    """For passes whose softmax is in the model's own dtype: "eager" attention rounds to float32 there."""
+    return mock.patch("torch.nn.functional.softmax", lambda x, dim, dtype=None: x.softmax(dim))
+
+
 def plain_logits(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
     """The next-token logits (V,) behind `tokens` by the model's own forward pass, its softmax in the model's dtype."""
-    whole_softmax = mock.patch("torch.nn.functional.softmax", lambda x, dim, dtype=None: x.softmax(dim))
-    with torch.inference_mode(), whole_softmax:  # "eager" rounds to float32 there
+    with torch.inference_mode(), whole_softmax():
         return model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
 
 

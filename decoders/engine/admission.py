@@ -14,7 +14,7 @@ from decoders.engine.engines import Model, engine_of
 from decoders.engine.model import Engine, PackedModel, undisturbed
 from decoders.engine.probe import Layout, layout_of
 from decoders.engine.twin import twin
-from decoders.errors import NotPackedError, first_line
+from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -29,7 +29,8 @@ TOLERANCE = {torch.float64: 3e-5, torch.float32: 3e-5, torch.float16: 0.05, torc
 
 
 def agrees_with_plain_pass(model: Model) -> None:
-    """Raise NotPackedError unless passes over cached rows give what passes over whole texts give: some models fail silently.
+    """Raise NotPackedError unless passes over cached rows give what passes over whole texts give: some models fail silently. Raise
+    InputError if those give no numbers.
 
     The latter take the "eager" attention: it does all that the architecture asks for ("sdpa" has no soft-capping), though its
     softmax is never finer than float32. More than half of the rows of each request in each pass must agree: a few tokens that rounding
@@ -46,6 +47,8 @@ def agrees_with_plain_pass(model: Model) -> None:
         raise
     except Exception as error:  # foreign code can fail in any way
         raise NotPackedError(f"it fails in a {kind} forward pass ({first_line(error)})") from None
+    if all(row.isnan().any() for row in plain.values()):
+        raise InputError(f"The {model.name} gives logits that are not numbers; check its weights and its dtype.")
     dtype = precision(model)
     for tree, rows in answers:
         agreeing = [agree(row, plain[tree, node], dtype) for node, row in rows.items()]

@@ -1,6 +1,8 @@
-"""The cache memory of one run on a model (Arenas): layers that do not all see equally far have rows of their own (ReachRows)."""
+"""The cache memory of one run on a model (Arenas): layers that do not all see equally far have rows of their own (ReachRows), and so do
+those of each device."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import cast
@@ -53,8 +55,9 @@ class ReachRows(CacheRows):
 
 
 class Arenas:
-    """One arena for all layers that see equally far, that of the farthest first.
+    """One arena for all layers that see equally far and are on one device, those of the farthest first.
 
+    device   where the model takes its tokens;   reaches  how far back the layers of each arena see
     places   for each layer its arena, and which of the layers it is there: layers that share keys and values share a place
     """
 
@@ -67,22 +70,25 @@ class Arenas:
         most: int | None = None,
         kind: type[CacheRows] = CacheRows,
     ):
-        self.most, self.kind = most, kind
-        owners = [i for i, layer in enumerate(layout) if layer.owner == i]
-        self.reaches = sorted({layout[i].reach for i in owners}, key=lambda reach: -reach.size if reach else -math.inf)
-        groups = [[i for i in owners if layout[i].reach == reach] for reach in self.reaches]
+        self.most, self.kind, self.device = most, kind, device
+        alike: dict[tuple[Reach | None, torch.device], list[int]] = defaultdict(list)
+        for i, layer in enumerate(layout):
+            if layer.owner == i:
+                alike[layer.reach, layer.device].append(i)
+        places = sorted(alike, key=lambda place: -place[0].size if place[0] else -math.inf)
+        self.reaches, groups = [reach for reach, _ in places], [alike[place] for place in places]
         self.each = [
             Arena(
                 [layout[i].sizes for i in group],
                 dtype,
-                device,
+                place,
                 rows if reach is None else 0,
                 most,
                 kind if reach is None else partial(ReachRows, reach=reach),
             )
-            for group, reach in zip(groups, self.reaches, strict=True)
+            for group, (reach, place) in zip(groups, places, strict=True)
         ]
-        found = {i: (place, group.index(i)) for place, group in enumerate(groups) for i in group}
+        found = {i: (number, group.index(i)) for number, group in enumerate(groups) for i in group}
         self.places = tuple(found[layer.owner] for layer in layout)
         self.row_bytes = [sum(layout[i].row_size for i in group) * dtype.itemsize for group in groups]
 
@@ -121,7 +127,8 @@ class Arenas:
             found.append(pack(feeds, arena, by_request, reach.window if reach else 0))
         if self.simple:
             return found[0]
-        return found[0].following(Layered(tuple(cast(Packing, inputs.packing) for inputs in found), self.places))
+        packings = tuple(cast(Packing, inputs.packing) for inputs in found)
+        return found[0].following(Layered(packings, self.places), self.device)
 
     def bytes(self, caches: Caches) -> int:
         """What the rows of one request take."""

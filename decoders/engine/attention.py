@@ -5,6 +5,7 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
@@ -40,8 +41,10 @@ class Part(NamedTuple):
     values: Sequence[Tensor]
 
 
-class Packing(NamedTuple):
-    """How the tokens of one pass belong to requests.
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """How the tokens of one pass belong to requests. (No tuple: hooks of accelerate, which move what a layer is given to its device, would
+    take that apart and let layers write into copies of the arena.)
 
     rows      (tokens,) the arena row for each token's key and value
     segments  (requests, 7) on the CPU: first token, token after the last, first arena row, rows in use before the pass, the start of
@@ -70,9 +73,10 @@ class Packing(NamedTuple):
     scratch: int = -1
 
 
-class Layered(NamedTuple):
-    """How the tokens of one pass belong to requests in layers that do not all see equally far: `packings`, and for each layer which of
-    them is its own and which of its layers it is there."""
+@dataclass(frozen=True, eq=False)
+class Layered:
+    """How the tokens of one pass belong to requests in layers that do not all see equally far or lie on several devices: `packings`, and
+    for each layer which of them is its own and which of its layers it is there."""
 
     packings: tuple[Packing, ...]
     places: tuple[tuple[int, int], ...]
@@ -105,7 +109,8 @@ def attend(
     while True:
         way = choose_way(q, values, segments, bool(softcap) or sinks is not None)
         try:
-            return way(q, keys, values, segments, table, masks, biases, scale, softcap, window, sinks)
+            with torch.cuda.device_of(q):  # where kernels are launched; this layer's need not be the first one's
+                return way(q, keys, values, segments, table, masks, biases, scale, softcap, window, sinks)
         except Exception as error:  # of a compiler that lacks Python.h, of a driver, of a GPU that nobody has tested
             if way is attend_one_by_one or way in FAILED or isinstance(error, torch.OutOfMemoryError):
                 raise

@@ -61,9 +61,9 @@ def attend_layer(
 ) -> Tensor:
     """`attend` for one layer of a pass: q (1, H, tokens, D), k and v (1, K, tokens, D) -> (1, tokens, H, D)."""
     packing, layer = of_layer(packing, layer)
-    rows, segments, table, masks, biases, keys, values, window, *_ = packing
-    tensors = q[0], k[0], v[0], keys[layer], values[layer], rows, segments, table, masks, biases
-    return run(*tensors, scale, softcap, window, sinks)[None]
+    cached = packing.keys[layer], packing.values[layer]
+    tables = packing.rows, packing.segments, packing.table, packing.masks, packing.biases
+    return run(q[0], k[0], v[0], *cached, *tables, scale, softcap, packing.window, sinks)[None]
 
 
 def attend_parts(

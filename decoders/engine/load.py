@@ -1,17 +1,19 @@
 """Loading a pair of models from folders or the hub. Whatever goes wrong is an InputError of one sentence."""
 
+from collections.abc import Collection
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
 from decoders.engine.pair import ModelPair, same_vocabulary, translation_between
 from decoders.engine.quantization import options
-from decoders.engine.sources import base_of, fetch, model_names
+from decoders.engine.sources import base_of, fetch, model_names, said_in_one_sentence
+from decoders.engine.twin import twin
 from decoders.errors import InputError, first_line
 
 EMBEDDED = assets() / "stories"
@@ -45,10 +47,10 @@ def load_pair(
     """Load a pair. Without arguments the embedded one; else a folder with `target/` and `draft/` in it, or one or two hub ids or folders.
 
     A hub id may name a revision: "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with `peft`
-    installed): its base model is then loaded with it.
+    installed): its base model is then loaded with it. A base that target and draft share is in memory once.
 
     device   default: `default_device()`;   draft_device  the draft's, if it is another one
-    device_map   "auto" spreads each model over all GPUs as the package accelerate does: its passes then run one request at a time
+    device_map   "auto" spreads models over all GPUs as the package accelerate does, but for a draft that has its `draft_device`
     dtype    a torch dtype or its name; "auto" is `default_dtype(device)`
     passes   "recorded"; "plain", which runs the models' own modules; "compiled", which takes about a minute and is announced; or, on
              CUDA and not yet tried on a device, "graphs"
@@ -60,7 +62,8 @@ def load_pair(
     """
     devices = [_device(place) for place in (device, device if draft_device is None else draft_device)]
     dtype = _dtype(dtype, devices[0])
-    _check_map(device_map, device, draft_device)
+    _check_map(device_map, device)
+    maps = [_map(device_map, devices[0]), _map(device_map if draft_device is None else None, devices[1])]
     names = model_names(_embedded() if target is None else target, draft)
     bases = [base_of(name) for name in names]
     configs = [fetch(AutoConfig, base) for base in bases]
@@ -73,10 +76,16 @@ def load_pair(
         if translation_between(tokenizers[0], tokenizers[1], size, draft_size) is None:
             same_vocabulary(size, draft_size, tokenizers[0])
     loads = []
-    for name, config, place in zip(names, configs, devices, strict=False):
-        scheme = options(quantization, name, config, place) | ({"device_map": device_map} if device_map else {})
-        loads.append(partial(_weights, name, dtype=dtype, use_safetensors=safetensors, **scheme))
-    models = [load() if device_map else load().to(place) for load, place in zip(loads, devices, strict=False)]
+    for base, config, place, spread in zip(bases, configs, devices, maps, strict=False):
+        scheme = options(quantization, base, config, place) | spread
+        loads.append(partial(_weights, base, dtype=dtype, use_safetensors=safetensors, **scheme))
+    models: list[PreTrainedModel] = []
+    loaded: dict[tuple, PreTrainedModel] = {}  # what both are made of is in memory once
+    for name, base, place, spread, load in zip(names, bases, devices, maps, loads, strict=False):
+        key = base, place, str(spread)
+        if key not in loaded:
+            loaded[key] = load() if spread else load().to(place)
+        models.append(loaded[key] if name == base else _adapted(loaded[key], name, dtype, safetensors))
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
@@ -88,13 +97,19 @@ def _embedded() -> Path:
     return EMBEDDED
 
 
-def _check_map(device_map: str | None, *devices: str | torch.device | None) -> None:
+def _check_map(device_map: str | None, device: str | torch.device | None) -> None:
     if device_map not in (None, "auto"):
         raise InputError(f"device_map must be 'auto' or None, not {device_map!r}.")
-    if device_map and any(device is not None for device in devices):
-        raise InputError("device_map='auto' chooses the devices; leave device and draft_device out.")
+    if device_map and device is not None:
+        raise InputError("device_map='auto' chooses the devices; leave device out.")
     if device_map and find_spec("accelerate") is None:
         raise InputError("device_map='auto' needs the package accelerate; install it with `pip install accelerate`.")
+
+
+def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
+    """Where weights are read to, which takes accelerate: over all GPUs, or straight to the one. Without it they go through this memory."""
+    straight = device.type != "cpu" and find_spec("accelerate") is not None
+    return {"device_map": device_map or {"": device}} if device_map or straight else {}
 
 
 def _device(device: str | torch.device | None) -> torch.device:
@@ -116,9 +131,22 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 def _weights(name: str, **options: Any) -> Any:
     """The model with all its weights: for those that a checkpoint lacks, transformers would draw random ones."""
     model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
-    if missing := sorted(notes["missing_keys"]):
+    _whole(name, notes["missing_keys"])
+    return model
+
+
+def _adapted(base: PreTrainedModel, name: str, dtype: torch.dtype, safetensors: bool | None) -> PreTrainedModel:
+    """The model with a folder's adapter, and the weights of `base`, which stays as it is."""
+    model = twin(base, base.config._attn_implementation)
+    with said_in_one_sentence(name):
+        notes = model.load_adapter(name, dtype=dtype, use_safetensors=safetensors)
+    _whole(name, notes.missing_keys)
+    return model
+
+
+def _whole(name: str, missing: Collection[str]) -> None:
+    if missing:
         more = f" and {len(missing) - 2} more" if len(missing) > 2 else ""
         raise InputError(
-            f"{name} has no weights for {', '.join(missing[:2])}{more}; load a folder or revision that holds the whole model."
+            f"{name} has no weights for {', '.join(sorted(missing)[:2])}{more}; load a folder or revision that holds the whole model."
         )
-    return model

@@ -42,7 +42,8 @@ class PackedModel(Loaded):
     positions  the most tokens that it can see, or None if its config does not say
     own        size of its own vocabulary;   vocabulary  size of the one it reads and answers for, which a pair gives its draft model:
                tokens that it lacks are impossible, and are fed to it as token 0
-    layout     for each layer what its cache holds, and how far back it sees;   by_request  whether attention takes one request after another
+    layout     for each layer what its cache holds, and how far back it sees;   spread  whether it is on several devices
+    by_request  whether attention takes one request after another
     row_bytes  bytes of one cache row in all layers
     weight_bytes   bytes of weights that one pass reads: all but the embedding tables, of which it reads only some rows
     Raises InputError, with the model's name, if it is not a whole causal language model, and NotPackedError if packed attention does
@@ -59,11 +60,10 @@ class PackedModel(Loaded):
         refuse_unloaded(model, self.name)
         if not getattr(model, "_supports_attention_backend", False):
             raise NotPackedError("it has its own attention")
-        if len(places_of(model)) > 1:
-            raise NotPackedError("its layers are on several devices")
         self.own: int = config.vocab_size
         self.vocabulary = vocabulary or self.own
         self.positions = positions_of(config)
+        self.spread = len({p.device for p in model.parameters()}) > 1
         self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = layout_of(model, self.positions)
         self._twin = twin(model, interface.NAME)
@@ -99,7 +99,8 @@ class PackedModel(Loaded):
         self, input_ids: torch.Tensor, position_ids: torch.Tensor, wanted: torch.Tensor, packing: Packing | Layered
     ) -> torch.Tensor:
         """A pass through the modules of the twin."""
-        keep = {"logits_to_keep": wanted} if self.keeps else {}
+        # Rows on one device cannot be taken by indices on another, which hooks bring elsewhere than the head is; by a list they can.
+        keep = {"logits_to_keep": wanted.tolist() if self.spread else wanted} if self.keeps else {}
         if self.own < self.vocabulary:
             input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
         run: Any = self._twin.forward  # the base class declares none
@@ -160,16 +161,14 @@ def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
         raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
     if model.device.type == "meta":
         raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
-    if len(places := places_of(model)) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
+    places = {
+        str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()
+    }  # of the package accelerate
+    if len(places) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
         raise InputError(
             f"The {name} has weights offloaded to {' and '.join(offloaded)}, which every pass would fetch; load it where there is "
             "room for all of them, or quantised."
         )
-
-
-def places_of(model: PreTrainedModel) -> set[str]:
-    """Where the package accelerate put the parts of a model; nothing if it did not."""
-    return {str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()}
 
 
 def weight_bytes(model: PreTrainedModel) -> int:

@@ -39,8 +39,9 @@ class PackedInputs:
     wanted: torch.Tensor
     packing: Packing | Layered
 
-    def following(self, packing: Layered) -> "PackedInputs":
-        return replace(self, packing=packing)
+    def following(self, packing: Layered, device: torch.device) -> "PackedInputs":
+        """The same where a model takes its tokens, for layers that lie elsewhere too."""
+        return PackedInputs(self.input_ids.to(device), self.position_ids.to(device), self.wanted.to(device), packing)
 
 
 def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:
@@ -96,7 +97,7 @@ def parts(
         hides = mask is None and 0 < window < total
         causal = mask is None and n == total and n > 1 and not hides
         if mask is not None or (n > 1 and not causal):
-            bias = torch.from_numpy(added(mask, n, total, window)).to(dtype)
+            bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
         begin = total - window if hides and n == 1 else 0
         keys, values = arena.windows(feed.cache.base + begin, feed.cache.base + total)
         found.append(Part(start, start + n, bias, causal, keys, values))

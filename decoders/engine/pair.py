@@ -21,7 +21,7 @@ log = logging.getLogger("decoders")
 class ModelPair:
     """A target model, a draft model (or None) and the tokenizer they share.
 
-    target, draft   `transformers` causal language models on one device; they are put in eval mode and otherwise left as they are
+    target, draft   `transformers` causal language models, each on one device or several; they are put in eval mode and otherwise left as they are
     tokenizer       may be None if prompts are lists of token ids
     packed   by role ("target", "draft") the models as they are run: packed, or with their own cache where that is not right
     draft_tokenizer  the draft's, if it is another one: the draft then proposes only tokens that both know (`decoders.engine.translation`)

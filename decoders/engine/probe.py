@@ -26,11 +26,13 @@ class Layout:
 
     sizes   (K, D of keys, D of values);   reach  how far back it sees, None if all
     owner   the number of the layer whose keys and values it takes, usually its own
+    device  where it is
     """
 
     sizes: tuple[int, int, int]
     reach: Reach | None
     owner: int
+    device: torch.device
 
     @property
     def row_size(self) -> int:
@@ -63,7 +65,7 @@ class Probe:
         reach, sizes = self.rules[rule] if rule is not None else None, (key.shape[1], key.shape[3], value.shape[3])
         # Layers may be given what an earlier one computed.
         same = (i for i, (k, v) in self.given.items() if k is key and v is value and self.layers[i].reach == reach)
-        self.layers[layer] = Layout(sizes, reach, next(same, layer))
+        self.layers[layer] = Layout(sizes, reach, next(same, layer), key.device)
         self.given[layer] = key, value
 
 
@@ -106,9 +108,22 @@ def probing_mask(
     **others: Any,
 ) -> Tensor:
     """The function in the registry of masks: a mask that carries its rule along. Some windows exist only in the mask."""
-    mask: Any = torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device)
-    mask.rule = mask_function
-    return mask
+    return Ruled.of(torch.zeros(batch_size, 1, q_length, kv_length, dtype=dtype, device=device), mask_function)
+
+
+class Ruled(Tensor):
+    """A mask with its rule, which it keeps when it is moved to the device of a layer."""
+
+    rule: Callable
+
+    @classmethod
+    def of(cls, mask: Tensor, rule: Callable) -> "Ruled":
+        ruled = mask.as_subclass(cls)
+        ruled.rule = rule
+        return ruled
+
+    def to(self, *args: Any, **options: Any) -> "Ruled":
+        return self.of(self.as_subclass(Tensor).to(*args, **options), self.rule)
 
 
 def positions_of(config: PreTrainedConfig) -> int | None:

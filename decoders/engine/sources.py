@@ -2,6 +2,8 @@
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,10 @@ MEANINGS = (
     (r"No such file or directory: .*\.safetensors", "lacks one of its weights files; download it again"),
     (r"no file named|does not appear to have a file named (pytorch|model)", "holds no weights; name a folder or revision that holds the whole model"),
     (r"deserializing header|file not fully covered|header too|MetadataIncompleteBuffer|InvalidHeader", "has a broken or incomplete weights file; download it again"),
-    (r"not a valid JSON file|JSONDecode", "has a broken config.json; download it again"),
+    (r"not a valid JSON file", "has a broken config.json; download it again"),
+    (r"JSONDecode|expected value at line|EOF while parsing|key must be a string", "has a broken tokenizer file or index of weights; download it again"),
+    (r"ignore_mismatched_sizes", "has weights of other sizes than its config.json says; download it again"),
+    (r"[Vv]alidation error|Trying to create tensor with negative", "has settings in its config.json that cannot be; download it again"),
     (r"backend tokenizer|tokenizer class|Can't load tokenizer|sentencepiece or tiktoken", "has no tokenizer that can be read here; name a folder that holds tokenizer.json"),
     (r"Unrecognized configuration class", "is no causal language model; name one that writes text"),
     (r"does not recognize this architecture", "is of a type that the installed transformers does not know; update transformers"),
@@ -41,6 +46,8 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
 
 
 def _look(name: str) -> None:
+    if not name.strip():
+        raise InputError("The name of a model is empty; name a folder that holds one, or a model of the hub.")
     path = Path(name)
     if path.suffix == ".gguf" or (path.is_dir() and not (path / "config.json").is_file() and any(path.glob("*.gguf"))):
         raise InputError(f"{name} is a GGUF file, which is not read here; name the model that it was made of.")
@@ -72,8 +79,15 @@ def fetch(kind: Any, name: str, **options: Any) -> Any:
     """`kind.from_pretrained` of a folder, or of a hub id with or without "@revision". A model's own code is never run."""
     if "@" in name and not Path(name).is_dir():
         name, options["revision"] = name.split("@", 1)
-    try:
+    with said_in_one_sentence(name):
         return kind.from_pretrained(name, trust_remote_code=False, **options)
+
+
+@contextmanager
+def said_in_one_sentence(name: str) -> Iterator[None]:
+    """Make an InputError of whatever goes wrong while this is read."""
+    try:
+        yield
     except Exception as error:  # files, network, JSON and safetensors each have their own errors
         said = f"{type(error).__name__}: {error}"
         meaning = next((words for pattern, words in MEANINGS if re.search(pattern, said)), None)

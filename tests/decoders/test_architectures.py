@@ -4,16 +4,20 @@ never a raw error. `make models` tries all of them.
 What right means is in `tests/zoo.py`. Windows and the like are small enough to matter.
 """
 
+import copy
+
 import pytest
 
 from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine
+from decoders.engine.plain import Following, PlainModel
 from decoders.testing.laws import variation
 from decoders.tree import TokenTree
 from tests import laws, zoo
-from tests.models import by_transformers
+from tests.models import by_transformers, whole_softmax
 
 PROMPTS = [[5, 6, 7, 8], [3], list(range(20, 40))]
+WINDOWS = [list(range(10, 50))]  # a prompt longer than two of them
 
 LONGROPE = {
     "rope_type": "longrope",
@@ -91,6 +95,8 @@ def test_an_architecture(name):
 LONG = (  # those that people load, tiny: windows and chunks of 16 tokens
     "gemma2", "gemma3_text", "gpt_oss", "olmo3", "cohere2", "llama4_text", "falcon", "bloom", "qwen3_5_text", "mamba", "deepseek_v3",
 )  # fmt: skip
+IN_FLOAT32 = {"llama4_text", "bloom", "qwen3_5_text", "mamba", "deepseek_v3"}  # parts of them, also in a float64 model
+FLOAT32 = 1e-4
 
 
 @pytest.mark.parametrize("name", LONG)
@@ -117,14 +123,41 @@ def test_alone_or_in_any_batch(name):
 
 @pytest.mark.parametrize("name", LONG)
 def test_the_law_is_the_targets(name):
-    """Enumerated through the engine: every text of two tokens, and its probability by passes of the model's own over whole texts. Trees in
-    packed passes, chains in others."""
+    """Enumerated through the engine: every text of two tokens, and its probability by passes of the model's own over whole texts."""
     target, draft = zoo.build_pair(name, vocab_size=4, pad_token_id=None)
     pair, prompt = ModelPair(target, draft), [1, 3, 2, 0] * 9
     exact = laws.of_two_tokens(target, prompt, temperature=0.8)
-    method = catalog["speculative"](draft_length=1) if pair.plain else catalog["specinfer"](expansion=(2,))
+    method = catalog["speculative"](draft_length=1)
     law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, ignore_eos=True)
     assert variation(law, exact) < 1e-5
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_rules_compare_the_models_own_laws(name):
+    """Token by token the decision, p and q of decoders that ask plain passes over whole texts: so what is enumerated of their rules on
+    tables holds on these models, in trees, beams and windows."""
+    target, draft = (model.double() for model in zoo.build_pair(name))
+    for model in (target, draft):
+        model.config._experts_implementation = "eager"  # the others have no float64
+    pair = ModelPair(target, draft, passes="plain")
+    plainly, own = copy.copy(pair), target._supports_attention_backend
+    whole = Following(cached=False, attention="eager" if own else None)
+    plainly.packed = {
+        role: PlainModel(m.model, role, m.vocabulary, whole, "of a test") for role, m in pair.packed.items()
+    }
+    allowed = FLOAT32 if name in IN_FLOAT32 else 1e-9
+    options = {"max_new_tokens": 6, "top_k": 20, "temperature": 0.8, "seed": 3, "ignore_eos": True}
+    for method in ("speculative", "mtad", "dsbd", catalog["specinfer"](expansion=(2, 2))):
+        ours = generate(pair, PROMPTS[:1] + WINDOWS, method, **options)
+        with whole_softmax():
+            theirs = generate(plainly, PROMPTS[:1] + WINDOWS, method, **options)
+        for one, other in zip(ours, theirs, strict=True):
+            trials, expected = ([t for r in result.rounds for t in r.trials] for result in (one, other))
+            assert [(t.token, t.fate) for t in trials] == [(t.token, t.fate) for t in expected]
+            for which in ("p", "q"):
+                assert [getattr(t, which) for t in trials] == pytest.approx(
+                    [getattr(t, which) for t in expected], abs=allowed
+                )
 
 
 @pytest.mark.parametrize("name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"])

@@ -25,6 +25,8 @@ def test_every_setting_stands_with_the_values_it_may_take(name):
 
 
 def test_an_unknown_name_is_one_sentence():
+    """Before it stood four lines of torchao, which transformers imports where it is installed."""
     ended = subprocess.run([sys.executable, "-m", "decoders", "nope"], capture_output=True, text=True, check=False)
     assert ended.returncode == 1
     assert ended.stderr.startswith("There is no decoder 'nope': there is greedy")
+    assert ended.stderr.count("\n") == 1

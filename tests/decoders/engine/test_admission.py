@@ -138,6 +138,17 @@ def test_one_token():
     assert generate(pair, [0], "beam_search", max_new_tokens=3).tokens == [0] * 3
 
 
+def test_weights_that_are_no_numbers():
+    """They were admitted, for nothing differs from a row of them; decoding ended in an error, and the workbench's timing in a raw one."""
+    model = build()
+    with torch.no_grad():
+        model.model.norm.weight[3] = torch.nan
+    with pytest.raises(
+        InputError, match=r"^The target model .* gives logits that are not numbers; check its weights and"
+    ):
+        ModelPair(model, None)
+
+
 def test_a_packed_pass_that_fails():
     """What foreign code raises when it first sees more than two tokens is no traceback either."""
 

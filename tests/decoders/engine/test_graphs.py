@@ -2,6 +2,7 @@
 numbers of the recording, and refuses to read a value back. What only a device can show is not shown here."""
 
 import weakref
+from dataclasses import replace
 
 import pytest
 import torch
@@ -224,7 +225,7 @@ def test_without_a_kernel_there_are_no_graphs(caplog):
 )
 def test_shapes(tokens, requests, shape):
     packed = attention.Packing(None, None, torch.zeros(5, requests + 1), None, torch.zeros(2), None, None)
-    packed = packed._replace(masks=torch.zeros(2, dtype=torch.bool), scratch=0)
+    packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
     assert Shape.of(torch.zeros(1, tokens), packed) == shape
-    assert Shape.of(torch.zeros(1, 1), packed._replace(masks=torch.zeros(graphs.MASKS + 1))) is None
-    assert Shape.of(torch.zeros(1, 1), packed._replace(scratch=-1)) is None
+    assert Shape.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1))) is None
+    assert Shape.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import random
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from types import SimpleNamespace
@@ -274,7 +275,7 @@ def test_without_biases_masks_are_enough(case):
     packing = draw_pass(0, **drawn)
     segments = packing.segments.clone()
     segments[:, 5] = -1
-    bare = packing._replace(segments=segments, biases=torch.zeros(2, dtype=torch.float64))
+    bare = replace(packing, segments=segments, biases=torch.zeros(2, dtype=torch.float64))
     q = torch.randn(run["heads"], len(packing.rows), packing.keys[0].shape[-1], dtype=torch.float64)
 
     def run_with(p):

@@ -1,6 +1,5 @@
 """Loading pairs, and one sentence for whatever cannot be loaded."""
 
-import importlib.util
 import json
 
 import pytest
@@ -8,7 +7,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
-from transformers import AutoConfig, PreTrainedTokenizerFast, T5Config
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, T5Config
 
 from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
 from decoders.engine import load, quantization, sources
@@ -58,20 +57,36 @@ def test_devices(tmp_path, monkeypatch):
         InputError, match="device_map='auto' needs the package accelerate; install it with `pip install"
     ):
         load_pair(model, device_map="auto")
-    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device and draft_device out"):
+    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device out"):
         load_pair(model, device="cpu", device_map="auto")
     with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
         load_pair(model, device_map="balanced")
 
 
-def test_a_model_spread_by_accelerate(tmp_path):
-    """Here there is the CPU alone, so that its passes are packed."""
+def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
+    """Over the CPU alone, which is all there is here; a draft may have a device of its own beside it."""
     pytest.importorskip("accelerate")
     model = save(tmp_path / "model")
     pair = load_pair(model, device_map="auto")
     assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
         load_pair(model).target, [5, 6], 9, 0
     )
+    maps, weights = [], load._weights
+    monkeypatch.setattr(
+        load, "_weights", lambda *args, **options: maps.append(options.get("device_map")) or weights(*args, **options)
+    )
+    load_pair(model, model, device_map="auto"), load_pair(model, model, device_map="auto", draft_device="cpu")
+    assert maps == ["auto", "auto", None]
+
+
+def test_weights_are_read_straight_to_a_gpu(monkeypatch):
+    """They were read into memory first, and moved; of some that come quantised transformers refuses to move any."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
+    monkeypatch.setattr(load, "find_spec", lambda name: True)
+    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
+    assert load._map(None, gpu) == {"device_map": {"": gpu}}
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    assert load._map(None, gpu) == {}
 
 
 def test_two_models_that_share_no_tokens(tmp_path):
@@ -130,6 +145,8 @@ def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
 def test_missing_models(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
         load_pair("/no/such/folder")
+    with pytest.raises(InputError, match=r"The name of a model is empty; name a folder"):
+        load_pair("")
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"empty has no config\.json; name one that holds a model in the format"):
         load_pair(tmp_path / "empty")
@@ -164,6 +181,18 @@ BROKEN = {  # what was done to a good folder, and what is said about it
     "no weights": (
         lambda f: (f / "model.safetensors").unlink(),
         "holds no weights; name a folder or revision that holds the whole model.",
+    ),
+    "weights of other sizes": (
+        change(hidden_size=64),
+        "has weights of other sizes than its config.json says; download it again.",
+    ),
+    "a broken tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        "has a broken tokenizer file or index of weights; download it again.",
+    ),
+    "heads that do not fit": (
+        change(num_attention_heads=5),
+        "has settings in its config.json that cannot be; download it again.",
     ),
     "no tokenizer": (
         lambda f: [file.unlink() for file in f.glob("*token*")],
@@ -216,9 +245,9 @@ def test_parameters_are_counted_without_loading(tmp_path):
     assert parameters(model, model) == 2 * count
 
 
-def without(folder, *parts):
+def without(folder, *parts, file="model.safetensors"):
     """Take the weights whose names hold one of `parts` out of a saved model."""
-    file = folder / "model.safetensors"
+    file = folder / file
     weights = {name: w for name, w in load_file(file).items() if not any(part in name for part in parts)}
     save_file(weights, file, metadata={"format": "pt"})
     return folder
@@ -282,7 +311,7 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
     with pytest.raises(InputError, match="quantization must be one of int8, int4 or None, not 'int3'"):
         load_pair(model, quantization="int3")
     monkeypatch.setattr(quantization, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match="needs torchao and accelerate; install them with `pip install torchao accel"):
+    with pytest.raises(InputError, match="needs torchao and accelerate; install with `pip install torchao accel"):
         load_pair(model, quantization="int8")
     monkeypatch.setattr(quantization, "find_spec", lambda name: True)
     with pytest.raises(InputError, match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'"):
@@ -292,23 +321,62 @@ def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
         load_pair(model, quantization="int8")
 
 
-def test_a_quantised_checkpoint_names_the_package_that_it_needs(tmp_path):
-    if importlib.util.find_spec("optimum"):
-        pytest.skip("it is installed")
+COMES_QUANTISED = {  # by the method in its config, and what is said of it where nothing is installed
+    "gptq": "which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`.",
+    "awq": "which needs gptqmodel and accelerate; install with `pip install gptqmodel accelerate`.",
+    "bitsandbytes": "which needs bitsandbytes and accelerate; install with `pip install bitsandbytes accelerate`.",
+    "fp8": "which needs accelerate; install with `pip install accelerate`.",
+    "torchao": "which needs torchao and accelerate; install with `pip install torchao accelerate`.",
+    "compressed-tensors": "which needs compressed-tensors; install with `pip install compressed-tensors`.",
+}
+
+
+@pytest.mark.parametrize("method", COMES_QUANTISED)
+def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monkeypatch, method):
+    """All of them, before its weights are read. Transformers names one, then the next; of torchao it said "No module named"."""
     model = save(tmp_path / "model")
-    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
-    with pytest.raises(InputError, match=r"could not be loaded: .*`pip install optimum`"):
+    change(quantization_config={"quant_method": method, "bits": 4})(model)
+    (model / "model.safetensors").unlink()
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(InputError) as caught:
         load_pair(model)
+    assert str(caught.value) == f"{model} comes quantised ({method}), {COMES_QUANTISED[method]}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"), [({"quant_method": "modelopt"}, "modelopt"), ({"bits": 4}, "its config names none")]
+)
+def test_a_quantisation_that_transformers_does_not_know(tmp_path, settings, said):
+    """It loaded what is stored as if that were the weights, without their scales: other tokens, and no error."""
+    model = save(tmp_path / "model")
+    change(quantization_config=settings)(model)
+    with pytest.raises(
+        InputError, match=rf"in a way that the installed transformers does not know \({said}\); name the"
+    ):
+        load_pair(model)
+
+
+def test_mxfp4_is_read_as_plain_weights(tmp_path):
+    """As kernels for it would be fetched as binaries. It needs no package."""
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": "mxfp4"})(model)
+    (found,) = quantization.options(None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")).values()
+    assert found.dequantize
+
+
+def adapter(folder, base, seed=0):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    adapted.save_pretrained(folder)
+    return adapted
 
 
 def test_an_adapter_is_loaded_with_its_base(tmp_path):
     """No text was ever decoded: the check for replaced modules took the empty ones that `peft` puts into a layer for missing ones."""
-    peft = pytest.importorskip("peft")
     base = save(tmp_path / "base")
-    adapted = peft.get_peft_model(
-        load_pair(base).target, peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
-    )
-    adapted.save_pretrained(tmp_path / "adapter")
+    adapted = adapter(tmp_path / "adapter", base)
     pair = load_pair(tmp_path / "adapter", base)
     assert not pair.plain
     ids = torch.tensor([[5, 6, 7]])
@@ -318,6 +386,40 @@ def test_an_adapter_is_loaded_with_its_base(tmp_path):
     result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
     assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
     assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+def test_two_adapters_on_one_base(tmp_path, quantization):
+    """The base was in memory twice."""
+    if quantization:
+        pytest.importorskip("torchao")
+    base, ids = save(tmp_path / "base"), torch.tensor([[5, 6, 7]])
+    adapted = [adapter(tmp_path / name, base, seed) for name, seed in (("a", 0), ("b", 1))]
+    pair = load_pair(tmp_path / "a", tmp_path / "b", quantization=quantization)
+    allowed = 0.3 if quantization else 1e-5
+    with torch.inference_mode():
+        for ours, theirs in zip((pair.target, pair.draft), adapted, strict=True):
+            torch.testing.assert_close(ours(ids).logits, theirs(ids).logits, atol=allowed, rtol=allowed)
+    first, second = (
+        {id(w) for name, w in model.named_parameters() if "lora" not in name} for model in (pair.target, pair.draft)
+    )
+    assert first == second
+    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=9, temperature=0, ignore_eos=True)
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 9)
+
+
+def test_an_adapter_without_weights(tmp_path):
+    """Those of its base are all there; transformers notes what an adapter lacks in place of what its base lacks."""
+    adapter(tmp_path / "adapter", without(save(tmp_path / "base"), "lm_head"))
+    with pytest.raises(InputError, match=r"/base has no weights for lm_head\.weight; load a folder"):
+        load_pair(tmp_path / "adapter")
+    save(tmp_path / "base")
+    without(tmp_path / "adapter", "layers.1.", file="adapter_model.safetensors")
+    with pytest.raises(InputError, match=r"/adapter has no weights for .*layers\.1\..* and 2 more; load a folder"):
+        load_pair(tmp_path / "adapter")
+    (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(InputError, match="/adapter lacks one of its weights files; download it again"):
+        load_pair(tmp_path / "adapter")
 
 
 def test_adapters_that_cannot_be(tmp_path, monkeypatch):

@@ -11,7 +11,7 @@ from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.model import Engine, PackedModel, undisturbed
 from decoders.reading import Readings
 from decoders.tree import TokenTree
-from tests.models import VOCABULARY, build, build_pair, build_tokenizer, by_transformers, plain_logits
+from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
 
 def test_refused_encoder_decoder():
@@ -33,30 +33,6 @@ def test_refused_places():
             ModelPair(target, None)
     with pytest.raises(InputError, match=r"A model of a pair is a transformers model, not 'gpt2'"):
         ModelPair("gpt2", None)
-
-
-def test_a_model_on_several_devices():
-    """Accelerate's hooks move what a layer is given to where it is; they go into the twin. It runs as `generate` runs it."""
-    accelerate = pytest.importorskip("accelerate")
-    target, draft = build(seed=1), build()
-    expected = by_transformers(target, [5, 6, 7], 20)
-    calls = []
-
-    class Noted(accelerate.hooks.AlignDevicesHook):
-        def pre_forward(self, module, *args, **kwargs):
-            calls.append(module)
-            return super().pre_forward(module, *args, **kwargs)
-
-    for layer in target.model.layers:
-        accelerate.hooks.add_hook_to_module(layer, Noted(execution_device="cpu", io_same_device=True))
-    target.hf_device_map = {"model.layers.0": 0, "model.layers.1": 1}
-    pair = ModelPair(target, draft)
-    assert pair.plain["target"].why == "its layers are on several devices"
-    calls.clear()
-    result = generate(pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True)
-    assert result.tokens == expected
-    assert calls
-    assert not set(calls) & set(target.modules())
 
 
 def test_refused_vocabulary_sizes():
