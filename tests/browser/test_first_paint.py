@@ -42,7 +42,9 @@ def places(page, selectors) -> list[tuple[float, float]]:
     return [(box["x"], box["y"]) for box in boxes]
 
 
-@pytest.mark.parametrize(("width", "height", "theme"), [(1400, 1000, "light"), (768, 1024, "dark"), (390, 844, "light")])
+@pytest.mark.parametrize(
+    ("width", "height", "theme"), [(1400, 1000, "light"), (768, 1024, "dark"), (390, 844, "light")]
+)
 def test_the_served_page_shows_the_opening_run_at_once(chromium, visit, address, width, height, theme):
     """The run was painted 2.5 s after a first visit began: when Gradio had mounted its page and asked for it. Now nothing moves then."""
     before = picture(chromium, f"{address}?__theme={theme}", width, height)
