@@ -17,6 +17,7 @@ REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
     "assets": set(),
+    "quiet": set(),
     "shapes": set(),
     "tree": PLAIN,
     "warp": PLAIN,
@@ -43,7 +44,9 @@ DECODERS = {
     "generate": REQUEST | {"engine", "inputs", "loop", "metrics", "settings", "task"},
     "integrations": REQUEST
     | {"catalog", "drafts", "engine", "generate", "inputs", "methods", "metrics", "penalties", "settings"},
-    "__init__": REQUEST | {"integrations"} | {"catalog", "engine", "generate", "inputs", "metrics", "settings", "task"},
+    "__init__": REQUEST
+    | {"integrations"}
+    | {"catalog", "engine", "generate", "inputs", "metrics", "quiet", "settings", "task"},
     "__main__": {"__init__", "catalog", "errors", "settings"},
     "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
 }

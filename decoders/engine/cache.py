@@ -150,9 +150,11 @@ class Arena:
         kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
-        shapes = [(heads, size) for heads, size, _ in layout] + [(heads, size) for heads, _, size in layout]
+        shapes = [("k", heads, size) for heads, size, _ in layout] + [("v", heads, size) for heads, _, size in layout]
+        # Keys and values never share a slab: of a layer's two writes into one tensor, Inductor keeps one.
         self._slabs = [
-            torch.empty(len(list(alike)), 0, *shape, dtype=dtype, device=device) for shape, alike in groupby(shapes)
+            torch.empty(len(list(alike)), 0, *shape, dtype=dtype, device=device)
+            for (_, *shape), alike in groupby(shapes)
         ]
         self._name_layers()
         self._taken: list[CacheRows] = []
@@ -233,6 +235,7 @@ class Arena:
         for slab in self._slabs:
             slab[:, places[1]] = slab[:, places[0]]
 
+    @torch.inference_mode(False)  # one kind of tensor, whoever asks: compiled passes tell them apart
     def _grow(self, rows: int) -> None:
         for i, old in enumerate(self._slabs):
             self._slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])

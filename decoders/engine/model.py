@@ -240,6 +240,7 @@ class Engine:
         """How many cache rows a request uses now, in the layers where it has most."""
         return max(map(len, self.caches[tree]))
 
+    @torch.inference_mode()
     def run(self, wants: Wants, chunk: int | None = None) -> list[Answer]:
         """One forward pass for all requests, with the logits at the nodes that each wants.
 
