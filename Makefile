@@ -14,8 +14,9 @@ bin := $(VENV)/bin
 run: $(VENV)/.run
 	$(bin)/python app.py
 
+# Three processes: tests of pages wait for the browser more often than for a core.
 test: $(VENV)/.dev chromium
-	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
 models: $(VENV)/.dev

@@ -50,7 +50,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
         if card.is_visible():
             break
     expect(card).to_be_visible()
-    assert faults(page) == [], "replay and card"
+    assert faults(page, "#panels") == [], "replay and card"
 
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
     expect(page.locator("#prompt textarea")).to_have_value("Once")
@@ -59,16 +59,16 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
     assert faults(page) == [], "at work"
     page.locator("#stop").click()
     finished(page)
-    assert faults(page) == [], "stopped"
+    assert faults(page, "#progress") == [], "stopped"
     page.locator("#prompt textarea").fill("")
     press_run(page)
     expect(page.locator("#prompt")).to_contain_text("The prompt is empty")
-    assert faults(page) == [], "refused"
+    assert faults(page, "#prompt") == [], "refused"
 
     page.goto(f"{address}?run=000000000000")
     expect(page.locator("#notice [role=alert]")).to_be_visible()
     expect(page.locator("#run")).to_be_enabled()
-    assert faults(page) == [], "a run that is gone"
+    assert faults(page, "#notice") == [], "a run that is gone"
     page.goto(f"{address}?run={recordings()[-1].run.id}")
     expect(page.locator("#batch-figures table")).to_be_visible()
     assert faults(page) == [], "batch"
@@ -80,10 +80,10 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
         page.locator(f'#past-runs input[value="{id}"]').check()
     page.get_by_role("button", name="Compare two").click()
     expect(page.locator("#compared .sides").first).to_be_visible()
-    assert faults(page) == [], "two runs"
+    assert faults(page, "#compared") == [], "two runs"
     page.get_by_role("textbox", name="Search").fill("no such run")
     expect(page.locator("#past-runs")).to_contain_text("No run has all of these words")
-    assert faults(page) == [], "no runs"
+    assert faults(page, "#past-runs") == [], "no runs"
 
 
 def test_from_run_to_download_in_a_few_keys(visit, address):
