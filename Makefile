@@ -14,7 +14,7 @@ bin := $(VENV)/bin
 run: $(VENV)/.run
 	$(bin)/python app.py
 
-# Three processes: tests of pages wait for the browser more often than for a core.
+# Three processes on two cores: some tests wait for a browser, a disk or another process.
 test: $(VENV)/.dev chromium
 	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

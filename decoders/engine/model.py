@@ -161,9 +161,8 @@ def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
         raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
     if model.device.type == "meta":
         raise InputError(f"The {name} has no weights (it is on the meta device); load it with its weights.")
-    places = {
-        str(place) for place in (getattr(model, "hf_device_map", None) or {}).values()
-    }  # of the package accelerate
+    spread = getattr(model, "hf_device_map", None) or {}  # by the package accelerate
+    places = set(map(str, spread.values()))
     if len(places) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
         raise InputError(
             f"The {name} has weights offloaded to {' and '.join(offloaded)}, which every pass would fetch; load it where there is "

@@ -53,18 +53,15 @@ def options(kind: str | None, name: str, config: PreTrainedConfig, device: torch
 
 def method_of(config: PreTrainedConfig) -> str | None:
     """How the weights of a checkpoint come quantised; "" if its config does not say, None if they are plain."""
-    given = getattr(config, "quantization_config", None) or getattr(
-        config.get_text_config(), "quantization_config", None
-    )
+    parts = config, config.get_text_config()
+    given = next((found for part in parts if (found := getattr(part, "quantization_config", None))), None)
     if given is None:
         return None
     settings = given if isinstance(given, dict) else vars(given)
-    bits = settings.get("load_in_8bit") or settings.get("load_in_4bit")
-    return (
-        "bitsandbytes"
-        if bits
-        else str(getattr(settings.get("quant_method"), "value", settings.get("quant_method") or ""))
-    )
+    if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
+        return "bitsandbytes"
+    method = settings.get("quant_method") or ""
+    return str(getattr(method, "value", method))
 
 
 def _readable(name: str, method: str) -> None:
