@@ -23,6 +23,7 @@ log = logging.getLogger("decoders")
 
 TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64  # sizes that passes are filled up to; larger ones run as they are
 MASKS = 2**16  # numbers in all masks of a pass
+LONGEST_TEXT = 2**24  # rows
 Run = Callable[[], Tensor]
 
 
@@ -65,8 +66,8 @@ class Graph:
         self.table = torch.zeros(5, requests + 1, dtype=torch.int32, device=device)
         self.masks = torch.zeros(MASKS, dtype=torch.bool, device=device)
         ids, positions, rows, wanted = self.indices
-        # On the host, where the kernel only looks for how many requests there are and how long the longest can be.
-        segments = torch.tensor([[0, tokens, 0, 0, 0, -1, 0]] * requests)
+        # On the host, where the kernel only looks for how many requests there are and how long they and their texts can be.
+        segments = torch.tensor([[0, tokens, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
         nothing = torch.zeros(2, dtype=packing.biases.dtype, device=device)
         fixed = Packing(rows, segments, self.table, self.masks, nothing, packing.keys, packing.values, packing.window)
         self.replay, self.answer = record(

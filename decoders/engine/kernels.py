@@ -1,4 +1,5 @@
-"""Packed attention as one Triton kernel: chains and trees of all requests in one launch. Imported only if Triton is used."""
+"""Packed attention in Triton: chains and trees of all requests in one launch, and one more that joins what long texts were split into.
+Imported only if Triton is used."""
 
 import torch
 import triton
@@ -7,9 +8,33 @@ from torch import Tensor
 
 STAGES = 2  # blocks of keys and values in flight
 EVERYTHING = 2**30  # rows
+# Few tokens would keep few programs busy, so the rows that they see are split among several (Dao et al. 2023, Flash-Decoding).
+SHORT = tl.constexpr(64)  # tokens of a request; more keep a GPU busy by themselves
+SPLITS = tl.constexpr(16)  # at most
+PIECE = tl.constexpr(64)  # rows of a split are a multiple of these, which are one of any block of rows
+LOWEST = tl.constexpr(-3.4028235e38)  # rather than -inf: a block of rows of which a token sees none would give NaN
 
 
-@triton.jit(do_not_specialize=["requests", "window"])
+@triton.jit
+def split_rows(n, total):
+    """How many of `total` rows one program reads for a request of n tokens: a matter of that request alone, so that what it gets does
+    not depend on the batch."""
+    return tl.where(n > SHORT, total, tl.cdiv(tl.cdiv(total, SPLITS), PIECE) * PIECE)
+
+
+@triton.jit
+def first_slot(table, request):
+    """Where the partial results of a request's tokens lie: after those of the short requests before it."""
+    slot = 0
+    for start in range(0, request, 64):
+        other = start + tl.arange(0, 64)
+        before = other < request
+        n = tl.load(table + other + 1, mask=before, other=0) - tl.load(table + other, mask=before, other=0)
+        slot += tl.sum(tl.where(n <= SHORT, n, 0))
+    return slot
+
+
+@triton.jit(do_not_specialize=["requests", "window", "splits"])
 def kernel(
     q,
     keys,
@@ -18,7 +43,9 @@ def kernel(
     masks,
     sinks,
     out,
+    parts,
     requests,
+    splits,
     scale,
     window,
     q_head,
@@ -36,11 +63,14 @@ def kernel(
     KEY_BLOCK: tl.constexpr,
     VALUE_BLOCK: tl.constexpr,
 ):
-    """TOKENS tokens of one request with the GROUPS query heads (in LANES lanes) of one key head, over all rows they see.
+    """TOKENS tokens of one request with the GROUPS query heads (in LANES lanes) of one key head, over the rows of one of `splits` splits.
 
     `window`: how many rows a token of a chain sees. The softmax is computed online (Dao et al. 2022, FlashAttention, algorithm 1) in float32.
+    With one split the result goes to `out`; otherwise that of a short request goes to `parts`, (slots, heads, splits, VALUE_SIZE + 2): the
+    sum of the values, their weight and the highest score.
     """
-    first, head, request = tl.program_id(0) * TOKENS, tl.program_id(1), tl.program_id(2)
+    first, request = tl.program_id(0) * TOKENS, tl.program_id(2)
+    head, split = tl.program_id(1) % KEY_HEADS, tl.program_id(1) // KEY_HEADS
     start = tl.load(table + request)
     n = tl.load(table + request + 1) - start
     if first >= n:
@@ -51,6 +81,12 @@ def kernel(
     masked = mask_start >= 0
     end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
     begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
+    length = split_rows(n, total)
+    carries = begin // length == split  # the first split with rows is also that of the sink
+    begin = tl.maximum(begin, split * length)
+    end = tl.minimum(end, (split + 1) * length)
+    if begin >= end:
+        return
     # The mask tells who sees the rows from `opening` up to `told`.
     opening = tl.load(table + 4 * (requests + 1) + request)
     told = tl.where(masked, end, 0)
@@ -63,12 +99,12 @@ def kernel(
     v = tl.arange(0, VALUE_BLOCK)
     places = q + query_head[:, None] * q_head + (start + token)[:, None] * q_token + k[None, :] * q_size
     query = tl.load(places, mask=real[:, None] & (k < KEY_SIZE)[None, :], other=0.0)
-    # The least number rather than -inf: a block of rows of which a token sees none would give NaN.
-    highest = tl.full([TOKENS * LANES], -3.4028235e38, tl.float32)
+    highest = tl.full([TOKENS * LANES], LOWEST, tl.float32)
     weight = tl.zeros([TOKENS * LANES], tl.float32)
     if SINKS:  # the first row that a softmax sees, though it has no value
-        highest = tl.load(sinks + query_head, mask=real, other=0.0).to(tl.float32)
-        weight += 1.0
+        sink = tl.load(sinks + query_head, mask=real, other=0.0).to(tl.float32)
+        highest = tl.where(carries, sink, highest)
+        weight = tl.where(carries, 1.0, weight)
     result = tl.zeros([TOKENS * LANES, VALUE_BLOCK], tl.float32)
     for row in range(begin, end, ROWS):
         rows = row + tl.arange(0, ROWS)
@@ -99,8 +135,58 @@ def kernel(
         result = result * shrink[:, None] + tl.dot(part.to(value.dtype), value, input_precision="ieee")
         weight = weight * shrink + tl.sum(part, 1)
         highest = higher
-    places = out + ((start + token) * KEY_HEADS * GROUPS + query_head)[:, None] * VALUE_SIZE + v[None, :]
-    tl.store(places, result / weight[:, None], mask=real[:, None] & (v < VALUE_SIZE)[None, :])
+    stored = real[:, None] & (v < VALUE_SIZE)[None, :]
+    if (splits == 1) | (n > SHORT):
+        places = out + ((start + token) * KEY_HEADS * GROUPS + query_head)[:, None] * VALUE_SIZE + v[None, :]
+        tl.store(places, result / weight[:, None], mask=stored)
+    else:
+        slot = (first_slot(table, request) + token) * KEY_HEADS * GROUPS + query_head
+        place = (slot.to(tl.int64) * splits + split) * (VALUE_SIZE + 2)
+        tl.store(parts + place[:, None] + v[None, :], result, mask=stored)
+        tl.store(parts + place + VALUE_SIZE, weight, mask=real)
+        tl.store(parts + place + VALUE_SIZE + 1, highest, mask=real)
+
+
+@triton.jit(do_not_specialize=["requests", "window", "splits"])
+def join(
+    parts,
+    table,
+    out,
+    requests,
+    splits,
+    window,
+    HEADS: tl.constexpr,
+    VALUE_SIZE: tl.constexpr,
+    VALUE_BLOCK: tl.constexpr,
+    TOKENS: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    """One token and head of a short request: the splits that `kernel` wrote for its block of TOKENS, put together as it puts blocks of ROWS."""
+    token, head, request = tl.program_id(0), tl.program_id(1), tl.program_id(2)
+    start = tl.load(table + request)
+    n = tl.load(table + request + 1) - start
+    if (token >= n) | (n > SHORT):
+        return
+    total = tl.load(table + 2 * (requests + 1) + request)
+    masked = tl.load(table + 3 * (requests + 1) + request) >= 0
+    first = token // TOKENS * TOKENS
+    end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
+    begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
+    length = split_rows(n, total)
+    v = tl.arange(0, VALUE_BLOCK)
+    highest = tl.full([], LOWEST, tl.float32)
+    weight = tl.full([], 0.0, tl.float32)
+    result = tl.zeros([VALUE_BLOCK], tl.float32)
+    slot = (first_slot(table, request) + token) * HEADS + head
+    for split in range(begin // length, tl.cdiv(end, length)):
+        part = parts + (slot.to(tl.int64) * splits + split) * (VALUE_SIZE + 2)
+        top = tl.load(part + VALUE_SIZE + 1)
+        higher = tl.maximum(highest, top)
+        shrink, share = tl.exp(highest - higher), tl.exp(top - higher)
+        result = result * shrink + tl.load(part + v, mask=v < VALUE_SIZE, other=0.0) * share
+        weight = weight * shrink + tl.load(part + VALUE_SIZE) * share
+        highest = higher
+    tl.store(out + ((start + token) * HEADS + head) * VALUE_SIZE + v, result / weight, mask=v < VALUE_SIZE)
 
 
 def tiling(longest: int, groups: int, key_size: int, value_size: int, dtype: torch.dtype) -> dict[str, int]:
@@ -140,16 +226,22 @@ def attend_packed(
 ) -> Tensor:
     """The attention of `decoders.engine.attention.attend`, for float16, bfloat16 and float32.
 
-    Nothing is read back from the device: the longest request sets the grid, and blocks after the end of a shorter one return at once.
-    The cache is not split among programs, so a large GPU is mostly idle at batch 1 with few key heads.
+    Nothing is read back from the device: the longest requests set the grid, and blocks after the end of a shorter one return at once.
     """
     heads, tokens, size = q.shape
     key_heads, value_size = values.shape[1:]
     out = q.new_empty(tokens, heads, value_size)
-    longest = int((segments[:, 1] - segments[:, 0]).max())
+    counts = [(stop - start, past + stop - start) for start, stop, _, past, *_ in segments.tolist()]
+    longest = max(n for n, _ in counts)
     tiles = tiling(longest, heads // key_heads, size, value_size, q.dtype)
+    short = [n for n, _ in counts if n <= SHORT.value]
+    splits = max(
+        (min(triton.cdiv(total, PIECE.value), SPLITS.value) for n, total in counts if 0 < n <= SHORT.value), default=1
+    )
+    slots = min(sum(short), tokens) if splits > 1 else 0
+    parts = torch.empty(slots * heads * splits * (value_size + 2), dtype=torch.float32, device=q.device)
     with torch.cuda.device_of(q):
-        kernel[triton.cdiv(longest, tiles["TOKENS"]), key_heads, len(segments)](
+        kernel[triton.cdiv(longest, tiles["TOKENS"]), key_heads * splits, len(segments)](
             q,
             keys,
             values,
@@ -157,7 +249,9 @@ def attend_packed(
             masks.view(torch.uint8),
             q if sinks is None else sinks,
             out,
+            parts,
             len(segments),
+            splits,
             scale,
             window or EVERYTHING,
             *q.stride(),
@@ -170,4 +264,18 @@ def attend_packed(
             **tiles,
             num_stages=STAGES,
         )
+        if splits > 1:
+            join[max(short), heads, len(segments)](
+                parts,
+                table,
+                out,
+                len(segments),
+                splits,
+                window or EVERYTHING,
+                HEADS=heads,
+                VALUE_SIZE=value_size,
+                VALUE_BLOCK=tiles["VALUE_BLOCK"],
+                TOKENS=tiles["TOKENS"],
+                ROWS=tiles["ROWS"],
+            )
     return out

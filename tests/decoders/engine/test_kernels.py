@@ -47,14 +47,22 @@ def draw_pass(seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20
 
 
 def draw_feeds(
-    seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20), layout=(2, 16, 16), reach=None, parts=False
+    seed: int,
+    shapes: str,
+    requests=5,
+    padded=False,
+    drafts=(1, 5, 20),
+    most=70,
+    layout=(2, 16, 16),
+    reach=None,
+    parts=False,
 ) -> tuple[Packing, list[Feed]]:
-    """The same and what it was packed from; `parts` as attention request by request takes it."""
+    """The same, with up to `most` rows behind a request, and what it was packed from; `parts` as attention request by request takes it."""
     rng, kind = random.Random(seed), partial(ReachRows, reach=reach) if reach else CacheRows
     arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), kind=kind), []
     for _ in range(requests):
-        tree = TokenTree([0] * rng.randrange(1, 71))
-        cache = arena.take(150 + rng.randrange(9))
+        tree = TokenTree([0] * rng.randrange(1, most + 1))
+        cache = arena.take(most + 80 + rng.randrange(9))
         if shapes != "prompts":
             fed = tree.trunk if padded else tree.trunk[:-1]  # only drafts are padded, which follow a whole prompt
             if fed:
@@ -115,12 +123,18 @@ CASES = {
     "sinks, mixed": ({"shapes": "mixed", "layout": (2, 16, 24)}, {"heads": 6, "sunk": True}),
     "window and sinks": ({"shapes": "mixed", "reach": Reach(11)}, {"heads": 2, "sunk": True, "softcap": 3.0}),
     "lone request with an empty companion": ({"shapes": "trees", "requests": 1}, {"heads": 2}),
+    "long texts": ({"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)}, {"heads": 4}),
+    "prompts that are split and not": ({"shapes": "prompts", "most": 90}, {"heads": 2}),
+    "long texts, window and sinks": (
+        {"shapes": "mixed", "most": 700, "requests": 2, "drafts": (1, 5), "reach": Reach(200)},
+        {"heads": 4, "sunk": True},
+    ),
 }
 
 
 def triton_error(case: str, dtype: torch.dtype, device: str = "cpu") -> float:
     drawn, run = CASES[case]
-    return worst_error(attend_with_triton, draw_pass(0, **drawn), dtype, device=device, **run)
+    return worst_error(attend_with_triton, draw_pass(0, **{"requests": 3, **drawn}), dtype, device=device, **run)
 
 
 @pytest.fixture(scope="module")
@@ -137,6 +151,31 @@ def interpreter():
 @pytest.mark.parametrize("case", CASES)
 def test_triton_interpreted(interpreter, case):
     assert interpreter.submit(triton_error, case, torch.float32).result() < TOLERANCE[torch.float32]
+
+
+def with_triton(drafts: int, chosen: slice) -> torch.Tensor:
+    """What those `chosen` of two requests get for `drafts` children of a text of 40 and one of 700 tokens."""
+    arena, feeds = Arena([(2, 16, 16)], torch.float32, torch.device("cpu")), []
+    for length in (40, 700):
+        tree, cache = TokenTree([0] * length), arena.take(800)
+        pack([Feed(tree, cache, tree.trunk[:], [])], arena)
+        feeds.append(Feed(tree, cache, [tree.add(tree.trunk[-1], token) for token in range(drafts)], []))
+    packing = pack(feeds[chosen], arena).packing
+    for tensor in (*arena.keys, *arena.values):
+        tensor.normal_(generator=torch.Generator().manual_seed(0))
+    q = torch.randn(2, drafts, 4, 16, generator=torch.Generator().manual_seed(1))[chosen].flatten(0, 1).transpose(0, 1)
+    plan = packing.segments, packing.table, packing.masks, packing.biases
+    return attend_with_triton(q, packing.keys[0], packing.values[0], *plan, 0.25, 0.0)
+
+
+@needs_triton
+@pytest.mark.parametrize("drafts", [1, 5])
+def test_what_a_request_gets_does_not_depend_on_the_batch(interpreter, drafts):
+    """How many programs share a request's rows is a matter of that request, whatever the others need."""
+    both, *single = (
+        interpreter.submit(with_triton, drafts, part).result() for part in (slice(2), slice(1), slice(1, 2))
+    )
+    assert torch.equal(both, torch.cat(single))
 
 
 @needs_triton
@@ -208,39 +247,43 @@ def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, head
     import triton
     from triton.backends.compiler import GPUTarget
 
-    from decoders.engine.kernels import STAGES, kernel, tiling
+    from decoders.engine.kernels import STAGES, join, kernel, tiling
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     key_size, value_size, groups = heads
-    constants = {"GROUPS": groups, "KEY_HEADS": 2, "KEY_SIZE": key_size, "VALUE_SIZE": value_size, "q_size": 1}
-    constants |= {"SINKS": heads == HEADS[-1]}
-    constants |= {"SOFTCAP": 3.0 if heads == HEADS[-1] else 0.0, **tiling(longest, groups, key_size, value_size, dtype)}
+    constants = {"GROUPS": groups, "KEY_HEADS": 2, "HEADS": 2 * groups, "KEY_SIZE": key_size, "VALUE_SIZE": value_size}
+    constants |= {"SINKS": heads == HEADS[-1], "SOFTCAP": 3.0 if heads == HEADS[-1] else 0.0, "q_size": 1}
+    constants |= tiling(longest, groups, key_size, value_size, dtype)
     numbers = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
     types = dict.fromkeys(("q", "keys", "values", "sinks", "out"), numbers) | {
+        "parts": "*fp32",
         "table": "*i32",
         "masks": "*u8",
         "scale": "fp32",
     }
     types |= dict.fromkeys(constants, "constexpr")
-    signature = {name: types.get(name, "i32") for name in kernel.arg_names}
-    # As launched: memory of torch is aligned, and the strides of queries are multiples of 16 where heads are.
-    aligned = [name for name in signature if str(types.get(name)).startswith("*")]
-    aligned += ["q_head", "q_token"] if key_size % 16 == 0 else []
-    attributes = {(kernel.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned}
-    source = triton.compiler.ASTSource(kernel, signature, constants, attributes)
-    built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_stages": STAGES})
-    assert built.asm["cubin"]
-    assert built.metadata.shared <= SHARED[capability] * 1024
+    for function in (kernel, join):
+        signature = {name: types.get(name, "i32") for name in function.arg_names}
+        # As launched: memory of torch is aligned, and the strides of queries are multiples of 16 where heads are.
+        aligned = [name for name in signature if str(types.get(name)).startswith("*")]
+        aligned += ["q_head", "q_token"] if key_size % 16 == 0 and function is kernel else []
+        attributes = {(function.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned}
+        fixed = {name: value for name, value in constants.items() if name in signature}
+        source = triton.compiler.ASTSource(function, signature, fixed, attributes)
+        built = triton.compile(source, target=GPUTarget("cuda", capability, 32), options={"num_stages": STAGES})
+        assert built.asm["cubin"]
+        assert built.metadata.shared <= SHARED[capability] * 1024
 
 
 @needs_triton
 def test_the_number_of_requests_makes_no_kernel_of_its_own():
     """Triton compiles anew for 1 and for multiples of 16: up to six variants, in the middle of decoding."""
-    from decoders.engine.kernels import kernel
+    from decoders.engine.kernels import join, kernel
 
-    specialised = {p.name: not (p.do_not_specialize or p.is_constexpr) for p in kernel.params}
-    assert not specialised["requests"]
-    assert specialised["q_token"]
+    for function in (kernel, join):
+        specialised = {p.name: not (p.do_not_specialize or p.is_constexpr) for p in function.params}
+        assert not any(specialised[name] for name in ("requests", "splits", "window"))
+    assert {p.name: p.do_not_specialize for p in kernel.params}["q_token"] is False
 
 
 @pytest.mark.parametrize("case", ["prompts", "mixed, one key head for 8", "mixed, soft-capped"])
