@@ -21,6 +21,7 @@ from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
 from workbench.measuring.work import Measured, Update, Work
 from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.study import Job
 
@@ -130,8 +131,6 @@ class _Running:
                         if event.round is not None:
                             ends.append(now)
                             self.passes.append(event.round)
-                            if self.transcript is not None:
-                                self.transcript.add(event.round)
                             yield from self._update(event.provisional, now - self.began)
         finally:
             spans = [r.span for r in batch if r.span is not None]
@@ -142,12 +141,19 @@ class _Running:
         if time.monotonic() < self.due:
             return
         drawing = time.monotonic()
-        kept = self.transcript
-        tokens, rounds = (list(kept.tokens), list(kept.rounds)) if kept else ([], [])
+        tokens, rounds = self._written()
         self.drawn = True
         yield Update(sum(r.length for r in self.requests), tokens, rounds, provisional, seconds)
         drawn = time.monotonic() - drawing
         self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
+
+    def _written(self) -> tuple[list[TokenRecord], list[RoundRecord]]:
+        """The transcript so far. It is written when it is looked at: after each round it took the models out of the caches."""
+        if self.transcript is None:
+            return [], []
+        for entry in self.passes[len(self.transcript.rounds) :]:
+            self.transcript.add(entry)
+        return list(self.transcript.tokens), list(self.transcript.rounds)
 
     def measured(self, window: Window, error: str | None) -> Measured:
         job = self.job
@@ -198,6 +204,7 @@ class _Running:
         if self.transcript is None:
             return sample
         text = found.text if found else ""
+        self._written()
         self.transcript.finish(text)
         ids = list(self.work.ids[request.prompt])
         return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds, prompt_ids=ids)
