@@ -51,7 +51,7 @@ class claim(property):
 class Method:
     """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
 
-    name         its id in the catalog, in links and files;   title  its proper name
+    name         its id in the catalog, in links and files;   title  its proper name;   stands_for  what that abbreviates
     law          the law of the output: one of LAWS, or None (lossy)
     paper, section   where it is defined;  summary  one line for a reader who knows no decoder
     uses_draft   whether it needs a draft model
@@ -61,6 +61,7 @@ class Method:
 
     name: ClassVar[str]
     title: ClassVar[str]
+    stands_for: ClassVar[str] = ""
     law: ClassVar[str | None]
     paper: ClassVar[str]
     section: ClassVar[str]

@@ -20,14 +20,14 @@
     const own = round.trials.filter((t) => t.fate === "corrected" || t.fate === "bonus" || t.fate === "sampled");
     const total = accepted + rejected + discarded;
     const head = `The large model kept ${accepted === total ? (total === 1 ? "the" : `all ${total}`) : `${accepted} of ${total}`} drafted ${total === 1 ? "token" : "tokens"}`;
-    let tail = "";
-    if (beams) tail = own.length ? ` and drew ${own.length} itself` : "";
+    let tail = rejected ? `, refused ${rejected}` : "";
+    if (beams) tail += own.length ? ` and drew ${own.length} itself` : "";
     else if (own.length) {
       const refused = round.trials.filter((t) => t.fate === "rejected" && own[0].fate === "corrected" && t.parent === own[0].parent);
-      tail = refused.length ? ` and wrote ${quoted(own[0])} in place of ${quoted(refused[0])}${refused.length > 1 ? ` and ${plural(refused.length - 1, "other")}` : ""}` : ` and added ${quoted(own[0])}`;
+      tail = refused.length ? ` and wrote ${quoted(own[0])} in place of ${quoted(refused[0])}${refused.length > 1 ? ` and ${plural(refused.length - 1, "other")}` : ""}` : `${tail} and added ${quoted(own[0])}`;
     }
-    const unreached = discarded ? ` ${discarded} ${discarded === 1 ? "was" : "were"} not reached.` : "";
-    return `${head}${tail}.${unreached}`;
+    const unreached = discarded ? `; ${discarded} ${discarded === 1 ? "was" : "were"} not reached` : "";
+    return `${head}${tail}${unreached}.`;
   }
 
   /** A sentence or two that say what happened; `before` is the length of the output until then. */
@@ -44,7 +44,7 @@
       if (!parts[0].includes("kept the")) parts.push(`${plural(ends.length, "beam")} ${ends.length === 1 ? "goes" : "go"} on.`);
       if (undone > 0) parts.push(`The best one is another now: ${plural(undone, "earlier token")} changed.`);
     }
-    parts.push(round.nodes.length ? `${plural(round.nodes.length, "token")} added.` : "No token added.");
+    parts.push(round.nodes.length ? `The text grew by ${plural(round.nodes.length, "token")}.` : "The text did not grow.");
     return parts.join(" ");
   };
 

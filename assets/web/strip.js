@@ -144,7 +144,7 @@ const Workbench = (() => {
 
   /** What the repeats after the first one wrote. */
   function otherTexts(panel) {
-    const fold = make("details.beams", {}, make("summary", {}, `${panel.others.length} more text${panel.others.length > 1 ? "s" : ""}, one for each repeat`));
+    const fold = make("details.beams", {}, make("summary", {}, panel.others.length > 1 ? `${panel.others.length} more texts, one for each repeat` : "The other repeat's text"));
     for (const { seed, text } of panel.others) {
       fold.append(make("div.beam", {}, make("span.detail", {}, `seed ${seed}`), make("div.wb-text", { dir: "auto" }, text)));
     }
@@ -170,6 +170,7 @@ const Workbench = (() => {
     box.dataset.decoder = panel.decoder;
     box.dataset.status = panel.status;
     parts.title.textContent = panel.title;
+    parts.title.title = panel.stands_for || "";
     parts.claim.textContent = panel.claim;
     parts.claim.title = panel.claim_help;
     const written = panel.status === "done" && panel.tokens.length > 0;

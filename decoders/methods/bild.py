@@ -35,6 +35,7 @@ class RollbackRule:
 class BiLD(Method):
     name = "bild"
     title = "BiLD"
+    stands_for = "big little decoder"
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
     summary = (

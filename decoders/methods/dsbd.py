@@ -62,6 +62,7 @@ def accept_layer(
 class DSBD(Method):
     name = "dsbd"
     title = "DSBD"
+    stands_for = "dynamic-width speculative beam decoding"
     paper, section = "Qin et al. 2024 (DSBD)", "3"
     summary = "The small model drafts a forest of beams, the large one verifies it layer by layer: beam sampling in fewer passes."
     uses_draft = True

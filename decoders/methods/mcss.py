@@ -15,6 +15,7 @@ from decoders.settings import Decoding
 class MCSS(SpecInfer):
     name = "mcss"
     title = "MCSS"
+    stands_for = "multi-candidate speculative sampling"
     paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 

@@ -13,6 +13,7 @@ from decoders.settings import Decoding, Method, claim, setting
 class MTAD(Method):
     name = "mtad"
     title = "MTAD"
+    stands_for = "multi-token assisted decoding"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
     summary = (

@@ -15,6 +15,7 @@ MOST_SEQUENCES = 100_000
 class MTJD(Method):
     name = "mtjd"
     title = "MTJD"
+    stands_for = "multi-token joint decoding"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.1"
     summary = "Chooses the next few tokens together, by their joint likelihood: likelier text, not faster."

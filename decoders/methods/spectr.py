@@ -14,6 +14,7 @@ from decoders.settings import Decoding, Method, setting
 class SpecTr(Method):
     name = "spectr"
     title = "SpecTr"
+    stands_for = "speculative decoding by optimal transport"
     law = "target"
     paper, section = "Sun et al. 2023 (SpecTr)", "K-SEQ"
     summary = "Several drafts at once: the large model keeps the one that agrees longest, by optimal transport."

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
+from typing import NamedTuple
 
 from decoders import catalog
 from workbench.runs import laps
@@ -120,6 +121,30 @@ def unsteady(row: Row) -> list[str]:
 def uncertain(row: Row) -> bool:
     """Whether timings of a row lie too far apart for its speed to be compared."""
     return any(laps.wide(result, greedy) is not None for result, greedy in zip(row.results, row.greedy, strict=True))
+
+
+class Fastest(NamedTuple):
+    """The decoder of a run that wrote most tokens per second, mean over its repeats.
+
+    greedy   greedy's speed in the same kind of batch;   sure  whether nothing disturbed it;   stopped  whether the run was
+    """
+
+    decoder: str
+    speed: float
+    batch_size: int
+    greedy: float | None
+    sure: bool = True
+    stopped: bool = False
+
+
+def fastest(run: Run) -> Fastest | None:
+    """None if no decoder of the run was timed."""
+    speeds = [(mean_speed(row.results), row) for row in rows(run.results)]
+    timed = [(speed, row) for speed, row in speeds if speed and math.isfinite(speed)]
+    if not timed:
+        return None
+    speed, row = max(timed, key=lambda each: each[0])
+    return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), not unsteady(row), run.cancelled)
 
 
 def number(result: Result, name: str) -> float | None:

@@ -5,14 +5,15 @@ import os
 import secrets
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import platformdirs
 
 from decoders import InputError
+from workbench.runs.estimates import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
 
@@ -29,28 +30,10 @@ CREATE = (
 # Version 2 adds the kind; the title is in `prompt`, as in version 1.
 ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
 
-# Version 3 adds what the list shows of the figures, so that no run need be read for it.
+# Version 3 adds what the list shows of the figures, so that no run need be read for it: "" if there is nothing to show.
 ADD_FASTEST = "ALTER TABLE runs ADD COLUMN fastest TEXT"
-FIND_FASTEST = """
-UPDATE runs SET fastest = coalesce((
-    WITH measured AS (
-        SELECT json_extract(value, '$.decoder') AS decoder, coalesce(json_extract(value, '$.batch_size'), 1) AS size, json_extract(value, '$.scheme') AS scheme,
-               avg(json_extract(value, '$.metrics.tokens_per_second')) AS speed
-        FROM json_each(runs.json, '$.results') WHERE json_extract(value, '$.error') IS NULL GROUP BY 1, 2, 3)
-    SELECT json_array(decoder, speed, size, (SELECT max(speed) FROM measured g WHERE g.decoder = 'greedy' AND g.size = m.size))
-    FROM measured m WHERE speed > 0 ORDER BY speed DESC LIMIT 1), '')
-WHERE fastest IS NULL AND json_valid(json)"""
 
-INTO_RUNS = "INTO runs (id, created, prompt, decoders, models, json, kind) VALUES (?, ?, ?, ?, ?, ?, ?)"
-
-
-class Fastest(NamedTuple):
-    """The decoder of a run that wrote most tokens per second, mean over its repeats; `greedy` is greedy's speed at the same batch size."""
-
-    decoder: str
-    speed: float
-    batch_size: int
-    greedy: float | None
+INTO_RUNS = "INTO runs (id, created, prompt, decoders, models, json, kind, fastest) VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +76,14 @@ class RunStore:
                 db.execute(ADD_KIND)
             if "fastest" not in {column[1] for column in db.execute("PRAGMA table_info(runs)")}:
                 db.execute(ADD_FASTEST)
-                db.execute(FIND_FASTEST)
+                for id, text in db.execute("SELECT id, json FROM runs").fetchall():
+                    with suppress(InputError):  # a row that is no run is listed without
+                        db.execute("UPDATE runs SET fastest = ? WHERE id = ?", (_fastest(Run.from_json(text)), id))
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; one with the same id is replaced."""
         with self._open() as db:
             db.execute(f"INSERT OR REPLACE {INTO_RUNS}", _row(run))
-            db.execute(FIND_FASTEST)
 
     def add(self, run: Run) -> Run:
         """Keep a run that comes from outside: under a new id if there is one with its own, or a recorded one, so that it never replaces another."""
@@ -109,7 +93,6 @@ class RunStore:
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
-            db.execute(FIND_FASTEST)
         return run
 
     def list(
@@ -127,9 +110,9 @@ class RunStore:
             found = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
         return [
             RunSummary(
-                id, created, kind, title, json.loads(names), models, Fastest(*json.loads(fastest)) if fastest else None
+                id, created, kind, title, json.loads(names), models, Fastest(*json.loads(figures)) if figures else None
             )
-            for id, created, kind, title, names, models, fastest in found
+            for id, created, kind, title, names, models, figures in found
         ]
 
     def get(self, id: str) -> Run:
@@ -161,7 +144,12 @@ class RunStore:
 
 
 def _row(run: Run) -> tuple[str, ...]:
-    return run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(), run.kind
+    return run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(), run.kind, _fastest(run)
+
+
+def _fastest(run: Run) -> str:
+    found = fastest(run)
+    return json.dumps(found) if found else ""
 
 
 def data_folder() -> Path:

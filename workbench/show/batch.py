@@ -14,19 +14,22 @@ from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
-GREEDY = Look(GREY, "dot", "circle-open")
+GREEDY = {
+    ALONE: ("greedy", Look(GREY, "dot", "circle-open")),
+    "dynamic": ("greedy, dynamic", Look(GREY, "longdash", "square-open")),
+}
 
 
 def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
-    """Tokens/s against batch size, a line for each scheme, and greedy's (tables 2-4)."""
+    """Tokens/s against batch size, a line for each scheme, and those of greedy that they are compared with (tables 2-4)."""
     figure = _of_schemes("batch size", "tokens/s")
     schemes = figures.schemes(decoder, decoding)
     for scheme in schemes:
         points = {size: figures.speed(decoder, size, scheme, decoding) for size in figures.sizes}
         _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.0f} tokens/s")
-    base = baseline_scheme(next(iter(schemes), ALONE))
-    points = {size: figures.speed(BASELINE, size, base, decoding) for size in figures.sizes}
-    _line(figure, points, "greedy", GREEDY, "%{y:.0f} tokens/s")
+    for base in dict.fromkeys(map(baseline_scheme, schemes)):
+        points = {size: figures.speed(BASELINE, size, base, decoding) for size in figures.sizes}
+        _line(figure, points, *GREEDY[base], "%{y:.0f} tokens/s")
     return figure
 
 
@@ -67,7 +70,7 @@ def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
     """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
     figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
     groups = [(decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)]
-    for name, scheme, title, style in [*groups, (BASELINE, ALONE, "greedy", GREEDY)]:
+    for name, scheme, title, style in [*groups, (BASELINE, ALONE, *GREEDY[ALONE])]:
         results = [r for row in figures.rows if (row.decoder, row.scheme) == (name, scheme) for r in row.results]
         points = [(r.batch_size, point) for r in results if (point := _round(r)) is not None]
         figure.add_scatter(
@@ -89,7 +92,7 @@ class Card(NamedTuple):
 
 OF_ONE = (  # of the decoder chosen
     Card(
-        "Speed-up over greedy", "Tokens/s over greedy decoding's at the same batch size: above 1 the drafts pay.",
+        "Speed-up over greedy", "Tokens/s over greedy decoding's in the same kind of batch: above 1 the drafts pay.",
         lambda figures, decoder, decoding: or_words(speed_up(figures, decoder, decoding)),
     ),
     Card(

@@ -45,7 +45,11 @@ def bars(rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), say
 
 
 def speed(rows: Sequence[Row]) -> BarChart:
-    return bars(rows, BY_NAME["speed"], says="New tokens per second of computing.")
+    return bars(
+        rows,
+        BY_NAME["speed"],
+        says="New tokens per second of computing, in the quickest of several timings; the line is their range.",
+    )
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:

@@ -55,7 +55,7 @@ def in_words(found: Finding) -> str:
             if found.distance <= found.most
             else "further from the target than exact draws"
         )
-        return f"Claims no law of the target; {nearer} in {texts} ({far})."
+        return f"Does not promise the target's distribution; {nearer} in {texts} ({far})."
     if found.p >= UNLIKELY:
         return f"No difference from {what} seen in {which} (p = {probability(found.p)})."
     return f"Unlike {what} in {which} (p {_less(found.p)}): {far}."
@@ -72,7 +72,7 @@ def _less(p: float) -> str:
 def headline(run: Run) -> str:
     """The verdicts as HTML, and the way to what is proved."""
     each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
-    link = '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are compared, and the proof</a></nav>'
+    link = '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are compared, and what is proved</a></nav>'
     legend = f'<p class="says">{LEGEND}</p>' if run.exact else ""
     return f'<div class="wb wb-verdicts"><ul>{each}</ul>{legend}{link}</div>' if each else ""
 
@@ -132,10 +132,14 @@ def _glyph(c: str) -> str:
 def trees(run: Run) -> str:
     """The draws of each decoder as one tree, side by side: at each place the tokens that follow, and how many texts continue so."""
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
-    says = {found.decoder: in_words(found) for found in findings(run)}
+    found = {each.decoder: each for each in findings(run)}
+    # Texts of a decoder whose first steps alone are compared have a law that is not the target's.
+    other = {name for name, each in found.items() if each.compared == "first step"}
     each = "".join(
-        _Tree(grown(s.pieces for s in drawn(result)), law).html(
-            label(result.decoder), says.get(result.decoder, ""), result.errors
+        _Tree(grown(s.pieces for s in drawn(result)), {} if result.decoder in other else law).html(
+            label(result.decoder),
+            in_words(found[result.decoder]) if result.decoder in found else "",
+            result.errors,
         )
         for result in run.results
     )
@@ -176,8 +180,12 @@ class _Tree:
         path, count, text = (*path, node.id), node.count, [node.text]
         share, p = count / self.root.count, self.law.get(path)
         while len(node.children) == 1 and not node.ended:
-            (node,) = node.children.values()
-            path = (*path, node.id)
+            (child,) = node.children.values()
+            if not _alike(p, self.law.get((*path, child.id))):
+                if count > 1:
+                    break
+                p = None  # a text that was drawn once is one line, and not all of it is expected so often
+            node, path = child, (*path, child.id)
             text.append(node.text)
         words = _count(count, self.root.count * p if p else None, share, "".join(text))
         if not node.children or depth >= DEEPEST:
@@ -187,6 +195,11 @@ class _Tree:
         return (
             f"<li><details{' open' if share >= OPEN else ''}><summary>{words}</summary><ul>{inner}</ul></details></li>"
         )
+
+
+def _alike(p: float | None, other: float | None) -> bool:
+    """Whether one number of expected draws does for a text and for what follows it."""
+    return p is other is None or (p is not None and other is not None and abs(p - other) < 0.005)
 
 
 def _count(count: int, expected: float | None, share: float, text: str) -> str:

@@ -39,7 +39,7 @@ FATES: dict[Fate, FateStyle] = {
         "#0072B2", "#56B4E9", "underline double", False, "underline2 #0072B2",
     ),
     Fate.SAMPLED: FateStyle(
-        "sampled", "The large model's own token; no draft was involved.",
+        "no draft", "The large model's own token; no draft was involved.",
         "#767676", "#A0A0A0", "none", False, "",
     ),
     Fate.SEARCHED: FateStyle(

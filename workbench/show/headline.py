@@ -7,7 +7,7 @@ from workbench.runs.estimates import Row, label, number, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, Quantity, significant
-from workbench.show.spread import MISSING, Spread, spread
+from workbench.show.spread import MISSING, UNSURE, Spread, spread
 from workbench.studies.schemes import BASELINE
 from workbench.studies.text import counted
 
@@ -23,7 +23,7 @@ def headline(run: Run) -> list[str]:
     if first is not None:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
-        sentences.append("Which is fastest cannot be told here: the timings overlap, or something disturbed them.")
+        sentences.append(f"Which is fastest cannot be told here: {_why_not(found)}.")
     best = likeliest(found, run.settings)
     if best is not None and (value := spread(PERPLEXITY, best)) is not None:
         sentences.append(
@@ -40,6 +40,13 @@ def fastest(found: Sequence[Row]) -> Row | None:
     if any(unsteady(row) for row in found):
         return None
     return _best(SPEED, found, certain=True)
+
+
+def _why_not(found: Sequence[Row]) -> str:
+    """Why no decoder is called the fastest."""
+    if any(unsteady(row) for row in found):
+        return f"timings marked {UNSURE} cannot be trusted"
+    return "each was timed once" if any(_once(row) for row in found) else "the ranges of their timings overlap"
 
 
 def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:

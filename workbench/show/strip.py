@@ -19,7 +19,11 @@ from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
-MAIN = ("x_greedy", "block_efficiency", "perplexity")  # the figures that stand in every panel; the others unfold
+MAIN = (
+    "x_greedy",
+    "block_efficiency",
+    "perplexity",
+)  # the figures that stand in every panel where greedy ran; the others unfold
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
@@ -88,6 +92,7 @@ class Panel:
         data = {
             "decoder": self.decoder,
             "title": self.title or label(self.decoder),
+            "stands_for": method.stands_for,
             "claim": self.claim.chip,
             "claim_help": self.claim.help,
             "pace": self.pace,
@@ -115,6 +120,7 @@ class Panel:
         if row is None or row.first.error is not None:
             return []
         sure = not unsteady(row)
+        main = MAIN if any(row.greedy) else ("speed", *MAIN[1:])
         return [
             {
                 "name": q.name,
@@ -122,7 +128,7 @@ class Panel:
                 "value": figure(q, row, sure),
                 "detail": self._detail(q, row),
                 "help": q.help,
-                "main": q.name in MAIN,
+                "main": q.name in main,
             }
             for q in QUANTITIES
         ]

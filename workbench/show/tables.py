@@ -14,7 +14,7 @@ from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.draw import Draw
-from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, scheme_label, schemes_at
+from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, scheme_label
 from workbench.studies.text import counted
 
 
@@ -189,22 +189,21 @@ def acceptance(figures: BatchFigures, decoder: str) -> str:
 
 
 def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
-    """Tables 2-4 of ems-sd.txt for one decoder: tokens/s, and the speed-up over greedy at the same batch size in brackets.
+    """Tables 2-4 of ems-sd.txt for one decoder: tokens/s, and in brackets the speed-up over greedy, for dynamic batches over greedy's own.
 
     decoding    leave the reading of prompts out, as the paper does; dynamic batches have no such figure
     """
     schemes = figures.schemes(decoder, decoding)
-    heads = ["batch", "greedy", *(SCHEMES[s].label for s in schemes), "padding ratio", "slowest prompt"]
+    bases = dict.fromkeys(map(baseline_scheme, schemes)) or [ALONE]
+    greedy = ["greedy" if SCHEMES[base].static else "greedy, dynamic" for base in bases]
+    heads = ["batch", *greedy, *(SCHEMES[s].label for s in schemes), "padding ratio", "slowest prompt"]
     found = []
     for size in figures.sizes:
-        speeds = [
-            _with_speed_up(figures, (decoder, size, scheme, decoding)) if scheme in schemes_at(size, schemes) else ""
-            for scheme in schemes
-        ]
+        speeds = [_with_speed_up(figures, (decoder, size, scheme, decoding)) for scheme in schemes]
         ratio, least = padding_ratio(figures, decoder, size), figures.least_acceptance(decoder, size)
         found.append(
             [
-                str(size), _significant(figures.speed(BASELINE, size, ALONE, decoding)), *speeds,
+                str(size), *(_significant(figures.speed(BASELINE, size, base, decoding)) for base in bases), *speeds,
                 MISSING if ratio is None else percent(ratio), MISSING if least is None else f"{least:.2f}",
             ]
         )  # fmt: skip

@@ -17,8 +17,9 @@ from pathlib import Path
 import pytest
 
 from decoders import InputError
-from workbench.runs.record import Run
-from workbench.runs.store import Fastest, RunStore, data_folder
+from workbench.page.tabs.runs import best
+from workbench.runs.record import Load, Run
+from workbench.runs.store import RunStore, data_folder
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 FORK = multiprocessing.get_context("fork")
@@ -131,10 +132,21 @@ def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batc
     found = {summary.id: summary.fastest for summary in store.list()}
     speeds = {d: [r.metrics["tokens_per_second"] for r in run.results if r.decoder == d] for d in run.decoders}
     means = {d: sum(v) / len(v) for d, v in speeds.items()}
-    best = max(means, key=means.get)
-    assert found[run.id] == Fastest(best, pytest.approx(means[best]), 1, pytest.approx(means["greedy"]))
+    quickest = max(means, key=means.get)
+    assert found[run.id][:4] == (quickest, pytest.approx(means[quickest]), 1, pytest.approx(means["greedy"]))
     assert found["0c"] is None
     assert found[batch_run.id].batch_size in (1, 2)
+
+
+def test_the_list_says_what_is_unsure_and_what_was_stopped(store, run):
+    """A speed that its own page marked with ≈ stood in the list as if it were sure, a stopped run as if it were whole."""
+    busy = [dataclasses.replace(lap, load=Load(cpu_share=0.5)) for lap in run.results[0].laps]
+    disturbed = dataclasses.replace(run.results[0], laps=busy)
+    store.save(dataclasses.replace(run, results=[disturbed], cancelled=True))
+    (kept,) = store.list()
+    assert (kept.fastest.sure, kept.fastest.stopped) == (False, True)
+    assert best(kept.fastest).startswith("Greedy: ≈")
+    assert best(kept.fastest).endswith(" · stopped")
 
 
 def test_failed_and_forged_results_are_not_the_fastest(store, run):

@@ -45,9 +45,12 @@ ODD = [(1, 2, 3)] * 60 + [(2, 2, 2)] * 40
     [
         (made(EVEN), "No difference from the target seen in 100 draws (p = 1.00)."),
         (made(ODD), "Unlike the target in 100 draws (p < 0.001): total variation 0.50"),
-        (made(ODD, "mtad"), "Claims no law of the target; further from the target than exact draws in 100 draws"),
+        (
+            made(ODD, "mtad"),
+            "Does not promise the target's distribution; further from the target than exact draws in 100 draws",
+        ),
         (made(EVEN, "mtad"), "as near to the target as exact draws are in 100 draws (total variation 0.00"),
-        (made(ODD, "greedy"), "Claims no law of the target"),
+        (made(ODD, "greedy"), "Does not promise the target's distribution"),
         (made(EVEN[:10]), "10 draws: too few to compare with the target."),
         (made([]), "0 draws: too few to compare with the target."),
         (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),

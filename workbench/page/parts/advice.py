@@ -1,4 +1,4 @@
-"""The card "Will it pay?": what speculative decoding would gain with the pair that is loaded, predicted and measured."""
+"""The card "Will speculative decoding pay here?": what speculative decoding would gain with the pair that is loaded, predicted and measured."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -23,7 +23,7 @@ NEW_TOKENS = 48
 class AdviceCard:
     def __init__(self, host: Host, pair: gr.State):
         self.host = host
-        with gr.Accordion("Will it pay?", open=False, elem_id="experiment-advice"):
+        with gr.Accordion("Will speculative decoding pay here?", open=False, elem_id="experiment-advice"):
             gr.Markdown(SAYS, elem_classes="wb-note")
             with gr.Row():
                 self.temperature = gr.Number(

@@ -8,7 +8,7 @@ from workbench.runs.shipped import Measured
 from workbench.show import batch
 from workbench.show.tables import acceptance, markdown, paper_table, verdict
 
-SAYS = "Tokens/s, the reading of prompts left out (times greedy at the same batch size)."
+SAYS = "Tokens/s, the reading of prompts left out (times greedy in the same kind of batch)."
 POINTS = "Each point is a sample: the tokens that it gains per round."
 
 

@@ -12,7 +12,7 @@ from workbench.runs.estimates import BatchFigures, label
 from workbench.runs.record import Run
 from workbench.show import batch, tables
 
-TABLE = "tokens/s (times greedy at the same batch size)"
+TABLE = "tokens/s (times greedy in the same kind of batch)"
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: requests in flight at most, fewer than the batch if a "
     "memory budget makes some wait · *cache*: the most that a single request held, of one model · *same*: whether the output equals that of "

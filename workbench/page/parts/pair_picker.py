@@ -26,7 +26,7 @@ class PairPicker:
                 [*offered(), *([OWN] if host.limits.custom_models else [])],
                 value=EMBEDDED.name,
                 label="Pair",
-                info="What is grey does not fit in this machine's memory.",
+                info="Pairs in grey do not fit in this machine's memory.",
                 elem_id="pair",
             )
             self.device = gr.Dropdown(

@@ -25,7 +25,7 @@ from workbench.studies.start import Start
 from workbench.studies.text import counted
 
 TITLE = "Decoding Workbench"
-SAYS = "Watch one model continue a text in several ways, and see which is fastest."
+SAYS = "Watch a language model continue a text in several ways, and see which is fastest."
 JUMPS = (
     '<nav class="wb-jump" aria-label="On this page">'
     '<a href="#panels">Texts</a> <a href="#charts">Charts</a> <a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
@@ -49,7 +49,7 @@ def progress(event: Started | Progress | Finished) -> str:
 
 def where(at: At) -> str:
     """The job in words."""
-    words = f"{label(at.decoder)} ({at.job + 1} of {at.jobs})"
+    words = f"{label(at.decoder)} (measurement {at.job + 1} of {at.jobs})"
     if at.repeat:
         words += f" · repeat {at.repeat + 1}"
     if at.lap:
@@ -108,7 +108,11 @@ def chosen(settings: Mapping[str, Any]) -> str:
     """The decoders and the number of tokens that a form asks for."""
     names = settings["decoders"]
     shown = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
-    return f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · {shown or 'no decoder'}"
+    repeats = settings.get("repeats") or 1
+    often = f" · {repeats} repeats" if repeats != 1 else ""
+    return (
+        f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · {shown or 'no decoder'}{often}"
+    )
 
 
 def _length(count: tuple[int, int | None] | None, budget: Any) -> str:

@@ -21,6 +21,9 @@ rounds* draws each round as the tree of tokens that were tried.
 Decoders run one after another, so that each is timed alone: the seconds are those of the models and the decoder, without drawing.
 Speeds depend on the machine, so every run and every export lists what it was measured on.
 
+**Draws** continues one prompt with a hundred seeds and compares what was drawn with the probabilities that the large model gives. **Experiments**
+runs plans over many prompts. **Runs** keeps everything that was measured; **Theory** has the papers' formulas with sliders.
+
 **Batch** decodes many prompts at once. In each round every prompt accepts a different number of draft tokens. A framework with
 aligned tensors pads inputs and caches to the longest of the batch and computes the padding too; the engine here pads neither.
 The tab measures what each half of the padding costs; the tokens are the same.
@@ -33,10 +36,16 @@ class AboutTab:
             gr.Markdown(INTRODUCTION)
             gr.Markdown(_table("The figures", ("figure", "what it counts"), [(n.label, n.help) for n in QUANTITIES]))
             rows = [
-                (label(name), method.summary, claim(method(), 1.0).chip, cited(method))
+                (_spelled_out(name), method.summary, claim(method(), 1.0).chip, cited(method))
                 for name, method in catalog.items()
             ]
             gr.Markdown(_table("The decoders", ("decoder", "what it does", "its text", "paper"), rows))
+
+
+def _spelled_out(name: str) -> str:
+    """A decoder's name, and what it stands for."""
+    words = catalog[name].stands_for
+    return f"{label(name)} ({words})" if words else label(name)
 
 
 def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:

@@ -69,7 +69,7 @@ class BatchTab:
             with gr.Column(min_width=320):
                 with gr.Row():
                     self.count = gr.Number(
-                        PROMPTS, label="How many", info="the first of the set", precision=0, minimum=1, min_width=140,
+                        PROMPTS, label="Number of prompts", info="the first ones of the set", precision=0, minimum=1, min_width=140,
                         elem_id="batch-count",
                     )  # fmt: skip
                     self.ignore_eos = gr.Checkbox(

@@ -65,6 +65,7 @@ class CompareTab:
                 )  # fmt: skip
                 self.runner.lay_out_buttons("Run")
         with gr.Row(elem_classes="chips"):
+            gr.HTML("Examples:", elem_classes="wb-note gallery-name")
             self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
             self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
             # Not in the fold: a shut fold is not on the page, and Run puts this link into the address.

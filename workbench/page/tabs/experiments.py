@@ -22,6 +22,7 @@ from workbench.page.widgets.handlers import QUIET
 
 OWN = "own"
 FILES = ("html", "md", "csv")
+NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from
 INTRODUCTION = (
     "A plan runs decoders over many prompts and settings, and keeps every answer as soon as it is there: stop it, close the page, "
@@ -77,7 +78,13 @@ class ExperimentsTab:
     def _lay_out_past(self) -> None:
         with gr.Row():
             self.past = gr.Dropdown(
-                [], value=None, label="Experiments", elem_id="experiment-past", scale=3, visible=not self.public
+                [],
+                value=None,
+                label="Experiments that were run",
+                info=NONE_YET,
+                elem_id="experiment-past",
+                scale=3,
+                visible=not self.public,
             )
             self.resume = gr.Button("Resume", elem_id="experiment-resume", visible=False, min_width=120)
             self.make = gr.Button("Make files", elem_id="experiment-make", visible=False, min_width=120)
@@ -184,5 +191,9 @@ class ExperimentsTab:
         choices = [(f"{p.title} · {words.when(p.created)} · {p.done}/{p.total} · {p.id}", p.id) for p in past]
         running = busy or bool(now and now.running)
         buttons = (running, bool(now and now.done < now.total and not running), bool(now and now.done))
-        head = [gr.update(choices=choices, value=now and now.id), *(gr.update(visible=seen) for seen in buttons)]
+        info = None if past else NONE_YET
+        head = [
+            gr.update(choices=choices, value=now and now.id, info=info),
+            *(gr.update(visible=seen) for seen in buttons),
+        ]
         return [*head, gr.Timer(active=running), *self.view.drawn(now, shown)]

@@ -13,11 +13,11 @@ from workbench.page.widgets.components import RunTable
 from workbench.page.widgets.handlers import QUIET
 from workbench.page.widgets.messages import NotedForm, Updates
 from workbench.runs import imports
-from workbench.runs.estimates import label
+from workbench.runs.estimates import Fastest, label
 from workbench.runs.record import Run
-from workbench.runs.store import Fastest
 from workbench.show import differences
 from workbench.show.quantities import significant, times
+from workbench.show.spread import UNSURE
 from workbench.show.tables import markup, side_by_side
 from workbench.studies.comparison import Comparison
 from workbench.studies.schemes import BASELINE
@@ -60,7 +60,7 @@ class RunsTab:
             self.search = gr.Textbox(
                 "",
                 label="Search",
-                placeholder="words of a title, a decoder, a model or an id",
+                placeholder="words of a title, decoder, model, id",
                 elem_id="search-runs",
                 scale=3,
             )
@@ -170,9 +170,11 @@ def best(found: Fastest | None) -> str:
     """The fastest decoder of a run in words."""
     if found is None:
         return ""
-    more = f" · {times(found.speed / found.greedy)} greedy" if found.greedy and found.decoder != BASELINE else ""
-    batch = f" · batch {found.batch_size}" if found.batch_size > 1 else ""
-    return f"{label(found.decoder)}: {significant(found.speed)} tokens/s{more}{batch}"
+    sure = "" if found.sure else UNSURE
+    more = f" · {sure}{times(found.speed / found.greedy)} greedy" if found.greedy and found.decoder != BASELINE else ""
+    batch = f" · in a batch of {found.batch_size}" if found.batch_size > 1 else ""
+    stopped = " · stopped" if found.stopped else ""
+    return f"{label(found.decoder)}: {sure}{significant(found.speed)} tokens/s{more}{batch}{stopped}"
 
 
 def chosen(table: Any) -> list[str]:
