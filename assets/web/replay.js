@@ -108,7 +108,7 @@
         start: (node) => (texts.has(node) ? texts.get(node).text : "prompt"),
       });
       this.sentence.textContent = Workbench.sentence(round, at ? this.after[at - 1].length : 0, this.drafts);
-      const often = round.trials.length > new Set(round.trials.map((t) => t.node)).size ? " · ×2, ×3: drawn so often" : "";
+      const often = round.trials.length > new Set(round.trials.map((t) => t.node)).size ? " · ×2: drawn twice" : "";
       this.caption.textContent = `Round ${round.index + 1} of ${rounds.length} · ${milliseconds(round)}${often}`;
       this.slider.setAttribute("aria-valuetext", `round ${round.index + 1} of ${rounds.length}`);
       this.write(round, answer);

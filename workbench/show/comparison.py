@@ -45,11 +45,10 @@ def bars(rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), say
 
 
 def speed(rows: Sequence[Row]) -> BarChart:
-    return bars(
-        rows,
-        BY_NAME["speed"],
-        says="New tokens per second of computing, in the quickest of several timings; the line is their range.",
-    )
+    quantity, says = BY_NAME["speed"], "New tokens per second of computing"
+    several = any(found.range for row in rows if (found := spread(quantity, row)) is not None)
+    how = ", in the quickest of several timings; the line is their range" if several else ""
+    return bars(rows, quantity, says=f"{says}{how}.")
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:

@@ -28,6 +28,8 @@ class PairPicker:
                 label="Pair",
                 info="Pairs in grey do not fit in this machine's memory.",
                 elem_id="pair",
+                scale=2,
+                min_width=280,
             )
             self.device = gr.Dropdown(
                 ["auto", *devices()], value="auto", label="Device", elem_id="device", min_width=120
