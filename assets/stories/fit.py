@@ -145,7 +145,7 @@ def fit(
     start = saved = time.monotonic()
     with open(work / "losses.jsonl", "a") as log, tqdm(total=run.steps, initial=step, desc=name) as bar:
         while step < run.steps:
-            length = run.short if step < run.plateau_end else model.config.max_position_embeddings
+            length = run.short if step < run.steps - run.whole_steps else model.config.max_position_embeddings
             rng = np.random.default_rng([seed, step])
             tokens = torch.from_numpy(batches(rng, step, max(run.tokens_per_step // length, 1), length)).to(device)
             value = learn(compiled, tokens, model, twin, opts, run.rate(step))

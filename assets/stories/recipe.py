@@ -71,9 +71,10 @@ class Run:
 
     steps: int
     tokens_per_step: int
-    decay_steps: int  # the last steps, in which the rates fall to zero and the context is whole
+    decay_steps: int  # the last steps, in which the rates fall to zero
     warm_up_steps: int = 60
-    short: int = 256  # tokens of context before the decay
+    short: int = 256  # tokens of context
+    whole_steps: int = 0  # the last steps, in which the context is whole: on a CPU such a step takes 1.7 times as long
     muon_rate: float = 0.02
     adam_rate: float = 0.008
     weight_decay: float = 0.05
@@ -124,6 +125,7 @@ def sizes() -> Mapping[str, Recipe]:
                 steps=30,
                 tokens_per_step=256,
                 decay_steps=12,
+                whole_steps=8,
                 warm_up_steps=2,
                 short=32,
                 compile=False,
@@ -133,6 +135,7 @@ def sizes() -> Mapping[str, Recipe]:
                 steps=10,
                 tokens_per_step=256,
                 decay_steps=4,
+                whole_steps=4,
                 warm_up_steps=2,
                 short=32,
                 compile=False,
@@ -147,8 +150,8 @@ def sizes() -> Mapping[str, Recipe]:
             corpus=CorpusSettings(STORIES_ABOVE_ALL),
             target=Shape(width=256, layers=8, heads=4, feed_forward=704),  # 7.5M
             draft=draft,
-            target_run=Run(steps=3660, tokens_per_step=16384, decay_steps=730, checkpoint_every=20),
-            draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1240),
+            target_run=Run(steps=3660, tokens_per_step=16384, decay_steps=730, whole_steps=200, checkpoint_every=20),
+            draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1240, whole_steps=300),
             own_batches=150,
         ),
         "full": Recipe(
@@ -156,8 +159,15 @@ def sizes() -> Mapping[str, Recipe]:
             target=Shape(width=512, layers=8, heads=8, feed_forward=1408),  # 27.8M
             draft=draft,
             # 5,000 steps are four times through the text; the held-out loss in the log says whether that is too often
-            target_run=Run(steps=5000, tokens_per_step=65536, decay_steps=2000, weight_decay=0.1, checkpoint_every=250),
-            draft_run=Run(steps=6000, tokens_per_step=65536, decay_steps=2400, checkpoint_every=250),
+            target_run=Run(
+                steps=5000,
+                tokens_per_step=65536,
+                decay_steps=2000,
+                whole_steps=2000,
+                weight_decay=0.1,
+                checkpoint_every=250,
+            ),
+            draft_run=Run(steps=6000, tokens_per_step=65536, decay_steps=2400, whole_steps=2400, checkpoint_every=250),
             own_batches=50,
             own_rows=1024,
             own_length=512,

@@ -24,12 +24,14 @@ TINY = sizes()["tiny"]
 RUN = Run(steps=8, tokens_per_step=64, decay_steps=3, warm_up_steps=1, short=16, compile=False, checkpoint_every=3)
 
 
-def train_tiny(work, run=RUN, stop_at=None):
-    """Trains a tiny target on noise; `stop_at` kills it in that step."""
+def train_tiny(work, run=RUN, stop_at=None, lengths=None):
+    """Trains a tiny target on noise; `stop_at` kills it in that step, `lengths` takes those of the batches."""
 
     def batches(rng, step, rows, length):
         if step == stop_at:
             raise KeyboardInterrupt
+        if lengths is not None:
+            lengths.append(length)
         return rng.integers(0, 300, (rows, length + 1))
 
     work.mkdir(exist_ok=True)
@@ -72,6 +74,11 @@ def test_a_branch_may_decay_at_once(tmp_path):
     train_tiny(tmp_path, replace(RUN, steps=5, decay_steps=2))
     last = json.loads((tmp_path / "losses.jsonl").read_text().splitlines()[-1])
     assert (last["step"], last["rate"]) == (5, 0.5)
+
+
+def test_the_last_steps_have_the_whole_context(tmp_path):
+    train_tiny(tmp_path, replace(RUN, whole_steps=2), lengths=(lengths := []))
+    assert lengths == [16] * 6 + [TINY.context] * 2
 
 
 def test_the_rate_warms_up_and_decays_to_zero():
