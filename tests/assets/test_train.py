@@ -78,7 +78,7 @@ def test_a_branch_may_decay_at_once(tmp_path):
 
 def test_the_last_steps_have_the_whole_context(tmp_path):
     train_tiny(tmp_path, replace(RUN, whole_steps=2), lengths=(lengths := []))
-    assert lengths == [16] * 6 + [TINY.context] * 2
+    assert lengths == [16] * 6 + [32] * 2
 
 
 def test_the_rate_warms_up_and_decays_to_zero():
