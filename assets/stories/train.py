@@ -108,7 +108,7 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_
 
 
 def with_steps(run: Run, steps: int | None, decay_steps: int | None = None) -> Run:
-    return replace(run, steps=steps or run.steps, decay_steps=decay_steps or run.decay_steps)
+    return replace(run, steps=run.steps if steps is None else steps, decay_steps=decay_steps or run.decay_steps)
 
 
 def at_rate(run: Run, times: float) -> Run:
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--export", type=Path, help="only save the target of the last checkpoint there, for --start-from"
     )
-    parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says")
+    parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says; 0 takes a saved target as it is, for a new draft")
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--target-rate", type=float, default=1.0, help="the target's learning rates, times so much")
     parser.add_argument("--draft-steps", type=int)

@@ -109,7 +109,7 @@ def test_block_attention_is_attention(length):
 def test_training_starts_from_saved_weights_and_their_tokenizer(data, tmp_path):
     script.train(TINY, data, tmp_path / "first", tmp_path / "saved", "cpu")
     saved = tmp_path / "saved" / "target"
-    still = replace(TINY, seed=1, target_run=replace(TINY.target_run, muon_rate=0.0, adam_rate=0.0))
+    still = replace(TINY, seed=1, target_run=script.with_steps(TINY.target_run, 0))
     script.train(still, data, tmp_path / "second", tmp_path / "again", "cpu", start_from=saved)
     for name in ("model.safetensors", "tokenizer.json"):
         assert (tmp_path / "again" / "target" / name).read_bytes() == (saved / name).read_bytes()
