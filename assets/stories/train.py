@@ -136,7 +136,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--export", type=Path, help="only save the target of the last checkpoint there, for --start-from"
     )
-    parser.add_argument("--target-steps", type=int, help="more or fewer steps than the size says; 0 takes a saved target as it is, for a new draft")
+    parser.add_argument(
+        "--target-steps",
+        type=int,
+        help="more or fewer steps than the size says; 0 takes a saved target as it is, for a new draft",
+    )
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--target-rate", type=float, default=1.0, help="the target's learning rates, times so much")
     parser.add_argument("--draft-steps", type=int)
