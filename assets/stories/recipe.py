@@ -73,7 +73,7 @@ class Run:
     tokens_per_step: int
     decay_steps: int  # the last steps, in which the rates fall to zero
     warm_up_steps: int = 60
-    short: int = 256  # tokens of context
+    short: int = 256  # tokens of context before the whole one
     whole_steps: int = 0  # the last steps, in which the context is whole: on a CPU such a step takes 1.7 times as long
     muon_rate: float = 0.02
     adam_rate: float = 0.008

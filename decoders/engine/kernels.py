@@ -23,6 +23,13 @@ def split_rows(n, total):
 
 
 @triton.jit
+def rows_seen(n, total, masked, first, window, TOKENS: tl.constexpr, ROWS: tl.constexpr):
+    """From where to where the rows lie that a block of TOKENS from the `first` on sees, in whole blocks of ROWS."""
+    begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
+    return begin, tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
+
+
+@triton.jit
 def first_slot(table, request):
     """Where the partial results of a request's tokens lie: after those of the short requests before it."""
     slot = 0
@@ -79,8 +86,7 @@ def kernel(
     total = tl.load(table + 2 * (requests + 1) + request)
     mask_start = tl.load(table + 3 * (requests + 1) + request).to(tl.int64)
     masked = mask_start >= 0
-    end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
-    begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
+    begin, end = rows_seen(n, total, masked, first, window, TOKENS, ROWS)
     length = split_rows(n, total)
     carries = begin // length == split  # the first split with rows is also that of the sink
     begin = tl.maximum(begin, split * length)
@@ -169,9 +175,7 @@ def join(
         return
     total = tl.load(table + 2 * (requests + 1) + request)
     masked = tl.load(table + 3 * (requests + 1) + request) >= 0
-    first = token // TOKENS * TOKENS
-    end = tl.where(masked, total, tl.minimum(total, total - n + first + TOKENS))
-    begin = tl.where(masked, 0, tl.maximum(total - n + first - window + 1, 0) // ROWS * ROWS)
+    begin, end = rows_seen(n, total, masked, token // TOKENS * TOKENS, window, TOKENS, ROWS)
     length = split_rows(n, total)
     v = tl.arange(0, VALUE_BLOCK)
     highest = tl.full([], LOWEST, tl.float32)

@@ -10,14 +10,11 @@ from workbench.runs.record import Result
 from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of
 from workbench.show.spread import padding_ratio
-from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme
+from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
 LOOKS = {scheme: look(i) for i, scheme in enumerate([ALONE, *(s for s in SCHEMES if s != ALONE)])}
-GREEDY = {
-    ALONE: ("greedy", Look(GREY, "dot", "circle-open")),
-    "dynamic": ("greedy, dynamic", Look(GREY, "longdash", "square-open")),
-}
+GREEDY = {ALONE: Look(GREY, "dot", "circle-open"), "dynamic": Look(GREY, "longdash", "square-open")}
 
 
 def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
@@ -29,7 +26,7 @@ def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Fig
         _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.0f} tokens/s")
     for base in dict.fromkeys(map(baseline_scheme, schemes)):
         points = {size: figures.speed(BASELINE, size, base, decoding) for size in figures.sizes}
-        _line(figure, points, *GREEDY[base], "%{y:.0f} tokens/s")
+        _line(figure, points, BASELINES[base], GREEDY[base], "%{y:.0f} tokens/s")
     return figure
 
 
@@ -70,7 +67,7 @@ def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
     """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
     figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
     groups = [(decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)]
-    for name, scheme, title, style in [*groups, (BASELINE, ALONE, *GREEDY[ALONE])]:
+    for name, scheme, title, style in [*groups, (BASELINE, ALONE, BASELINES[ALONE], GREEDY[ALONE])]:
         results = [r for row in figures.rows if (row.decoder, row.scheme) == (name, scheme) for r in row.results]
         points = [(r.batch_size, point) for r in results if (point := _round(r)) is not None]
         figure.add_scatter(

@@ -19,11 +19,8 @@ from workbench.show.spread import figure, range_text, spread
 from workbench.studies.comparison import Comparison
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
-MAIN = (
-    "x_greedy",
-    "block_efficiency",
-    "perplexity",
-)  # the figures that stand in every panel where greedy ran; the others unfold
+# The figures that stand in every panel, the others unfold; where greedy did not run, tokens/s in place of the first.
+MAIN = ("x_greedy", "block_efficiency", "perplexity")
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."

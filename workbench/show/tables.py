@@ -14,7 +14,7 @@ from workbench.show.spread import MISSING, UNSURE, padding_ratio, shown
 from workbench.studies.batch import Batch
 from workbench.studies.comparison import Comparison
 from workbench.studies.draw import Draw
-from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, scheme_label
+from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme, scheme_label
 from workbench.studies.text import counted
 
 
@@ -195,8 +195,13 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
     """
     schemes = figures.schemes(decoder, decoding)
     bases = dict.fromkeys(map(baseline_scheme, schemes)) or [ALONE]
-    greedy = ["greedy" if SCHEMES[base].static else "greedy, dynamic" for base in bases]
-    heads = ["batch", *greedy, *(SCHEMES[s].label for s in schemes), "padding ratio", "slowest prompt"]
+    heads = [
+        "batch",
+        *(BASELINES[base] for base in bases),
+        *(SCHEMES[s].label for s in schemes),
+        "padding ratio",
+        "slowest prompt",
+    ]
     found = []
     for size in figures.sizes:
         speeds = [_with_speed_up(figures, (decoder, size, scheme, decoding)) for scheme in schemes]

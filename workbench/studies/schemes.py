@@ -29,6 +29,10 @@ SCHEMES = {
 }  # fmt: skip
 ALONE = "unpadded"  # the only scheme of a batch of one, which has nothing to pad and no place to hand on
 BASELINE = "greedy"  # the decoder that all others are compared with
+BASELINES = {
+    ALONE: "greedy",
+    "dynamic": "greedy, dynamic",
+}  # what schemes are compared with, in words: see `baseline_scheme`
 PADDED = "vanilla"  # the scheme that all others are compared with
 
 

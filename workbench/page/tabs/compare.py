@@ -46,7 +46,7 @@ class CompareTab:
 
     def _lay_out(self) -> None:
         with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(recordings())):
-            gr.HTML("Recorded runs:", elem_classes="wb-note gallery-name")
+            gr.HTML("Recorded runs:", elem_classes="wb-note chips-name")
             self.gallery = [gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()]
         with gr.Row(elem_id="asking", equal_height=True):
             with gr.Column(scale=5, min_width=320):
@@ -65,7 +65,7 @@ class CompareTab:
                 )  # fmt: skip
                 self.runner.lay_out_buttons("Run")
         with gr.Row(elem_classes="chips"):
-            gr.HTML("Examples:", elem_classes="wb-note gallery-name")
+            gr.HTML("Examples:", elem_classes="wb-note chips-name")
             self.examples = [gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS]
             self.count = gr.HTML(elem_id="token-count", elem_classes="wb-note")
             # Not in the fold: a shut fold is not on the page, and Run puts this link into the address.
