@@ -21,7 +21,7 @@ import torch
 from corpus import Mixture, prepare
 from fit import distillation_loss, fit, half_twin, in_half, load_checkpoint, next_token_loss
 from own_text import write
-from recipe import Recipe, Run, sizes
+from recipe import Recipe, Run, Shape, sizes
 from saving import atomic
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
@@ -61,9 +61,9 @@ def take_tokenizer(folder: Path, work: Path) -> None:
                 shutil.copy(path, copy)
 
 
-def first_target(recipe: Recipe, vocab_size: int, start_from: Path | None) -> PreTrainedModel:
-    """Fresh weights, or those of a saved target; ValueError if that one is of another size."""
-    fresh = recipe.target.build(vocab_size, recipe.context)
+def first_weights(shape: Shape, vocab_size: int, context: int, start_from: Path | None) -> PreTrainedModel:
+    """Fresh weights, or those of a saved model; ValueError if that one is of another size."""
+    fresh = shape.build(vocab_size, context)
     if start_from is None:
         return fresh
     saved = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32)
@@ -74,7 +74,15 @@ def first_target(recipe: Recipe, vocab_size: int, start_from: Path | None) -> Pr
     return fresh
 
 
-def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_from: Path | None = None) -> None:
+def train(
+    recipe: Recipe,
+    data: Path,
+    work: Path,
+    out: Path,
+    device: str,
+    start_from: Path | None = None,
+    draft_from: Path | None = None,
+) -> None:
     """Trains and saves the pair. ValueError for data or checkpoints that do not fit, OSError for what cannot be written."""
     work.mkdir(parents=True, exist_ok=True)
     if start_from is not None:
@@ -85,8 +93,8 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_
     held_out = Mixture.load(work, recipe.corpus.weights, "held_out")
     probe = held_out.batch(np.random.default_rng(recipe.seed), 64, recipe.target_run.short)
     torch.manual_seed(recipe.seed)
-    target = first_target(recipe, len(tokenizer), start_from)
-    draft = recipe.draft.build(len(tokenizer), recipe.context)
+    target = first_weights(recipe.target, len(tokenizer), recipe.context, start_from)
+    draft = first_weights(recipe.draft, len(tokenizer), recipe.context, draft_from)
     common = {"work": work, "seed": recipe.seed, "device": device}
 
     def story_batch(rng: np.random.Generator, step: int, rows: int, length: int) -> np.ndarray:
@@ -96,7 +104,8 @@ def train(recipe: Recipe, data: Path, work: Path, out: Path, device: str, start_
         target, next_token_loss, story_batch, probe, name="target", shape=recipe.target, run=recipe.target_run, **common
     )
     teacher = half_twin(target).requires_grad_(False)
-    own = write(target, mixture, work, recipe, device)
+    save_model(target, tokenizer, work / "teacher")
+    own = write(mixture, work, recipe, device)
 
     def draft_batch(rng: np.random.Generator, step: int, rows: int, length: int) -> np.ndarray:
         source = own if step >= recipe.own_from * recipe.draft_run.steps else mixture
@@ -143,7 +152,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--target-rate", type=float, default=1.0, help="the target's learning rates, times so much")
+    parser.add_argument("--draft-from", type=Path, help="a saved draft whose weights are taken, with the same tokenizer")
     parser.add_argument("--draft-steps", type=int)
+    parser.add_argument("--draft-rate", type=float, default=1.0, help="the draft's learning rates, times so much")
     args = parser.parse_args(arguments)
     keep_freed_memory()
     recipe = sizes()[args.size]
@@ -151,14 +162,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
         recipe,
         seed=recipe.seed if args.seed is None else args.seed,
         target_run=at_rate(with_steps(recipe.target_run, args.target_steps, args.target_decay), args.target_rate),
-        draft_run=with_steps(recipe.draft_run, args.draft_steps),
+        draft_run=at_rate(with_steps(recipe.draft_run, args.draft_steps), args.draft_rate),
     )
     work = args.work or Path.home() / ".cache" / "llama-stories" / args.size
     try:
         if args.export:
             export(recipe, work, args.export)
             return
-        train(recipe, args.data, work, args.out, args.device, args.start_from)
+        train(recipe, args.data, work, args.out, args.device, args.start_from, args.draft_from)
     except (ValueError, OSError) as error:
         sys.exit(str(error))
 

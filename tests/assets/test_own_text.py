@@ -1,3 +1,4 @@
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -6,6 +7,10 @@ import pytest
 import torch
 from corpus import END_ID, Mixture
 from recipe import sizes
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from train import save_model
+from transformers import PreTrainedTokenizerFast
 
 import decoders
 
@@ -16,6 +21,14 @@ RECIPE = replace(sizes()["tiny"], own_batches=4, own_rows=3, own_length=32)
 def target():
     torch.manual_seed(0)
     return RECIPE.target.build(300, 64).eval()
+
+
+@pytest.fixture
+def work(target, tmp_path):
+    """A work folder as `train` leaves it for `write`: with the target that writes."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel({str(i): i for i in range(300)}, "0")))
+    save_model(target, tokenizer, tmp_path / "teacher")
+    return tmp_path
 
 
 @pytest.fixture
@@ -39,7 +52,7 @@ def test_greedy_text_is_what_the_target_prefers(target):
         assert reached or logits[-1].argmax() == END_ID
 
 
-def test_every_setting_has_its_turn_and_a_killed_run_resumes(target, mixture, tmp_path, monkeypatch):
+def test_every_setting_has_its_turn_and_a_killed_run_resumes(mixture, work, monkeypatch):
     asked = []
 
     def noted(pair, prompts, length, seed, **how):
@@ -48,14 +61,23 @@ def test_every_setting_has_its_turn_and_a_killed_run_resumes(target, mixture, tm
 
     own_text_write_batch = own_text.write_batch
     monkeypatch.setattr(own_text, "write_batch", noted)
-    whole = own_text.write(target, mixture, tmp_path, RECIPE, "cpu")
+    whole = own_text.write(mixture, work, RECIPE, "cpu")
     assert [how for _, how in asked] == [*own_text.SETTINGS, own_text.SETTINGS[0]]
     assert len({seed // RECIPE.own_rows for seed, _ in asked}) == RECIPE.own_batches  # no two texts share a seed
-    (tmp_path / "own" / "0002.npy").unlink()
+    (work / "own" / "0002.npy").unlink()
     asked.clear()
-    again = own_text.write(target, mixture, tmp_path, RECIPE, "cpu")
+    again = own_text.write(mixture, work, RECIPE, "cpu")
     assert [how for _, how in asked] == [own_text.SETTINGS[2]]
     np.testing.assert_array_equal(whole.arrays[0], again.arrays[0])
+
+
+def test_processes_write_what_one_writes(mixture, work, monkeypatch):
+    alone = own_text.write(mixture, work, RECIPE, "cpu")
+    shutil.rmtree(work / "own")
+    monkeypatch.setattr(own_text, "WORTH_A_PROCESS", 2)
+    monkeypatch.setattr(own_text.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(own_text, "write_batch", None)  # here: the processes have their own
+    np.testing.assert_array_equal(own_text.write(mixture, work, RECIPE, "cpu").arrays[0], alone.arrays[0])
 
 
 def test_a_target_that_fails_leaves_no_text(target, mixture, tmp_path):

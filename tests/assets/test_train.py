@@ -128,7 +128,7 @@ def test_the_weights_of_a_checkpoint_are_exported_for_a_later_start(data, tmp_pa
 def test_weights_of_another_size_are_named(tmp_path):
     TINY.draft.build(300, 32).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"another size.*--size"):
-        script.first_target(TINY, 300, tmp_path)
+        script.first_weights(TINY.target, 300, 64, tmp_path)
 
 
 def test_a_checkpoint_of_another_size_is_named(tmp_path):
