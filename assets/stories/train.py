@@ -62,15 +62,21 @@ def take_tokenizer(folder: Path, work: Path) -> None:
 
 
 def first_weights(shape: Shape, vocab_size: int, context: int, start_from: Path | None) -> PreTrainedModel:
-    """Fresh weights, or those of a saved model; ValueError if that one is of another size."""
+    """Fresh weights, or those of a saved model; ValueError if that one is of another size. It may have fewer layers: the further
+    ones add nothing at first, for their output projections begin at zero, so training goes on where it was."""
     fresh = shape.build(vocab_size, context)
     if start_from is None:
         return fresh
     saved = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32)
     try:
-        fresh.load_state_dict(saved.state_dict())
+        strange = fresh.load_state_dict(saved.state_dict(), strict=False).unexpected_keys
     except RuntimeError as error:
-        raise ValueError(f"The weights in {start_from} are of another size; give their own with --size.") from error
+        strange = [str(error)]
+    if strange:
+        raise ValueError(f"The weights in {start_from} are of another size; give their own with --size.")
+    for layer in fresh.model.layers[saved.config.num_hidden_layers :]:
+        for projection in (layer.self_attn.o_proj, layer.mlp.down_proj):
+            torch.nn.init.zeros_(projection.weight)
     return fresh
 
 
@@ -152,7 +158,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     parser.add_argument("--target-decay", type=int, help="so many of the last steps are decay")
     parser.add_argument("--target-rate", type=float, default=1.0, help="the target's learning rates, times so much")
-    parser.add_argument("--draft-from", type=Path, help="a saved draft whose weights are taken, with the same tokenizer")
+    parser.add_argument(
+        "--draft-from", type=Path, help="a saved draft whose weights are taken, with the same tokenizer"
+    )
     parser.add_argument("--draft-steps", type=int)
     parser.add_argument("--draft-rate", type=float, default=1.0, help="the draft's learning rates, times so much")
     args = parser.parse_args(arguments)

@@ -14,7 +14,7 @@ import pytest
 import torch
 import train as script
 from attention import block_attention
-from fit import fit, half_twin, next_token_loss
+from fit import distillation_loss, fit, half_twin, next_token_loss
 from recipe import Run, sizes
 from saving import atomic
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -106,6 +106,18 @@ def test_block_attention_is_attention(length):
     torch.testing.assert_close(ours.transpose(1, 2), theirs, atol=1e-5, rtol=1e-5)  # its softmax is float32
 
 
+def test_a_draft_is_taught_how_often_it_is_refused():
+    torch.manual_seed(0)
+    target, draft = TINY.target.build(300, 32).eval(), TINY.draft.build(300, 32).eval()
+    tokens = torch.randint(300, (2, 9))
+    p, q = (model(tokens[:, :-1]).logits.flatten(0, 1).double() for model in (target, draft))
+    refused = 1 - torch.minimum(p.softmax(-1), q.softmax(-1)).sum(-1).mean()
+    sharp_p, sharp_q = ((logits / fit_script.SHARP).log_softmax(-1) for logits in (p, q))
+    divergence = torch.nn.functional.kl_div(sharp_q, sharp_p, log_target=True, reduction="batchmean")
+    assert distillation_loss(target, draft, tokens).item() == pytest.approx((refused + divergence).item(), rel=1e-4)
+    assert distillation_loss(target, target, tokens).item() == pytest.approx(0, abs=1e-6)
+
+
 def test_training_starts_from_saved_weights_and_their_tokenizer(data, tmp_path):
     script.train(TINY, data, tmp_path / "first", tmp_path / "saved", "cpu")
     saved = tmp_path / "saved" / "target"
@@ -129,6 +141,17 @@ def test_weights_of_another_size_are_named(tmp_path):
     TINY.draft.build(300, 32).save_pretrained(tmp_path)
     with pytest.raises(ValueError, match=r"another size.*--size"):
         script.first_weights(TINY.target, 300, 64, tmp_path)
+
+
+def test_further_layers_change_nothing_at_first(tmp_path):
+    torch.manual_seed(0)
+    saved, ids = TINY.draft.build(300, 32).eval(), torch.arange(20)[None]
+    saved.save_pretrained(tmp_path)
+    deeper = script.first_weights(replace(TINY.draft, layers=3), 300, 32, tmp_path)
+    torch.testing.assert_close(deeper(ids).logits, saved(ids).logits)
+    deeper.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match="another size"):
+        script.first_weights(TINY.draft, 300, 32, tmp_path)
 
 
 def test_a_checkpoint_of_another_size_is_named(tmp_path):
