@@ -111,8 +111,8 @@ class Recipe:
 
 def sizes() -> Mapping[str, Recipe]:
     """The dial: "tiny" is for tests and teaches nothing."""
-    # 1.9M. On a CPU layers are what a draft costs, but one alone cannot copy the names and things of a story: that takes a head
-    # that finds what stood there before, fed by one that looks at the token before (Olsson et al. 2022, induction heads).
+    # 1.9M. On a CPU layers are what a draft costs. A second one should help it to copy the names and things of a story, which takes
+    # a head that finds what stood there before, fed by one that looks at the token before (Olsson et al. 2022, induction heads).
     draft = Shape(width=192, layers=2, heads=6, feed_forward=704)
     return {
         "tiny": Recipe(
@@ -151,6 +151,7 @@ def sizes() -> Mapping[str, Recipe]:
             target=Shape(width=256, layers=8, heads=4, feed_forward=704),  # 7.5M
             draft=draft,
             target_run=Run(steps=3660, tokens_per_step=16384, decay_steps=730, whole_steps=200, checkpoint_every=20),
+            # no rows of the whole context: three hundred last steps of them spoilt the draft's short texts
             draft_run=Run(steps=3100, tokens_per_step=8192, decay_steps=1240),
             own_batches=150,
         ),

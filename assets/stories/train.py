@@ -69,11 +69,10 @@ def first_weights(shape: Shape, vocab_size: int, context: int, start_from: Path 
         return fresh
     saved = AutoModelForCausalLM.from_pretrained(start_from, dtype=torch.float32)
     try:
-        strange = fresh.load_state_dict(saved.state_dict(), strict=False).unexpected_keys
+        if strange := fresh.load_state_dict(saved.state_dict(), strict=False).unexpected_keys:
+            raise RuntimeError(f"unexpected weights: {strange}")
     except RuntimeError as error:
-        strange = [str(error)]
-    if strange:
-        raise ValueError(f"The weights in {start_from} are of another size; give their own with --size.")
+        raise ValueError(f"The weights in {start_from} are of another size; give their own with --size.") from error
     for layer in fresh.model.layers[saved.config.num_hidden_layers :]:
         for projection in (layer.self_attn.o_proj, layer.mlp.down_proj):
             torch.nn.init.zeros_(projection.weight)
