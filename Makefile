@@ -33,7 +33,7 @@ format: $(VENV)/.dev
 	$(bin)/ruff check --fix .
 	$(bin)/ruff format .
 
-# START=assets/stories/training SEED=5 RATE=0.5 trains those weights on, STEPS=0 makes only the draft for them.
+# START=assets/stories/target SEED=5 RATE=0.5 trains those weights on, STEPS=0 makes only the draft for them.
 # Threads that spin would take cores that other work leaves free.
 train: $(VENV)/.run
 	OMP_WAIT_POLICY=passive $(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1)) $(if $(RATE),--target-rate $(RATE)) $(if $(STEPS),--target-steps $(STEPS))

@@ -62,7 +62,8 @@ def figures_as_markdown(figures: Mapping[str, Any]) -> str:
     return f"""\
 ## Size and training
 
-The target has {parameters["target"]:,} parameters, the draft {parameters["draft"]:,}. Losses are nats a token, of the draft the KL divergence from the target.
+The target has {parameters["target"]:,} parameters, the draft {parameters["draft"]:,}. Losses are nats a token, the draft's as above.
+Of a pair that was trained on, the table has the last run of each stage in the work folder.
 
 {training(figures["log"])}
 
