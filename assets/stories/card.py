@@ -10,10 +10,11 @@ def table(head: list[str], rows: list[list[object]]) -> str:
 
 
 def training(log: list[Mapping[str, Any]]) -> str:
-    """Steps, tokens, minutes and losses of each stage; a resumed run repeats steps and restarts its clock."""
+    """Steps, tokens, minutes and losses of each stage's last run; a resumed run repeats steps and restarts its clock."""
     rows = []
     for stage in dict.fromkeys(record["stage"] for record in log):
         records = [record for record in log if record["stage"] == stage]
+        records = records[max((i for i, record in enumerate(records) if record["step"] == 1), default=0) :]
         held_out = [record["held_out"] for record in records if "held_out" in record]
         last = records[-1]
         seconds = sum(
