@@ -167,7 +167,7 @@ def same(a: Tensor, b: Tensor) -> bool:
     return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= 4096 and torch.equal(a, b)
 
 
-def as_function(steps: Sequence[Step], inputs: Sequence[str], answer: Value) -> Callable[..., Tensor]:
+def as_function(steps: Sequence[Step], answer: Value, inputs: Sequence[str]) -> Callable[..., Tensor]:
     """The Python function that makes these calls: its parameters are `inputs`, then the two numbers of Sizes.
 
     Steps that nothing needs are left out, those that need no input are made now, and values are let go after their last use.
@@ -269,6 +269,6 @@ def quickest(step: Step) -> Callable:
     if not isinstance(function, torch._ops.OpOverload) or function.namespace != "aten":
         return function
     name = function._schema.name.removeprefix("aten::")
-    if name == "_to_copy" and step.options.keys() == {"dtype"}:
+    if function == torch.ops.aten.to.dtype or (name == "_to_copy" and step.options.keys() == {"dtype"}):
         return Tensor.to
     return QUICK.get(name, function)
