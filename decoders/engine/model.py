@@ -122,7 +122,9 @@ class PackedModel(Loaded):
         return Arenas(layout or self.layout, self.dtype, self.device, rows, most_rows, kind)
 
     def lend(self, rows: int, most_rows: int | None, kind: type[CacheRows], layout: Sequence[Layout] | None) -> Arenas:
-        """Arenas for a run. Graphs know those that they were recorded over, so then they are kept for the next run."""
+        """Arenas for a run, which begins here. Graphs know those that they were recorded over, so then they are kept for the next run."""
+        if isinstance(self.forward, Recorded):
+            self.forward.follow()
         if self._idle and most_rows is None and kind is CacheRows and layout is None:
             return self._idle.pop()
         arenas = self.arenas(rows, most_rows, kind, layout)

@@ -28,7 +28,7 @@ class Recorded:
 
     plain     the pass, run as it is
     example   the INPUTS of a pass of so many tokens of which so many want logits
-    weights   the weights as they are now: a recording holds views and copies of them, and is made again when they change
+    weights   the weights as they are now: a recording holds views and copies of them, and is made again if they change between runs
     name      of the model, for the warning if it cannot be recorded;   most  tokens that it can see, or None
     A recording takes a few passes of few tokens, so each is made when first needed, in the thread that needs it; others wait for it.
     """
@@ -54,12 +54,15 @@ class Recorded:
         span = next((span for span in self._spans if tokens in span), None)
         if span is None:
             return self.plain(input_ids=input_ids, position_ids=position_ids, wanted=wanted, packing=packing)
+        run = self._passes.get(span) or self._record(span)
+        return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
+
+    def follow(self) -> None:
+        """Forget the recordings if the weights are others now. To be called before a run: looking takes as long as ten calls."""
         weights = self.weights()
         if (stamps := stamps_of(weights)) != self._stamps:
             with self._recording:
                 self._passes, self._weights, self._stamps = {}, weights, stamps
-        run = self._passes.get(span) or self._record(span)
-        return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
 
     def _record(self, span: range) -> Pass:
         with self._recording:
