@@ -18,7 +18,7 @@ FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot)
 def tab(visit, address) -> Page:
     page = visit(address)
     page.get_by_role("tab", name="Theory").click()
-    expect(marks(page, "3.69")).to_be_visible()
+    expect(marks(page, "3.69")).to_be_visible(timeout=60_000)  # the first chart brings its library along
     return page
 
 
