@@ -14,9 +14,9 @@ bin := $(VENV)/bin
 run: $(VENV)/.run
 	$(bin)/python app.py
 
-# Three processes on two cores: some tests wait for a browser, a disk or another process.
+# Three processes on two cores: some tests wait for a browser, a disk or another process. Those that start a Python find its modules compiled.
 test: $(VENV)/.dev chromium
-	OMP_NUM_THREADS=1 $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(bin)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
 models: $(VENV)/.dev
