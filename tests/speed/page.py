@@ -3,7 +3,7 @@ Chromium, and the same decoders here, in turn.
 
     python -m tests.speed.page [--loads 7] [--rounds 8] [--tokens 64] [--port 17960] [--picture assets/web/workbench.png]
 
-The server and the browser are processes of their own on the same cores. Prints Markdown. `--picture` keeps the page of the last round,
+The server and the browser are processes of their own on the same cores. Prints Markdown. `--picture` keeps the page as it opens,
 down to its first row of charts: README.md shows it. `--rounds 0` measures only how soon.
 """
 
@@ -115,6 +115,8 @@ def main() -> None:
             browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
             page, last = browser.new_page(viewport={"width": 1400, "height": 1000}), None
             paints = paint_table(page, address, args.loads)
+            if args.picture:
+                take_picture(page, args.picture)
             page.goto(f"{address}?max_new_tokens={args.tokens}")
             page.wait_for_timeout(2000)
             for i in range(args.rounds + 1 if args.rounds else 0):
@@ -123,8 +125,6 @@ def main() -> None:
                 for name, speed in alone(pair, run).items():
                     if i:  # the first round warms up
                         speeds[name].append((shown[name], speed))
-            if args.picture:
-                take_picture(page, args.picture)
             browser.close()
         finally:
             server.terminate()
