@@ -41,7 +41,7 @@ TURNED = call(aten.cat.default, [SECOND, call(aten.slice.Tensor, X, AXIS, 0, HAL
 ROTATION = call(aten.add.Tensor, call(aten.mul.Tensor, X, COS), call(aten.mul.Tensor, TURNED, SIN))
 WANTED = call(aten.index.Tensor, X, [None, Value("wanted")])
 # What changes nothing: a view of all, and the scaling of cosines and sines in models that do not scale them.
-WAVES = (call(wave, X) for wave in (aten.cos.default, aten.sin.default))
+WAVES = call(aten.cos.default, X), call(aten.sin.default, X)
 IDLE = call(aten.alias.default, X), *(call(aten.mul.Tensor, wave, 1.0) for wave in WAVES)
 
 

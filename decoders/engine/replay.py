@@ -58,7 +58,7 @@ class Recorded:
         return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
 
     def follow(self) -> None:
-        """Forget the recordings if the weights are others now. To be called before a run: looking takes as long as ten calls."""
+        """Forget the recordings if the weights are others now. To be called when a run begins: looking takes as long as ten operators."""
         weights = self.weights()
         if (stamps := stamps_of(weights)) != self._stamps:
             with self._recording:
@@ -95,10 +95,8 @@ class Recorded:
         steps = in_general([recorder.steps for recorder in recorders], sizes)
         try:
             return self._agreeing(as_function(*fused(steps, answers[0]), INPUTS), (low, last))
-        except (
-            CannotRecord,
-            RuntimeError,
-        ):  # a model that rounds on its way rounds something else there, or turns unequal parts
+        # A model that rounds on its way rounds something else there; and parts that are turned may be unequal.
+        except (CannotRecord, RuntimeError):
             return self._agreeing(as_function(steps, answers[0], INPUTS), (low, last))
 
     def _agreeing(self, replay: Pass, sizes: Iterable[int]) -> Pass:
