@@ -19,12 +19,13 @@ from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, QUIET
 from workbench.page.widgets.messages import Faults, NotedForm, Updates
 from workbench.runs.estimates import rows, unsteady
-from workbench.runs.events import Ended, Event, Finished
+from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
-# A browser on the cores that decode may draw for this long after each update, while the clock stands still.
-DRAWING_SECONDS = 0.05
+# A browser on the cores that decode may draw for so long, while the clock stands still: an update, and a whole panel before the next
+# decoder starts.
+DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
 log = logging.getLogger(__name__)
 
 
@@ -158,7 +159,7 @@ class Runner:
                 continue  # drawn with what follows at once
             yield {**updates, self.progress: words.progress(event)}
             if shared:
-                time.sleep(DRAWING_SECONDS)
+                time.sleep(PANEL_SECONDS if isinstance(event, Started) and event.at.lap == 0 else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
 
     def _stop(self, request: gr.Request) -> None:
