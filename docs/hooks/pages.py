@@ -29,6 +29,8 @@ PROMPT = "Once upon a time, there was a little girl who"
 STYLES = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
   --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
 .md-typeset td:first-child code { white-space: nowrap; }
+@media (min-width: 60em) { .md-typeset .grid { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); } .md-typeset .grid pre { font-size: .65rem; } }
+.md-typeset .grid > :first-child code { white-space: pre-wrap; }
 """
 
 
@@ -61,7 +63,8 @@ def claim(method: type[Method]) -> str:
 
 
 def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
-    parts = [f"# `{method.name}`", method.summary, f"From {method.paper}, {method.section}."]
+    wide = "---\nhide: [toc]\n---"  # the code stands beside the paper's lines
+    parts = [wide, f"# {method.title}", method.summary, f"`{method.name}`, from {method.paper}, {method.section}."]
     parts += ["## What it claims", proof(method, tested)]
     columns = [
         f'```text title="The paper"\n{pseudo.strip()}\n```',
