@@ -31,6 +31,11 @@ from decoders.tree import TokenTree
 from decoders.warp import Warping, warp
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+WHOLE = {
+    torch.float32: 1e-4,
+    torch.float16: 1e-2,
+    torch.bfloat16: 5e-2,
+}  # of a whole model's logits, relative to their length
 LIMIT = 600  # seconds that one section may take
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 
@@ -129,30 +134,63 @@ def _fields(inputs: PackedInputs) -> tuple:
     return inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing
 
 
+def recorded() -> tuple[str, torch.dtype]:
+    """How passes are replayed on this device, and in which number type that is tested: CUDA graphs need the kernel, which has no float64."""
+    return ("graphs", torch.float32) if device().type == "cuda" else ("recorded", torch.float64)
+
+
 def passes() -> Iterator[str]:
-    """Passes as they run by default compared with the model's own modules, float64: the same tokens from every decoder."""
-    model, draft = llama(), llama(num_hidden_layers=1)
-    pairs = [ModelPair(model, draft, passes=kind) for kind in ("recorded", "plain")]
+    """Recorded passes, CUDA graphs on a GPU, compared with the model's own modules: the same tokens from every decoder."""
+    kind, dtype = recorded()
+    model, draft = llama(dtype), llama(dtype, num_hidden_layers=1)
+    pairs = [ModelPair(model, draft, passes=each) for each in (kind, "plain")]
     for name in catalog:
         options = {"max_new_tokens": 16, "ignore_eos": True, "seed": 1}
         ours, plain = ([r.tokens for r in generate(pair, PROMPTS, name, **options)] for pair in pairs)
         if ours != plain:
             raise Wrong(f"{name} gives other tokens with recorded passes than with plain ones")
-    yield f"{len(catalog)} decoders, {len(PROMPTS)} requests each: the same tokens"
+    said = {packed.engine_name for packed in pairs[0].packed.values()}
+    if not all("replayed" in name for name in said):
+        raise Wrong(f"the passes are not recorded, they run as {' and '.join(said)}")
+    yield f"{' and '.join(said)}, {str(dtype)[6:]}: {len(catalog)} decoders, {len(PROMPTS)} requests each, the same tokens"
 
 
 def whole() -> Iterator[str]:
-    """A model on this device compared with the CPU, float64: the same tokens from every decoder."""
-    if device().type == "cpu":
-        yield "A comparison with the CPU needs a GPU: left out."
-        return
+    """A model on this device compared with float64 on the CPU: the error of its logits in each number type, and in float64 the same
+    tokens from every decoder."""
     there, here = llama(), llama().cpu()
+    for dtype, allowed in WHOLE.items():
+        exact = logits_of(llama(dtype).cpu().double())
+        error = float((logits_of(llama(dtype)) - exact).norm() / exact.norm())
+        yield f"{str(dtype)[6:]}: prompts, chains and trees, error {error:.1e}"
+        if not error <= allowed:
+            raise Wrong(f"a whole model is wrong in {dtype}: its error should be at most {allowed:.0e}")
+    if device().type == "cpu":
+        yield "A comparison of tokens with the CPU needs a GPU: left out."
+        return
     for name in catalog:
         options = {"max_new_tokens": 16, "ignore_eos": True, "seed": 2}
         ours, cpu = ([r.tokens for r in generate(ModelPair(m, m), PROMPTS, name, **options)] for m in (there, here))
         if ours != cpu:
             raise Wrong(f"{name} gives other tokens on {device()} than on the CPU")
     yield f"{len(catalog)} decoders, {len(PROMPTS)} requests each: the tokens of the CPU"
+
+
+def logits_of(model: Any) -> torch.Tensor:
+    """What passes of all prompts, of a chain after each, and of a tree after these say: (n, V), on the host in float64."""
+    engine, trees, found = Engine(PackedModel(model, "target", passes="plain")), [TokenTree(p) for p in PROMPTS], []
+    asked = {tree: tree.trunk[-1:] for tree in trees}
+    for grown in (0, 3, 6):
+        for tree in trees:
+            if not grown:
+                engine.admit(tree, 64)
+                continue
+            tip, asked[tree] = asked[tree][-1], []
+            for i in range(grown):
+                parent = [tip, *asked[tree]][i if grown == 3 else i // 2]
+                asked[tree].append(tree.add(parent, 7 * i))
+        found.append(engine.run(list(asked.items()))[0].rows.cpu().double())
+    return torch.cat(found)
 
 
 def draws() -> Iterator[str]:
@@ -187,7 +225,7 @@ def speed() -> Iterator[str]:
     for name in names:
         vocabulary = 4096 if name == "28M" else 32000
         model = llama(dtype, **SIZES[name], vocab_size=vocabulary, initializer_range=0.02)
-        for kind in ("plain", "recorded"):
+        for kind in ("plain", recorded()[0]):
             packed = PackedModel(model, "target", passes=kind)
             times = [seconds_of_pass(packed, tokens) for tokens in (1, 8)]
             floor = packed.weight_bytes / rate
@@ -250,7 +288,7 @@ def run_all() -> bool:
     """Every section in a child process; returns whether all is well."""
     failed = []
     for name, section in SECTIONS.items():
-        print(f"{name}: {str(section.__doc__).splitlines()[0]}", flush=True)
+        print(f"{name}: {' '.join(str(section.__doc__).split())}", flush=True)
         code: int | str
         try:
             code = subprocess.run([sys.executable, "-m", "decoders.selftest", name], timeout=LIMIT).returncode

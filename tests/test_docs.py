@@ -17,6 +17,7 @@ import pytest
 import decoders
 from decoders import catalog
 from decoders.__main__ import table
+from decoders.catalog import GROUP
 from tests.browser.conftest import serving
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
@@ -67,6 +68,18 @@ def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
     assert shown or "print(" not in "".join(code for _, code in blocks(page, "python"))
     if page.stem == "page":
         assert all(re.search(rf"^{name} ", shown, re.M) for name in ("greedy", "mtad"))
+
+
+def test_the_code_on_the_models_card_runs(monkeypatch):
+    monkeypatch.chdir(ROOT)
+    ((_, code),) = blocks(ROOT / "assets" / "stories" / "README.md", "python")
+    exec(code, known := {})
+    assert known["target"].config.vocab_size == known["draft"].config.vocab_size == len(known["tokenizer"])
+
+
+def test_the_entry_point_of_the_page_is_one_that_is_looked_for():
+    ((_, text),) = [block for block in blocks(ROOT / "docs" / "own.md", "toml") if "entry-points" in block[1]]
+    assert list(tomllib.loads(text)["project"]["entry-points"]) == [GROUP]
 
 
 def test_the_readmes_table_of_decoders_is_the_catalog():

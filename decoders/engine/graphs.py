@@ -1,4 +1,4 @@
-"""Passes over fixed buffers, recorded once for each shape as CUDA graphs and replayed: a replay costs no Python and one launch.
+"""Passes over fixed buffers, recorded once for each shape as CUDA graphs and replayed: seven small copies and one launch a pass.
 
 A graph freezes addresses and Python numbers. So a pass is copied into buffers of its shape, filled up with tokens that belong to no
 request and write to the arena's scratch row; and its attention is the one kernel that takes everything it needs from the buffers.
@@ -120,7 +120,7 @@ class Graphs:
         self._graphs: dict[tuple, Graph] = {}
         self._stamps: tuple = ()
         self._running = threading.Lock()
-        self._failed = False
+        self.failed = False
 
     def keep(self, arenas: Sequence[list[Tensor]]) -> None:
         """Drop the graphs over other arenas than those with these keys: they would keep memory that nobody uses."""
@@ -135,7 +135,7 @@ class Graphs:
             "packing": packing,
         }
         simple = isinstance(packing, Packing)  # windows in some layers alone are not recorded
-        shape = Shape.of(input_ids, packing) if simple and not self._failed else None
+        shape = Shape.of(input_ids, packing) if simple and not self.failed else None
         if shape is None or len(wanted) > shape.tokens:
             return self.plain(**inputs)
         key = shape, id(packing.keys)  # an arena that grows names its layers anew
@@ -149,7 +149,7 @@ class Graphs:
                 graph = Graph(shape, self.plain, packing, self.record)
                 check(graph.run(**inputs), expected)
             except Exception as error:  # of a driver, or foreign code that a capture refuses
-                self._failed, self._graphs = True, {}
+                self.failed, self._graphs = True, {}
                 reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
                 log.warning("The passes of the %s are not recorded (%s); they take longer.", self.name, reason)
                 return expected

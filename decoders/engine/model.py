@@ -51,7 +51,6 @@ class PackedModel(Loaded):
     """
 
     packed = True
-    engine_name = "packed passes"
 
     def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None = None, passes: str = "recorded"):
         self.model, self.role = model, role
@@ -106,6 +105,15 @@ class PackedModel(Loaded):
         run: Any = self._twin.forward  # the base class declares none
         out = run(input_ids=input_ids, position_ids=position_ids, use_cache=False, packing=packing, **keep)
         return self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
+
+    @property
+    def engine_name(self) -> str:
+        """How its passes run now, which is plainly where what was asked for does not serve this model or has failed."""
+        run = self.forward
+        if isinstance(run, (Recorded, Graphs)):
+            kind = "recordings" if isinstance(run, Recorded) else "CUDA graphs"
+            return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
+        return "packed passes" if run == self.plain else "packed passes, compiled"
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:

@@ -48,6 +48,7 @@ class Recorded:
         self._weights: list[Tensor] = []
         self._stamps: tuple = ()
         self._recording = threading.Lock()
+        self.failed = False  # then all passes run as they are
 
     def __call__(self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: object) -> Tensor:
         tokens = input_ids.shape[1]
@@ -62,7 +63,7 @@ class Recorded:
         weights = self.weights()
         if (stamps := stamps_of(weights)) != self._stamps:
             with self._recording:
-                self._passes, self._weights, self._stamps = {}, weights, stamps
+                self._passes, self._weights, self._stamps, self.failed = {}, weights, stamps, False
 
     def _record(self, span: range) -> Pass:
         with self._recording:
@@ -72,6 +73,7 @@ class Recorded:
                 except Exception as error:  # foreign code can do anything that a recorder does not expect
                     reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
                     log.warning("The passes of the %s are not recorded (%s); they take longer.", self.name, reason)
+                    self.failed = True
                     self._passes |= dict.fromkeys(self._spans, self._as_it_is)
             return self._passes[span]
 

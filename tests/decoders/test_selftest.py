@@ -29,6 +29,34 @@ def test_passes(capsys):
     assert "the same tokens" in capsys.readouterr().out
 
 
+def test_passes_that_are_not_recorded_are_found(monkeypatch, capsys):
+    """Once plain passes were compared with themselves where nothing is recorded, as on a GPU, and all was well."""
+    monkeypatch.setattr(selftest, "catalog", ["greedy"])
+    monkeypatch.setattr(selftest, "recorded", lambda: ("plain", torch.float64))
+    assert not selftest.run("passes")
+    assert "WRONG: the passes are not recorded, they run as packed passes." in capsys.readouterr().out
+
+
+def test_a_whole_model_in_each_number_type(capsys):
+    assert selftest.run("whole")
+    shown = capsys.readouterr().out
+    assert all(f"{name}: prompts, chains and trees, error" in shown for name in ("float32", "float16", "bfloat16"))
+
+
+def test_a_wrong_whole_model_is_found(monkeypatch, capsys):
+    """By attention that takes half of every key in bfloat16."""
+    right = attention.attend_one_by_one
+
+    def wrong(q, keys, *others):
+        return right(q, keys * (0.5 if q.dtype == torch.bfloat16 else 1), *others)
+
+    monkeypatch.setattr(attention, "attend_one_by_one", wrong)
+    monkeypatch.setattr(attention, "choose_way", lambda *_: wrong)
+    monkeypatch.setattr(attention, "takes_kernels", lambda *_: True)
+    assert not selftest.run("whole")
+    assert "WRONG: a whole model is wrong in torch.bfloat16" in capsys.readouterr().out
+
+
 def test_a_wrong_way_is_found(monkeypatch, capsys):
     """Compared with float64, by a way that gives half of every value in float32."""
     right = attention.attend_one_by_one

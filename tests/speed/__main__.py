@@ -1,15 +1,17 @@
-"""`python -m tests.speed`: every measurement of NOTES.md, one after the other; each also runs alone, as `python -m tests.speed.engine`, the
-plan as `python -m workbench experiment family`."""
+"""`python -m tests.speed`: the measurements of NOTES.md one after the other, two hours with nothing else running; each also runs alone, as
+`python -m tests.speed.engine`, the plan as `python -m workbench experiment family`. Two need more than this checkout: `tests.speed.cuda`
+a GPU, without which it is left out, and `tests.speed.beside` another checkout."""
 
 import subprocess
 import sys
 
+import torch
+
+SINGLE = "engine", "passes", "claims", "lookup", "generate", "dsbd", "batch", "draw", "advisor", "page", "steady"
+
 for command in (
-    ["tests.speed.engine"],
-    ["tests.speed.lookup"],
+    *([f"tests.speed.{name}"] for name in (*SINGLE, *(["cuda"] if torch.cuda.is_available() else []))),
     ["workbench", "experiment", "family"],
-    ["tests.speed.batch"],
-    ["tests.speed.advisor"],
 ):
     print(f"\n## python -m {' '.join(command)}\n", flush=True)
     subprocess.run([sys.executable, "-m", *command], check=True)

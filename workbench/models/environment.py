@@ -17,7 +17,6 @@ def environment(pair: ModelPair) -> dict[str, Any]:
     return {
         "target": _model(pair, "target"),
         "draft": _model(pair, "draft") if pair.draft is not None else None,
-        "passes": pair.passes,
         "device": str(device),
         "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),

@@ -223,8 +223,8 @@ HEADS = [(64, 64, 4), (128, 128, 8), (256, 256, 1), (20, 24, 3)]  # sizes of key
 
 
 def compiled_sizes():
-    """At head sizes of real models, for single tokens and for long drafts and prompts, on the cards of least and most memory; the other
-    two get one size. EVERYWHERE=1 takes all of it; otherwise the ones that failed once, and each number type and size somewhere."""
+    """At head sizes of real models, for single tokens and for long drafts and prompts, on four cards. EVERYWHERE=1 takes all of it;
+    otherwise the ones that failed once, and each number type and size somewhere."""
     if not os.environ.get("EVERYWHERE"):
         small, usual, large, odd = HEADS
         half, single = torch.float16, torch.float32
@@ -233,7 +233,7 @@ def compiled_sizes():
         return
     for capability in SHARED:
         half = torch.float16 if capability < 80 else torch.bfloat16
-        for heads in HEADS if capability in (75, 90) else HEADS[1:2]:
+        for heads in HEADS:
             yield from ((capability, half, heads, longest) for longest in (1, 64))
             if heads in HEADS[1:3]:
                 yield capability, torch.float32, heads, 64

@@ -3,6 +3,7 @@
 import copy
 import importlib.metadata
 import pickle
+import re
 import shutil
 import sys
 from collections import Counter
@@ -276,6 +277,14 @@ def from_folder(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "path", [*sys.path])  # transformers adds that folder
     folder = shutil.copytree(HUB, tmp_path / "hub")
     return {"custom_generate": str(folder), "trust_remote_code": True}, installed.clear
+
+
+def test_the_code_on_the_folders_card_runs(from_folder):
+    pair, (folder, _) = decoders.load_pair(), from_folder
+    (code,) = re.findall("```python\n(.*?)```", (HUB / "README.md").read_text(encoding="utf-8"), re.S)
+    known = {"model": pair.target, "draft": pair.draft, "tokenizer": pair.tokenizer}
+    exec(code.replace("<this repository>", folder["custom_generate"]), known)
+    assert len(known["output"]) == 2
 
 
 def test_the_folder_for_the_hub_is_hf_by_another_name(from_folder, llama):

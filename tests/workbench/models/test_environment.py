@@ -3,6 +3,8 @@
 import torch
 
 from decoders import ModelPair, load_pair
+from decoders.engine.recorded import CannotRecord
+from decoders.engine.replay import Recorded
 from tests import zoo
 from tests.models import build, build_tokenizer
 from workbench.models.environment import environment
@@ -18,8 +20,20 @@ def test_shipped_models_are_named_from_the_root_of_the_project():
 def test_the_engine_of_each_model_and_its_reason_are_facts():
     facts = environment(ModelPair(zoo.build_pair("bloom")[0], build(dtype=torch.float32)))
     assert facts["target"]["engine"] == "with its own cache, one request at a time, because it has its own attention"
-    assert facts["draft"]["engine"] == "packed passes"
+    assert facts["draft"]["engine"] == "packed passes, replayed from recordings"
     assert "draft_knows" not in facts
+
+
+def test_passes_that_are_not_recorded_are_not_called_recorded(monkeypatch):
+    """The card gave the setting, "recorded", also where a recording had failed."""
+
+    def refuse(*_):
+        raise CannotRecord("it reads values back")
+
+    plain = ModelPair(build(), build(seed=1), passes="plain")
+    monkeypatch.setattr(Recorded, "_made", refuse)
+    for pair in (plain, ModelPair(build(), build(seed=1))):
+        assert {environment(pair)[role]["engine"] for role in ("target", "draft")} == {"packed passes"}
 
 
 def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
@@ -30,6 +44,5 @@ def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
 def test_copies_of_weights_are_counted():
     """At most one extra copy of the weights."""
     facts = environment(load_pair())
-    assert facts["passes"] == "recorded"
     for role in ("target", "draft"):
         assert 0 < facts[role]["copied_bytes"] <= facts[role]["bytes"]
