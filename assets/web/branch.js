@@ -36,10 +36,10 @@
       this.fault = make("p.wb-error", { role: "alert", hidden: true });
       const close = make("button.close", { type: "button", "aria-label": "close the alternatives" }, "✕");
       close.addEventListener("click", () => this.end());
-      const head = make("tr", {}, ...["token", "p of the large model", "as sampled"].map((text) => make("th", { scope: "col" }, text)));
+      this.head = make("tr");
       this.section = make("section.wb-branch", { "aria-label": "Alternatives" }, make("header", {}, this.title, close),
         make("p.context", { dir: "auto" }, make("bdi", {}, `…${visible(before)}`), make("b", {}, make("bdi", {}, visible(this.token.text)))),
-        make("table", {}, make("thead", {}, head), this.body), this.state, this.fault);
+        make("table", {}, make("thead", {}, this.head), this.body), this.state, this.fault);
       if (this.root.ask) this.section.append(this.buttons());
       this.section.addEventListener("keydown", (event) => event.key === "Escape" && this.end());
     }
@@ -61,20 +61,30 @@
       const recorded = !choices, own = this.token.id;
       const rows = choices || this.token.alternatives.map((a) => ({ id: a.id, text: a.text, raw: a.p, warped: null }));
       const found = rows.some((row) => row.id === own) ? rows : [...rows, { id: own, text: this.token.text, raw: known(this.token.log_p) ? Math.exp(this.token.log_p) : null, warped: null }];
-      const chosen = this.wanted ?? this.chosen ?? own;
-      this.body.replaceChildren(...found.map((row) => this.row(row, row.id === chosen)));
+      const chosen = this.wanted ?? this.chosen ?? own, drawn = rows.some((row) => known(row.warped));
+      const heads = ["token", "p of the large model", ...(drawn ? [`p of ${this.panel.title}`] : [])];
+      this.head.replaceChildren(...heads.map((text) => make("th", { scope: "col" }, text)));
+      this.body.replaceChildren(...found.map((row) => this.row(row, row.id === chosen, drawn)));
       this.state.textContent = !this.root.ask ? "The five likeliest, as recorded."
         : recorded ? "The five likeliest, as recorded. Asking the large model for more."
-          : "Grey: cut by top-k or top-p, so it is never drawn; you can continue from it all the same.";
+          : `${this.meaning(rows, drawn)} You can continue from any of them.`;
     }
 
-    row(row, checked) {
+    /** What the last column says of this decoder, or why there is none. */
+    meaning(rows, drawn) {
+      const { title } = this.panel;
+      if (!drawn) return `${title} does not draw one token after another from the large model, so these probabilities alone do not say what it writes.`;
+      if (rows.some((row) => row.warped === 1)) return `Here ${title} always takes the likeliest token.`;
+      return rows.some((row) => row.warped === 0) ? "Grey: cut by top-k or top-p, so it is never drawn." : `${title} may draw any of them.`;
+    }
+
+    row(row, checked, drawn) {
       const own = row.id === this.token.id, cut = row.warped === 0;
       const input = this.root.ask ? make("input", { type: "radio", name: this.group, value: String(row.id), checked }) : null;
       if (input) input.addEventListener("change", () => { this.chosen = row.id; this.wanted = undefined; });
       const label = make("label", {}, input, make("bdi.alt", {}, visible(row.text)), make("span.id", {}, `#${row.id}`), own ? make("em", {}, "stands here: rewind to it") : null);
-      const cell = (kind, value) => make("td", {}, known(value) ? bar(kind, value) : null, make("span.value", {}, value === 0 && kind === "q" ? "cut" : number(value)));
-      return make("tr", { class: [own && "own", cut && "cut"].filter(Boolean).join(" ") || null }, make("td", {}, label), cell("p", row.raw), cell("q", row.warped));
+      const cell = (kind, value) => make("td", {}, known(value) ? bar(kind, value) : null, make("span.value", {}, value === 0 && kind === "q" ? "never" : number(value)));
+      return make("tr", { class: [own && "own", cut && "cut"].filter(Boolean).join(" ") || null }, make("td", {}, label), cell("p", row.raw), drawn ? cell("q", row.warped) : null);
     }
 
     get picked() {

@@ -63,12 +63,15 @@
     return parts.filter(Boolean).join(" ");
   }
 
-  /** A bar with its name and value; `scale` is the value that fills it. */
-  function bar(kind, name, value, scale) {
+  /** The track of a probability, filled from 0 to 1: one scale for the whole card. What is not 0 can be seen. */
+  function track(kind, value) {
     const fill = make(`i.${kind}`);
-    fill.style.width = `${Math.min(100, (100 * Math.max(0, value)) / scale)}%`;
-    return make("div.bar-line", {}, make("span", {}, name), make("span.track", {}, fill), make("span.value", {}, number(value)));
+    fill.style.width = `${value > 0 ? Math.min(100, Math.max(1, 100 * value)) : 0}%`;
+    return make("span.track", {}, fill);
   }
+
+  /** A bar with its name and value. */
+  const bar = (kind, name, value) => make("div.bar-line", {}, make("span", {}, name), track(kind, value), make("span.value", {}, number(value)));
 
   /** A line from 0 to 1: the part that keeps a draft is filled, and a needle stands where it fell. */
   function needleLine(from, to, needle, says, kept) {
@@ -84,9 +87,8 @@
   function pictureOf(token, panel) {
     const { threshold, measure, raw, at_most: atMost } = (panel && panel.rule) || {};
     const parts = [], drafted = token.fate === "accepted" || token.fate === "rejected";
-    const top = Math.max(token.p || 0, token.q || 0, 1e-12);
-    if (known(token.p)) parts.push(bar("p", "p large model", token.p, top));
-    if (known(token.q)) parts.push(bar("q", token.q === 1 ? "q draft (certain)" : "q draft", token.q, top));
+    if (known(token.p)) parts.push(bar("p", "p large model", token.p));
+    if (known(token.q)) parts.push(bar("q", token.q === 1 ? "q draft (certain)" : "q draft", token.q));
     if (parts.length) parts.push(make("div.which", {}, `${known(token.q) ? "p and q" : "p"} ${raw && drafted ? "before" : "after"} temperature and cut-offs`));
     const kept = token.fate === "accepted";
     if (drafted && known(token.u) && known(token.accept_probability)) {
@@ -113,9 +115,7 @@
   function alternatives(token) {
     const list = make("ol");
     for (const { id, text, p } of token.alternatives) {
-      const fill = make("i.p");
-      fill.style.width = `${Math.min(100, Math.max(1, 100 * p))}%`;
-      list.append(make("li", { class: id === (token.id ?? token.token) ? "chosen" : null }, make("bdi.alt", {}, visible(text)), make("span.track", {}, fill), make("span.value", {}, number(p))));
+      list.append(make("li", { class: id === (token.id ?? token.token) ? "chosen" : null }, make("bdi.alt", {}, visible(text)), track("p", p), make("span.value", {}, number(p))));
     }
     return [make("h4", {}, "Likeliest here, before temperature and cut-offs"), list];
   }

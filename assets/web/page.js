@@ -43,10 +43,25 @@ const WorkbenchPage = (() => {
   }
 
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(() => {
+  const ready = (told) => new Promise((resolve) => setTimeout(() => {
     document.getElementById("opening")?.remove();
-    resolve([1, 2, 3].map(() => ({ __type__: "update", interactive: true })));
+    const ended = farewell(), notice = ended ? { value: `${told || ""}<div role="status">${ended}</div>`, visible: true } : {};
+    resolve([...[1, 2, 3].map(() => ({ __type__: "update", interactive: true })), { __type__: "update", ...notice }]);
   }, 50));
+
+  /** A run ends when its page is left or reloaded: the page that opens next in this tab says so, and where to find what was finished. A
+   *  browser may refuse to remember anything. */
+  addEventListener("pagehide", () => {
+    if (!document.querySelector("#stop, #batch-stop, #draw-stop")) return;
+    try { sessionStorage.setItem("left", document.querySelector("[data-run]")?.dataset.run || ""); } catch { /* then nothing is said */ }
+  });
+  function farewell() {
+    let id = null;
+    try { id = sessionStorage.getItem("left"); sessionStorage.removeItem("left"); } catch { /* as above */ }
+    if (id === null) return "";
+    return id ? `The run ended when you left its page. What was finished is kept as <a href="?run=${id}${themed("&")}">run ${id}</a>`
+      : "The run ended when you left its page, before any of it was finished.";
+  }
 
   /** Ctrl+Enter presses Run in the tab on screen. */
   document.addEventListener("keydown", (event) => {

@@ -6,7 +6,7 @@
   const SPEEDS = [["measured speed", 1], ["half", 0.5], ["a quarter", 0.25], ["a tenth", 0.1], ["a hundredth", 0.01], ["twice as fast", 2], ["ten times as fast", 10]];
   const WATCHABLE = 1.5; // seconds: a shorter race opens in slow motion
   const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
-  const seconds = (value) => `${value.toFixed(value < 10 ? 2 : 1)} s`;
+  const seconds = (value) => `${value.toFixed(value < 1 ? 3 : value < 10 ? 2 : 1)} s`;
   const ordinal = (n) => `${n}${n % 100 > 10 && n % 100 < 14 ? "th" : ["th", "st", "nd", "rd"][n % 10] || "th"}`;
 
   /** A panel as a lane: when each of its rounds was over, and its text then. */

@@ -1,4 +1,4 @@
-// What happened in a round, in words: a sentence, and the beams that go on.
+// What happened in a round, in words: a sentence, and the beams that are left.
 "use strict";
 
 (() => {
@@ -7,11 +7,24 @@
   const quoted = (trial) => `“${visible(trial.text)}”`;
   const kept = (trial) => trial.fate !== "rejected" && trial.fate !== "discarded";
 
-  /** The nodes kept in a round that nothing of the round continues: where its beams end. */
-  function tips(round) {
-    const parents = new Set(round.trials.filter(kept).map((t) => t.parent));
-    return [...new Map(round.trials.filter((t) => kept(t) && !parents.has(t.node)).map((t) => [t.node, t])).values()];
+  /** The nodes kept in a round that nothing of the round continues, each with its depth in the round. */
+  function leaves(round) {
+    const depths = new Map(), parents = new Set();
+    for (const t of round.trials.filter(kept)) {
+      depths.set(t.node, 1 + (depths.get(t.parent) ?? 0));
+      parents.add(t.parent);
+    }
+    return [...depths].filter(([node]) => !parents.has(node)).map(([node, depth]) => ({ node, depth }));
   }
+
+  /** The nodes at which the beams end that a round leaves: those of its deepest layer, for what no deeper layer continues is dropped.
+   *  Only a beam whose text has ended stays where it is; a round tells that of the best one, with which the output ends. */
+  function tips(round) {
+    const ends = leaves(round), deepest = Math.max(...ends.map((leaf) => leaf.depth)), last = round.nodes[round.nodes.length - 1];
+    return ends.filter((leaf) => leaf.depth === deepest || leaf.node === last).map((leaf) => leaf.node);
+  }
+
+  Workbench.tips = tips;
 
   const of = (round, fate) => round.trials.filter((t) => t.fate === fate);
 
@@ -33,7 +46,7 @@
   /** A sentence or two that say what happened; `before` is the length of the output until then. */
   Workbench.sentence = (round, before, drafts) => {
     const ends = tips(round), roots = new Set(round.trials.filter((t) => !round.trials.some((other) => other.node === t.parent)).map((t) => t.parent));
-    const beams = roots.size > 1 || ends.length > 1, undone = before - round.keep;
+    const beams = roots.size > 1 || leaves(round).length > 1, undone = before - round.keep;
     const parts = [];
     if (round.trials.some((t) => !kept(t) || t.fate === "accepted")) parts.push(drafted(round, beams));
     else if (beams && round.trials[0].fate === "searched") parts.push(`The large model kept the ${plural(ends.length, "likeliest continuation")}.`);
@@ -41,7 +54,7 @@
     else if (round.trials.length > 1) parts.push(`The large model chose ${round.trials.length} tokens together.`);
     else if (round.trials.length) parts.push(`${drafts ? "Nothing was drafted: the" : "The"} large model wrote ${quoted(round.trials[0])}.`);
     if (beams) {
-      if (!parts[0].includes("kept the")) parts.push(`${plural(ends.length, "beam")} ${ends.length === 1 ? "goes" : "go"} on.`);
+      if (!parts[0].includes("kept the")) parts.push(`${plural(ends.length, "beam")} ${ends.length === 1 ? "is" : "are"} left.`);
       if (undone > 0) parts.push(`The best one is another now: ${plural(undone, "earlier token")} changed.`);
     }
     parts.push(round.nodes.length ? `The text grew by ${plural(round.nodes.length, "token")}.` : "The text did not grow.");
@@ -52,11 +65,11 @@
   Workbench.beams = (round, line) => {
     const ends = tips(round);
     if (ends.length < 2) return [];
-    return ends.map((tip) => {
-      const path = line(tip.node);
+    return ends.map((node) => {
+      const path = line(node);
       const whole = path.length && path.every((t) => t.log_p !== null && t.log_p !== undefined);
       const score = whole ? path.reduce((sum, t) => sum + t.log_p, 0) : null;
-      return { node: tip.node, score, length: path.length, text: path.slice(-6).map((t) => t.text).join("") };
+      return { node, score, length: path.length, text: path.slice(-6).map((t) => t.text).join("") };
     }).sort((a, b) => (b.score ?? -Infinity) - (a.score ?? -Infinity));
   };
 })();

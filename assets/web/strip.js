@@ -114,8 +114,8 @@ const Workbench = (() => {
     }
     for (const t of trials.values()) parents.add(t.parent);
     const answer = new Set(panel.tokens.map((t) => t.node));
-    const last = panel.rounds.length - 1;
-    const tips = [...trials.values()].filter((t) => !parents.has(t.node) && !answer.has(t.node) && t.round >= last);
+    const last = panel.rounds[panel.rounds.length - 1], left = new Set(last ? Workbench.tips(last) : []);
+    const tips = [...trials.values()].filter((t) => left.has(t.node) && !parents.has(t.node) && !answer.has(t.node));
     return tips.map((tip) => {
       const path = [];
       for (let t = tip; t; t = trials.get(t.parent)) path.unshift(t);

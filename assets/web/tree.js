@@ -4,11 +4,14 @@
 (() => {
   const { visible } = Workbench;
   const SVG = "http://www.w3.org/2000/svg";
-  // From roomy to dense: a wide forest gives the words of tokens that were never reached up first, then the numbers.
+  // From roomy to dense: a wide forest gives the words of tokens that were never reached up first, then q, then all numbers.
+  // `figures` is how many fit into a box.
   const DENSITIES = [
-    { column: 134, width: 110, full: 38, small: 38, gap: 8 },
-    { column: 134, width: 110, full: 36, small: 20, gap: 6 },
-    { column: 112, width: 92, full: 22, small: 9, gap: 5, dense: true },
+    { column: 164, width: 140, full: 38, small: 38, gap: 8, figures: 3 },
+    { column: 164, width: 140, full: 36, small: 20, gap: 6, figures: 3 },
+    { column: 134, width: 110, full: 38, small: 38, gap: 8, figures: 2 },
+    { column: 134, width: 110, full: 36, small: 20, gap: 6, figures: 2 },
+    { column: 112, width: 92, full: 22, small: 9, gap: 5, figures: 0 },
   ];
 
   function draw(tag, attributes, ...children) {
@@ -92,11 +95,14 @@
     }
   }
 
-  /** What a node says under its word. */
-  function numbers(trial, score) {
+  /** A draft of a beam decoder has three figures. */
+  const three = (trial, score) => known(trial.p) && known(trial.q) && known(score);
+
+  /** What a node says under its word, in so many figures; q, which the card has too, is given up first. */
+  function numbers(trial, score, figures = 3) {
     const parts = [];
     if (known(trial.p)) parts.push(`p ${short(trial.p)}`);
-    if (known(trial.q)) parts.push(`q ${short(trial.q)}`);
+    if (known(trial.q) && (figures > 2 || !three(trial, score))) parts.push(`q ${short(trial.q)}`);
     if (known(score)) parts.push(`Σ ${score.toFixed(1)}`);
     if (!parts.length && known(trial.log_p)) parts.push(`p ${short(Math.exp(trial.log_p))}`);
     return parts.join("  ") || (trial.fate === "discarded" ? "not reached" : "");
@@ -120,11 +126,11 @@
       const two = !node.trunk && node.height >= 30;
       const word = draw("text", { x: density.width / 2, y: two ? 15 : node.height / 2 + 4, class: "word" });
       const tail = node.times > 1 ? ` ×${node.times}` : "";
-      word.textContent = clip(visible(node.trunk ? node.text : trial.text), density.dense ? 10 - tail.length : 12 - tail.length) + tail;
+      word.textContent = clip(visible(node.trunk ? node.text : trial.text), Math.floor(density.width / 9) - tail.length) + tail;
       group.append(word);
       if (two) {
         const line = draw("text", { x: density.width / 2, y: 29, class: "probability" });
-        line.textContent = numbers(trial, score(trial.node));
+        line.textContent = numbers(trial, score(trial.node), density.figures);
         group.append(line);
       }
     }
@@ -133,10 +139,10 @@
     return group;
   }
 
-  /** The layout for this much room: the roomiest that need not shrink by much, or else the densest. */
-  function fitting(trunks, room) {
+  /** The layout for this much room: the roomiest that need not shrink by much, or else the densest. `figures` is the most that a node has. */
+  function fitting(trunks, room, figures) {
     let found;
-    for (const density of DENSITIES) {
+    for (const density of DENSITIES.filter((d) => d.figures <= figures)) {
       found = { density, ...layout(trunks, density) };
       found.fit = Math.min(1, room.width / (found.width + 8), room.height / (found.height + 8));
       if (found.fit >= 0.8) break;
@@ -149,7 +155,8 @@
   Workbench.tree = (round, room, { standing, score, start, place }) => {
     const trunks = forest(round);
     for (const trunk of trunks) trunk.text = start(trunk.parent);
-    const found = fitting(trunks, room), { density } = found;
+    const figures = round.trials.some((t) => three(t, score(t.node))) ? 3 : 2;
+    const found = fitting(trunks, room, figures), { density } = found;
     const edges = draw("g", {}), boxes = draw("g", {});
     for (const node of found.order) {
       boxes.append(box(node, density, { standing, score, place }));

@@ -16,9 +16,7 @@ class MTAD(Method):
     stands_for = "multi-token assisted decoding"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.2"
-    summary = (
-        "Keeps the small model's best beam as far as the large one finds it likely as a whole: fast, and likelier text."
-    )
+    summary = "Keeps the small model's best beam as far as the large one finds it likely as a whole: fast, and usually likelier text than sampling."
 
     draft_length: int = setting(4, "draft tokens per round (gamma)", low=1, high=64)
     beams: int = setting(8, "beams of the draft model (W)", low=1, high=64)

@@ -44,3 +44,10 @@ def test_the_same_seed_still_writes_the_same_tokens():
         method = catalog[result.decoder](**run.settings[result.decoder])
         found = decoders.generate(pair, run.study["prompt"], method, **{**settings.decoding, "seed": result.seed})
         assert found.tokens == [token.id for token in result.alone.tokens], f"{result.decoder}: {AGAIN}"
+
+
+def test_the_refrain_is_copied():
+    """With another pair look-up saved not one pass under "copying it makes good drafts: no small model needed"."""
+    (refrain,) = [each.run for each in recordings() if each.title == "A refrain that is copied"]
+    (lookup,) = [result for result in refrain.results if result.decoder == "lookup"]
+    assert lookup.metrics["block_efficiency"] > 2, AGAIN

@@ -11,7 +11,7 @@ PROMPT = "<b>é ${window.hacked=1}</b><img src=x onerror=window.hacked=1>"
 
 
 def asked(visit, address) -> tuple[Page, str]:
-    settings = {"decoders": "greedy,mtad", "max_new_tokens": 10, "temperature": 0.7, "top_k": 6}
+    settings = {"decoders": "greedy,beam_search,speculative", "max_new_tokens": 10, "temperature": 0.7, "top_k": 6}
     page = visit(link(address, PROMPT, **settings))
     return page, run(page)
 
@@ -22,11 +22,11 @@ def token(page: Page, decoder: str, index: int):
 
 def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(visit, address):
     page, parent = asked(visit, address)
-    token(page, "mtad", 3).click()
+    token(page, "speculative", 3).click()
     rows = page.locator(".wb-branch tbody tr")
-    expect(page.locator(".wb-branch h3")).to_contain_text("MTAD, token 4")
+    expect(page.locator(".wb-branch h3")).to_contain_text("Speculative, token 4")
     expect(rows.nth(19)).to_be_visible()  # the models have answered
-    assert rows.filter(has=page.locator(".value", has_text=re.compile("^cut$"))).count() >= 14
+    assert rows.filter(has=page.locator(".value", has_text=re.compile("^never$"))).count() >= 14
     expect(page.locator(".wb-branch [role=status]")).to_contain_text("Grey: cut by top-k or top-p")
     assert faults_of_screens(page, ".wb-branch") == []
     rows.nth(2).locator("input").check()
@@ -36,11 +36,25 @@ def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(vi
     child = finished(page)
     assert child != parent
     expect(page).to_have_url(re.compile(rf"\?run={child}"))
-    expect(page.locator("#panels .wb-panel")).to_have_count(2)
+    expect(page.locator("#panels .wb-panel")).to_have_count(3)
     page.locator(".wb-trail a").first.click()
     expect(page.locator("#run-link a").first).to_have_text(f"run {parent}")
     assert page.evaluate("window.hacked") is None
     assert chosen >= 0
+
+
+def test_the_table_is_true_of_the_decoder_whose_text_it_is(visit, address):
+    """Greedy and beam search listed the chances of plain sampling."""
+    page, _ = asked(visit, address)
+    rows, says = page.locator(".wb-branch tbody tr"), page.locator(".wb-branch [role=status]")
+    token(page, "greedy", 3).click()
+    expect(rows.nth(19)).to_be_visible()
+    expect(rows.first.locator(".value").last).to_have_text("1.000")
+    expect(rows.locator(".value", has_text=re.compile("^never$"))).to_have_count(19)
+    expect(says).to_contain_text("Greedy always takes the likeliest token")
+    token(page, "beam_search", 3).click()
+    expect(says).to_contain_text("Beam search does not draw one token after another")
+    expect(page.locator(".wb-branch th")).to_have_text(["token", "p of the large model"])
 
 
 def test_by_keyboard_alone(visit, address):

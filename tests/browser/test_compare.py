@@ -135,6 +135,18 @@ def test_the_card_names_what_decided(shown):
     assert refused.fate == "rejected"
 
 
+def test_the_cards_bars_have_one_scale(shown):
+    """The larger of p and q filled its bar whatever it was, above a list of likely tokens on a scale from 0 to 1."""
+    page, result = shown.page, shown.result("speculative").alone
+    index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
+    panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
+    token = result.tokens[index]
+    shares = [token.p, token.q, *(other.p for other in token.alternatives)]
+    fills = page.locator("#panels .wb-card .track i")
+    widths = fills.evaluate_all("(fills) => fills.map((fill) => parseFloat(fill.style.width))")
+    assert widths == pytest.approx([100 * max(share, 0.01) for share in shares], rel=1e-3)
+
+
 def test_refused_drafts_have_their_round(shown):
     """Their card said "round –" (P10)."""
     page = shown.page

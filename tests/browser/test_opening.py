@@ -78,6 +78,31 @@ def test_a_reload_during_a_run_does_not_reopen_another_one(chromium, address):
     context.close()
 
 
+def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(chromium, address):
+    """The run was lost without a word, with the results of the decoders that had finished."""
+    context = chromium.new_context()
+    page = context.new_page()
+    page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
+    press_run(page)
+    expect(page.locator("#progress")).to_contain_text("measurement 3 of 200")
+    page.reload()
+    expect(page.locator("#notice")).to_contain_text("What was finished is kept as run")
+    page.locator("#notice a").click()
+    expect(page.locator("#progress")).to_contain_text("Stopped")
+    expect(page.locator("#panels .wb-panel").first).to_be_visible()
+    expect(page.locator("#notice")).to_have_count(0)  # it is said once
+    context.close()
+
+
+def test_no_hint_and_no_preset_is_cut(visit, address):
+    """A phone showed half of the second line of the search's hint, a laptop not all of the preset."""
+    page = visit(address, 1366, 700)
+    assert page.locator("#preset input").evaluate("(box) => box.scrollWidth <= box.clientWidth")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("tab", name="Runs").click()
+    assert page.locator("#search-runs textarea").evaluate("(box) => box.clientHeight") < 50  # a single line
+
+
 def test_phone_needs_fewer_than_five_screens_and_run_stays_in_reach(visit, address):
     """A default run took 17 screens."""
     page = visit(address, 390, 844)

@@ -34,7 +34,7 @@ from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
 STORY = PROMPTS["A story"]
-REFRAIN = built_in("refrains").prompts[1].text
+REFRAIN = built_in("refrains").prompts[6].text
 USUAL = [method.name for method in SHOWN]
 
 

@@ -2,13 +2,14 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import decoders
 from decoders import Fate, InputError, Method, ModelPair, Trial
 from decoders.inputs import is_whole
 from decoders.settings import Decoding, setting
+from decoders.warp import Warping
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.detokenise import Pieces, Place
 from workbench.models.environment import environment
@@ -31,12 +32,13 @@ class At:
 
 @dataclass(frozen=True)
 class Choice:
-    """A token that could stand at a place: its probability under the target as it is, and as it is sampled (0 if top-k or top-p cuts it)."""
+    """A token that could stand at a place: its probability under the target as it is, and that with which the decoder writes it, 0 if it
+    never does; None for a decoder that does not write as the target samples, such as beam search."""
 
     id: int
     text: str
     raw: float
-    warped: float
+    warped: float | None
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,15 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     for token in wanted:
         in_vocabulary(pair, token)
     ids, place = prefix(pair, run, where)
-    settings = Settings.from_json(run.settings)
-    result = decoders.generate(pair, ids, Look(tuple(wanted)), **{**settings.decoding, "max_new_tokens": 1})
+    settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
+    (method,) = settings.methods
+    warping = method.warping(Warping(settings.temperature, settings.top_k, settings.top_p))
+    options = {**settings.decoding, **asdict(warping), "max_new_tokens": 1}
+    result = decoders.generate(pair, ids, Look(tuple(wanted)), **options)
     label = Pieces(pair.tokenizer).label
     trials: list[Any] = result.rounds[0].trials  # which have both likelihoods
-    return [Choice(t.token, label(place, t.token), math.exp(t.log_p), t.p) for t in trials]
+    samples = method.law == "target"
+    return [Choice(t.token, label(place, t.token), math.exp(t.log_p), t.p if samples else None) for t in trials]
 
 
 def listed(pair: ModelPair, run: Run, where: At, token: int | str | None = None) -> tuple[list[Choice], int | None]:

@@ -58,7 +58,7 @@ def add_endpoint(host: Host) -> None:
             decoder: the one whose text it is
             at: how many tokens of the text come before the place
         Returns:
-            alternatives: a list of id, text, raw (the probability as it is) and warped (as it is sampled, 0 for what top-k or top-p cuts)
+            alternatives: a list of id, text, raw (the large model's probability) and warped (the decoder's, 0 for what it never writes, null if it does not sample)
         """
         with told():
             found, _ = host.alternatives(run, place({"run": run, "decoder": decoder, "at": at}), PairChoice())

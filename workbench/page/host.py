@@ -13,10 +13,12 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label
-from workbench.runs.events import Ended, Event
+from workbench.runs.events import Ended, Event, Finished
+from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
+from workbench.studies.prompts import is_text
 from workbench.studies.study import Study
 
 NO_DRAFT = "The pair in use has no draft model: choose one under Models in the Compare tab, or untick {}."
@@ -47,14 +49,24 @@ class Host:
     def run(
         self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
     ) -> Generator[Event, None, None]:
-        """The events of the study on the device; its run is kept if it can be. To be called by one visitor at a time.
+        """The events of the study on the device; its run is kept if it can be, and what is finished of it also when the visitor leaves
+        or it breaks down. To be called by one visitor at a time.
 
         Raises InputError for a study that the limits or the pair refuse.
         """
         self.limits.check(study)
-        with closing(self.device.run(study, choice, stopped)) as events:
-            for event in events:
-                yield self._kept(event) if isinstance(event, Ended) and event.run.results else event
+        finished: Run | None = None
+        try:
+            with closing(self.device.run(study, choice, stopped)) as events:
+                for event in events:
+                    finished = event.run if isinstance(event, Finished) else finished
+                    if isinstance(event, Ended):
+                        finished = None
+                        event = self._kept(event) if event.run.results else event
+                    yield event
+        finally:
+            if finished is not None:
+                self._kept(Ended(replace(finished, cancelled=True)))
 
     def _kept(self, event: Ended) -> Ended:
         """The event after its run is in the store, or with the reason why it is not: what was measured is shown all the same."""
@@ -85,11 +97,12 @@ class Host:
         return branch.branch(pair, self.store.get(id), where, token, names)
 
     def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
-        """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory."""
+        """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory.
+        What is no text has no tokens."""
         pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
-        return len(encode_prompt(pair, prompt, chat_template)) if prompt else 0, pair.positions
+        return len(encode_prompt(pair, prompt, chat_template)) if prompt and is_text(prompt) else 0, pair.positions
 
     def offers(self, choice: PairChoice) -> dict[str, bool]:
         """Which settings mean something for a pair, as far as that depends on it."""

@@ -106,7 +106,7 @@ def build(host: Host) -> gr.Blocks:
         opening = page.load(opened, None, shown, **compare.noted.filling)
         buttons = [compare.runner.run, batch.runner.run, draws.runner.run]
         opening.then(
-            None, None, buttons, js="WorkbenchPage.ready", api_visibility="private"
+            None, notice, [*buttons, notice], js="WorkbenchPage.ready", api_visibility="private"
         )  # whatever happened in `opened`
         for button, recording in zip(compare.gallery, recordings(), strict=True):
             button.click(lambda found=recording: beforehand(found), None, shown, **compare.noted.filling)

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import fmean
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from decoders import catalog
@@ -126,7 +126,7 @@ def uncertain(row: Row) -> bool:
 class Fastest(NamedTuple):
     """The decoder of a run that wrote most tokens per second, mean over its repeats.
 
-    greedy   greedy's speed in the same kind of batch;   sure  whether nothing disturbed it;   stopped  whether the run was
+    greedy   greedy's speed in the same kind of batch;   sure  see `quickest`;   stopped  whether the run was
     """
 
     decoder: str
@@ -139,12 +139,32 @@ class Fastest(NamedTuple):
 
 def fastest(run: Run) -> Fastest | None:
     """None if no decoder of the run was timed."""
-    speeds = [(mean_speed(row.results), row) for row in rows(run.results)]
+    row, sure = quickest(rows(run.results))
+    if row is None or (speed := mean_speed(row.results)) is None:
+        return None
+    return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), sure, run.cancelled)
+
+
+def quickest(found: Sequence[Row]) -> tuple[Row | None, bool]:
+    """The row with most tokens per second, None if none was timed; and whether that is sure: nothing disturbed any of the timings, and its
+    range lies above all others."""
+    speeds = [(mean_speed(row.results), row) for row in found]
     timed = [(speed, row) for speed, row in speeds if speed and math.isfinite(speed)]
     if not timed:
-        return None
-    speed, row = max(timed, key=lambda each: each[0])
-    return Fastest(row.decoder, speed, row.batch_size, mean_speed(row.greedy), not unsteady(row), run.cancelled)
+        return None, False
+    _, first = max(timed, key=lambda each: each[0])
+    (low, _), *others = [_reach(row) for row in (first, *(row for _, row in timed if row is not first))]
+    return first, low > max((high for _, high in others), default=0.0) and not any(unsteady(row) for row in found)
+
+
+def _reach(row: Row) -> tuple[float, float]:
+    """Between which speeds a row's lies: one standard deviation over repeats, or the range of a single one's timings; what was timed once
+    may lie anywhere."""
+    speeds = [value for r in row.results if r.error is None and (value := speed(r))]
+    if len(speeds) > 1:
+        return fmean(speeds) - stdev(speeds), fmean(speeds) + stdev(speeds)
+    timed = timed_speed(row.first)
+    return (timed.low, timed.high) if timed and timed.laps > 1 else (0.0, math.inf)
 
 
 def number(result: Result, name: str) -> float | None:

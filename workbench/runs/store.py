@@ -16,6 +16,7 @@ from decoders import InputError
 from workbench.runs.estimates import Fastest, fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
+from workbench.studies.prompts import is_text
 
 Order = Literal["newest", "oldest", "title"]
 ORDERS = {
@@ -99,6 +100,8 @@ class RunStore:
         self, limit: int | None = None, *, kind: str | None = None, search: str = "", order: Order = "newest"
     ) -> list[RunSummary]:
         """Past runs: of one kind or all, whose title, decoders, models or id contain every word of `search`."""
+        if not is_text(search):
+            return []
         conditions, values = (["kind = ?"], [kind]) if kind else ([], [])
         for word in search.split():
             conditions.append("instr(lower(prompt || ' ' || decoders || ' ' || models || ' ' || id), lower(?)) > 0")

@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.runs.estimates import Row, label, number, rows, unsteady
+from workbench.runs.estimates import Row, label, number, quickest, rows, unsteady
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, Quantity, significant
@@ -37,16 +37,16 @@ def headline(run: Run) -> list[str]:
 
 def fastest(found: Sequence[Row]) -> Row | None:
     """The row whose range of tokens/s lies above all others; None if ranges overlap or are not known, or if any timing was disturbed."""
-    if any(unsteady(row) for row in found):
-        return None
-    return _best(SPEED, found, certain=True)
+    row, sure = quickest(found)
+    return row if sure and len(found) > 1 else None
 
 
 def _why_not(found: Sequence[Row]) -> str:
     """Why no decoder is called the fastest."""
     if any(unsteady(row) for row in found):
         return f"timings marked {UNSURE} cannot be trusted"
-    return "each was timed once" if any(_once(row) for row in found) else "the ranges of their timings overlap"
+    once = any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found)
+    return "each was timed once" if once else "the ranges of their timings overlap"
 
 
 def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
@@ -68,21 +68,16 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
     return won
 
 
-def _best(quantity: Quantity, found: Sequence[Row], certain: bool = False) -> Row | None:
-    """The row that is better than all others by more than both can lie off; `certain` asks that this is known of every row."""
+def _best(quantity: Quantity, found: Sequence[Row]) -> Row | None:
+    """The row that is better than all others by more than both can lie off."""
     figures = [(row, value) for row in found if (value := spread(quantity, row)) is not None]
-    if len(figures) < 2 or (certain and any(_once(row) for row, _ in figures)):
+    if len(figures) < 2:
         return None
     sign = 1 if quantity.better == "higher" else -1
     figures.sort(key=lambda each: -sign * each[1].mean)
     (row, first), *others = figures
     worst = first.mean - first.below if sign > 0 else first.mean + first.above
     return row if all(sign * worst > sign * _reach(value, sign) for _, value in others) else None
-
-
-def _once(row: Row) -> bool:
-    """Whether how far its figures may lie off is not known."""
-    return len(row.results) < 2 and len(row.first.laps) < 2
 
 
 def _reach(value: Spread, sign: int) -> float:
@@ -102,4 +97,4 @@ def _saved(found: Sequence[Row]) -> str:
 def _speed(row: Row) -> str:
     ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
     words = f"{significant(own.mean) if own else MISSING} tokens/s"
-    return words if ratio is None or row.decoder == BASELINE else f"{words}, {ratio.mean:.1f} times greedy"
+    return words if ratio is None or row.decoder == BASELINE else f"{words}, {ratio.mean:.2f} times greedy"

@@ -24,14 +24,17 @@ class Claim:
 GREEDY = Claim("always the likeliest", "Each time the likeliest token; nothing is left to chance.", BASELINE)
 SAME_AS_GREEDY = Claim("same as greedy", "At temperature 0 it writes exactly what greedy decoding writes.", BASELINE)
 COMPARED = "The decoders that claim the same are compared with it."
-LIKE_BEAMS = "Its text is distributed exactly as that of beam sampling with the large model"
 CLAIMS = {
     SAMPLING: Claim(
         "same as plain sampling", "Its text is distributed exactly as if the large model had sampled each token alone.", SAMPLING
     ),
-    "beam sampling": Claim("same as beam sampling", f"{LIKE_BEAMS}.", "beam sampling"),
+    "beam sampling": Claim(
+        "same as beam sampling", "Its text is distributed exactly as that of beam sampling with the large model.", "beam sampling"
+    ),
     "beam sampling per layer": Claim(
-        "same as beam sampling", f"{LIKE_BEAMS}, given the width of each layer.", "beam sampling per layer"
+        "beam sampling, layer by layer",
+        "Given how many beams a layer has, it draws them exactly as beam sampling with the large model does.",
+        "beam sampling per layer",
     ),
 }  # fmt: skip
 SEARCH = Claim("search", "It looks for likely text; nothing is left to chance.", None)

@@ -104,7 +104,8 @@ def _batch(run: Run) -> Body:
             parts.append(f"<p>tokens/s (times greedy at the same batch size), {words}</p>")
             parts.append(tables.markup(tables.paper_table(figures, decoder, decoding)))
         parts.append(_cards(batch.OF_ONE, figures, decoder))
-    parts += ["<h2>All decoders</h2>", _cards(batch.OF_ALL, figures, "")]
+    if figures.decoders:
+        parts += ["<h2>All decoders</h2>", _cards(batch.OF_ALL, figures, "")]
     parts += ["<h2>Figures</h2>", tables.markup(tables.figures(run))]
     return Body(f"Batches: {run.title}", "\n".join(parts), REDRAW, plotly=True)
 

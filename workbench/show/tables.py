@@ -156,7 +156,7 @@ def verdict(run: Run) -> str:
     """Whether all outputs are the tokens that they must be, and what failed, in a sentence."""
     compared = [r.agreement for r in run.results if r.agreement is not None]
     differing = sum(a.differing for a in compared)
-    words = ["Identical tokens in every scheme and at every batch size." if compared else "No outputs to compare."]
+    words = ["Identical tokens in every scheme and at every batch size." if compared else "Too little to compare."]
     if differing:
         words = [
             f"{counted(differing, 'output differs', 'outputs differ')} from the first of their decoder: near-ties that passes of "

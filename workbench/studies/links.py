@@ -52,7 +52,7 @@ def to_query(kind: str, data: Mapping[str, Any]) -> str:
         own = settings.get(owner, {}) if owner else settings
         if key in own and own[key] != defaults.get(name, each.default):
             query[name] = written(each, own[key])
-    return urlencode(query)
+    return urlencode(query, errors="replace")  # half a character stands for itself nowhere
 
 
 def from_query(query: Mapping[str, str]) -> Link | None:

@@ -27,16 +27,23 @@ class Prompt:
     ids: tuple[int, ...] = ()
 
 
+def is_text(value: str) -> bool:
+    """Whether it can be encoded: half a character (a lone surrogate), which a browser may send, cannot."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def checked(prompt: Any) -> str:
     """The prompt. Raises InputError if it is not a text, or empty."""
     if not isinstance(prompt, str):
         raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
     if not prompt.strip():
         raise InputError("The prompt is empty; write a few words.")
-    try:
-        prompt.encode()
-    except UnicodeEncodeError:
-        raise InputError("The prompt contains half a character (a lone surrogate); type it again.") from None
+    if not is_text(prompt):
+        raise InputError("The prompt contains half a character (a lone surrogate); type it again.")
     return prompt
 
 

@@ -6,13 +6,14 @@ from typing import Any
 from rich.console import Console
 
 from workbench.measuring import branch
+from workbench.runs.estimates import label
 from workbench.runs.store import RunStore
 from workbench.show.draws import visible
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 
 DESCRIPTION = (
-    "Without --token: what else could stand at a place of a past run, as the large model says, and as it is sampled. With it: continue "
+    "Without --token: what else could stand at a place of a past run, and how likely the large model and the decoder are to write it. With it: continue "
     "from there, as a new run that knows its parent."
 )
 EXAMPLES = """examples:
@@ -44,9 +45,14 @@ def run(args: argparse.Namespace) -> int:
         return study.run(lambda pair: branch.branch(pair, parent, where, args.token, args.decoders), args)
     device, choice = study.loaded(args)
     found, _ = device.ask(choice, branch.listed, parent, where)
-    lines = [
-        [f"#{each.id}", visible(each.text), f"{each.raw:.4f}", f"{each.warped:.4f}" if each.warped else "cut"]
-        for each in found
-    ]
-    Console(highlight=False).print(show.grid(Table(["token", "text", "p", "as sampled"], lines)))
+    lines = [[f"#{each.id}", visible(each.text), f"{each.raw:.4f}", *_drawn(each)] for each in found]
+    heads = ["token", "text", "p", f"p of {label(where.decoder)}"]
+    Console(highlight=False).print(show.grid(Table(heads[: len(lines[0])], lines)))
     return 0
+
+
+def _drawn(choice: branch.Choice) -> list[str]:
+    """With which probability the decoder writes it; nothing for a decoder that does not sample."""
+    if choice.warped is None:
+        return []
+    return [f"{choice.warped:.4f}" if choice.warped else "never"]

@@ -107,6 +107,13 @@ def test_probabilities_are_those_of_a_plain_pass(exact, run):
         assert each.warped == pytest.approx(warped[each.id].item(), abs=1e-9)
 
 
+@pytest.mark.parametrize("name", ["greedy", "beam_search", "mtad"])
+def test_a_decoder_that_does_not_sample_has_no_chances_of_plain_sampling(exact, run, name):
+    """Greedy and beam search listed what plain sampling would draw; greedy always takes the likeliest, beam search draws nothing."""
+    found = [each.warped for each in alternatives(exact, run, At(name, 2))]
+    assert found == ([1.0] + [0.0] * 19 if name == "greedy" else [None] * 20)
+
+
 def test_the_prefix_is_read_once_for_all_alternatives(exact, run, monkeypatch):
     passes, forward = [], Engine.run
     monkeypatch.setattr(Engine, "run", lambda *arguments: passes.append(1) or forward(*arguments))

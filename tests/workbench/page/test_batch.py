@@ -1,9 +1,12 @@
 """The Batch tab without a browser: where its prompts come from, and what a visitor gets back."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
+from workbench.runs.store import new_id
 
 FEW = "kind=batch&count=2&sizes=1&schemes=unpadded&decoders=lookup&max_new_tokens=4&temperature=0&timings=1"
 
@@ -109,3 +112,15 @@ def test_what_is_missing_is_said_at_its_field(visitor):
     assert visitor.message("batch-schemes") == "No scheme is chosen; choose at least one."
     assert visitor.message("batch-count") == "The number of prompts is empty; give at least 1."
     assert visitor.message("batch-decoders-baselines") == "No decoder is chosen; choose at least one."
+
+
+def test_a_run_stopped_during_greedy_has_no_charts(house, visitor):
+    """Six empty charts, 650 px high, stood above its table of one line."""
+    run = measured(house[0], visitor)
+    greedy = [r for r in run.results if r.decoder == "greedy"]
+    house[0].store.save(stopped := replace(run, id=new_id(), results=greedy, cancelled=True))
+    for shown, charts in ((run, True), (stopped, False)):
+        again = Visitor(house[1], f"run={shown.id}")
+        assert again.visible(again.find("batch-drawn")) is charts
+        assert "Greedy" in again.value(again.find("batch-figures"))
+    assert "Too little to compare." in again.value(again.find("batch-verdict"))

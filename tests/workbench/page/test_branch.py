@@ -45,7 +45,7 @@ def test_alternatives_and_a_branch_of_all_decoders_with_its_trail(house, visitor
     found = answer(visitor)
     assert found["ask"] == "the first"
     assert len(found["choices"]) == 20
-    assert sum(each["warped"] > 0 for each in found["choices"]) == 5
+    assert {each["warped"] for each in found["choices"]} == {None}
     token = found["choices"][1]["id"]
     ask(visitor, "submit", {**where, "token": token, "decoders": ["greedy", "mtad"]})
     child = newest(house[0])

@@ -3,6 +3,7 @@
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -11,7 +12,7 @@ from tests.workbench.page.conftest import a_host
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
-from workbench.runs.events import Ended
+from workbench.runs.events import Ended, Finished
 from workbench.runs.store import RunStore
 from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
@@ -49,6 +50,16 @@ def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):
     *_, ended = host.run(study(), PairChoice(), stopped)
     assert ended.run.results == []
     assert host.store.list() == []
+
+
+def test_what_was_finished_is_kept_when_the_visitor_leaves(host):
+    """A page that was reloaded while its second decoder ran lost the result of the first."""
+    events = host.run(study(decoders=["greedy", "speculative"]), PairChoice())
+    finished = next(event for event in events if isinstance(event, Finished))
+    events.close()
+    (kept,) = host.store.list()
+    assert host.store.get(kept.id) == replace(finished.run, cancelled=True)
+    assert kept.decoders == ["greedy"]
 
 
 def test_the_limits_of_the_place_come_first(pair, tmp_path):

@@ -31,6 +31,12 @@ def test_one_result_is_not_called_results(run):
     assert "s of computing" in words.outcome(one)
 
 
+def test_what_took_so_long_is_said():
+    """A run of 17 s ended with "0.7 s of computing" and no word of its ten timings."""
+    run = recordings()[0].run
+    assert f"s of computing, timed {max(len(r.laps) for r in run.results)} times" in words.outcome(run)
+
+
 def test_a_date_says_that_it_is_utc_and_a_title_cannot_turn_its_line(run):
     """Nothing said in which zone dates are, and an unclosed override mirrored the line of a run (P21, P22)."""
     shown = words.heading("A", replace(run, title="\u202e<b>"))
@@ -55,7 +61,7 @@ def test_the_words_of_the_review_are_gone(run):
         "14 of 960 prompt tokens": words.tokens((14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}),
         "same as plain sampling": claim(catalog["speculative"](), 1.0).chip,
         "changes the text": claim(catalog["mtad"](), 1.0).chip,
-        "same as beam sampling": claim(catalog["dsbd"](), 1.0).chip,
+        "same as beam sampling": claim(catalog["dsbd"](beams=2), 1.0).chip,
         "token limit reached": ENDS["budget"],
         "finished": ENDS["end of sequence"],
         "s of computing": words.outcome(run),

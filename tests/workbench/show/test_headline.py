@@ -7,6 +7,8 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
+from workbench.page.tabs.runs import best
+from workbench.runs.estimates import fastest as run_fastest
 from workbench.runs.estimates import rows
 from workbench.runs.record import Lap, Load, Result, Run, Sample
 from workbench.show import strip
@@ -39,7 +41,7 @@ SPECULATIVE = result("speculative", [0.8, 0.81, 0.8], 30, 4.0)
 def test_the_headline_says_what_the_best_drafts_saved_and_who_won():
     says = headline(made(GREEDY, SPECULATIVE, MTAD))
     assert says[0] == "MTAD wrote 64 tokens in 16 passes of the large model instead of 64."
-    assert "Fastest here: MTAD, 128 tokens/s, 2.0 times greedy." in says
+    assert "Fastest here: MTAD, 128 tokens/s, 1.98 times greedy." in says
     assert any(s.startswith("Likeliest text: MTAD (perplexity 1.50") for s in says)
 
 
@@ -59,6 +61,20 @@ def test_a_disturbed_or_single_timing_has_no_winner():
     assert "Which is fastest cannot be told here: each was timed once." in headline(run)
     told = headline(made(GREEDY, busy, MTAD))
     assert "Which is fastest cannot be told here: timings marked ≈ cannot be trusted." in told
+
+
+def test_the_list_of_runs_is_as_sure_as_the_headline():
+    """The headline said that nobody can tell which is fastest, the list named one."""
+    close = result("speculative", [0.48, 0.6, 0.52], 30, 4.0)
+    for run, sure in ((made(GREEDY, close, MTAD), False), (made(GREEDY, SPECULATIVE, MTAD), True)):
+        assert best(run_fastest(run)).startswith("MTAD: 128" if sure else "MTAD: ≈128")
+
+
+def test_a_law_that_holds_layer_by_layer_is_not_called_the_same():
+    """DSBD was "same as beam sampling", and beam sampling won in perplexity, which among decoders of one law is chance."""
+    run = made(result("beam_sampling", [1.0], 30, 1.8), result("dsbd", [1.0], 20, 2.0))
+    assert likeliest(rows(run.results), run.settings).decoder == "beam_sampling"
+    assert "same as" not in _panel(run, "dsbd")["claim"]
 
 
 def test_decoders_of_one_law_do_not_win_in_perplexity():

@@ -95,7 +95,8 @@ def test_a_measurement_that_broke_down_is_in_the_verdict(made):
 
 
 def test_nothing_compared_is_not_called_identical(made):
-    assert tables.verdict(with_results(made, [replace(made.results[0], agreement=None)])) == "No outputs to compare."
+    alone = with_results(made, [replace(made.results[0], agreement=None)])
+    assert tables.verdict(alone) == "Too little to compare."
 
 
 def test_findings_say_how_much_samples_differ(made):

@@ -30,7 +30,10 @@ def test_alternatives_are_listed_and_one_of_them_is_continued(call, store, paren
     assert status == 0
     lines = out.splitlines()[1:]
     assert len(lines) == 20
-    assert sum(line.split()[-1] == "cut" for line in lines) == 15
+    assert "p of" not in out  # MTAD does not draw token by token
+    _, drawn, _ = call("branch", parent, "--decoder", "greedy", "--at", "2")
+    assert "p of Greedy" in drawn
+    assert sum(line.split()[-1] == "never" for line in drawn.splitlines()) == 19
     token = lines[1].split()[0]
     status, out, _ = call(
         "branch", parent, "--decoder", "mtad", "--at", "2", "--token", token, "--decoders", "mtad", "greedy", "--json", str(tmp_path / "x.json")

@@ -27,21 +27,23 @@ class BatchResults:
         self.run = gr.State()
         with gr.Column(visible=False) as self.box:
             self.verdict = gr.HTML(elem_id="batch-verdict", elem_classes="wb-note")
-            with gr.Row():
-                self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2, min_width=320)
-                self.decoding = gr.Checkbox(
-                    label="Leave the reading of prompts out",
-                    info="As the paper counts. There is no such figure if prompts are read while others decode: dynamic batches, chunks, a budget.",
-                    elem_id="batch-decoding",
-                    min_width=320,
-                )
-            with gr.Row():
-                self.plots = []
-                for title, says, _ in batch.CARDS:
-                    with gr.Column(min_width=340):
-                        gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
-                        self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
-            self.paper = gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")
+            # A run that was stopped during greedy has nothing to draw.
+            with gr.Column(elem_id="batch-drawn") as self.charts:
+                with gr.Row():
+                    self.decoder = gr.Radio([], label="Figures of", elem_id="batch-decoder", scale=2, min_width=320)
+                    self.decoding = gr.Checkbox(
+                        label="Leave the reading of prompts out",
+                        info="As the paper counts. There is no such figure if prompts are read while others decode: dynamic batches, chunks, a budget.",
+                        elem_id="batch-decoding",
+                        min_width=320,
+                    )
+                with gr.Row():
+                    self.plots = []
+                    for title, says, _ in batch.CARDS:
+                        with gr.Column(min_width=340):
+                            gr.Markdown(f"### {title}\n\n{says}", elem_classes="wb-note")
+                            self.plots.append(gr.Plot(show_label=False, container=False, elem_classes="chart"))
+                self.paper = gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")
             self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")
             gr.Markdown(COLUMNS, elem_classes="wb-note")
         self.kept = Kept("batch-")
@@ -55,7 +57,8 @@ class BatchResults:
 
     @property
     def outputs(self) -> list[Any]:
-        return [self.run, self.box, self.verdict, self.decoder, *self.drawn, self.table, *self.kept.outputs]
+        shown = [self.verdict, self.charts, self.decoder, *self.drawn, self.table]
+        return [self.run, self.box, *shown, *self.kept.outputs]
 
     def show(self, run: Run, decoder: str | None = None, decoding: bool = False) -> Updates:
         """The run, also one that is still growing; `decoder` and `decoding` are what the visitor looks at."""
@@ -65,6 +68,7 @@ class BatchResults:
             self.run: run,
             self.box: gr.update(visible=True),
             self.verdict: "".join(map(words.note, tables.findings(run))) + words.source(run) + words.timing(run),
+            self.charts: gr.update(visible=bool(decoders)),
             self.decoder: gr.update(choices=[(label(d), d) for d in decoders], value=decoder),
             **dict(zip(self.drawn, self._draw(run, decoder, decoding), strict=True)),
             self.table: tables.markup(tables.figures(run)),

@@ -14,6 +14,7 @@ from workbench.page.parts.results import ComparisonResults
 from workbench.page.parts.runner import Runner, sentence
 from workbench.page.widgets.handlers import DEVICE, QUIET
 from workbench.page.widgets.messages import Updates
+from workbench.studies.prompts import is_text
 
 Asked = dict[str, Any]
 
@@ -72,6 +73,8 @@ def place(asked: Asked) -> At:
     found = [asked.get(name) for name in ("run", "decoder", "at", "token")]
     if not all(isinstance(each, str) for each in found[:2]) or not isinstance(found[3], (int, str, type(None))):
         raise InputError("A token is asked for by its run, its decoder and its place.")
+    if not all(is_text(each) for each in found if isinstance(each, str)):
+        raise InputError("That is half a character (a lone surrogate), which no token is; type it again.")
     return At(asked["decoder"], asked["at"])
 
 

@@ -136,7 +136,8 @@ class Runner:
         return {self._number: secrets.token_hex(8), **waiting, **self._visible(self.leave)}
 
     def _run(self, ticket: Ticket | None, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
-        """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory."""
+        """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory;
+        what was finished is kept."""
         if ticket is None:  # a client made up a number
             return
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
@@ -149,15 +150,18 @@ class Runner:
                 yield {self.progress: words.note(sentence(error), "alert")}
 
     def _followed(self, events: Iterator[Event], follower: Follower, shared: bool) -> Iterator[Updates]:
+        kept = ""  # as which run it is kept if the visitor leaves
         for event in events:
             updates = follower.update(event)
             if isinstance(event, Ended):
                 again = gr.update(visible=any(unsteady(row) for row in rows(event.run.results)))
                 yield {**updates, self.progress: words.ended(event), self.again: again}
                 return
+            if isinstance(event, Finished):
+                kept = event.run.id
             if isinstance(event, Finished) and not updates:
                 continue  # drawn with what follows at once
-            yield {**updates, self.progress: words.progress(event)}
+            yield {**updates, self.progress: words.progress(event, kept)}
             if shared:
                 time.sleep(PANEL_SECONDS if isinstance(event, Started) and event.at.lap == 0 else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}

@@ -36,15 +36,16 @@ def note(text: str, kind: str = "status") -> str:
     return f'<div role="{kind}">{html.escape(text)}</div>'
 
 
-def progress(event: Started | Progress | Finished) -> str:
-    """Which decoder, token n of N, time left, and a bar for the whole study."""
+def progress(event: Started | Progress | Finished, kept: str = "") -> str:
+    """Which decoder, token n of N, time left, and a bar for the whole study; `kept` is the run's id once a part of it is finished."""
     at, part, words = event.at, float(isinstance(event, Finished)), [where(event.at)]
     if isinstance(event, Progress):
         part = min(1.0, event.done / event.budget)
         words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {seconds_left(event.eta_seconds)} left")
-    return note(" · ".join(words)) + bar(min(1.0, (at.step + part) / at.steps))
+    done = bar(min(1.0, (at.step + part) / at.steps))
+    return f'{note(" · ".join(words))}<div data-run="{kept}">{done}</div>'
 
 
 def where(at: At) -> str:
@@ -87,11 +88,13 @@ def timing(run: Run) -> str:
 
 def outcome(run: Run) -> str:
     seconds = sum(cast(float, r.metrics.get("seconds") or 0) for r in run.results)
+    timings = max((len(r.laps) for r in run.results), default=0)
+    often = f", timed {timings} times" if timings > 1 else ""
     failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
     words: list[str] = [
         "Stopped" if run.cancelled else "Done",
         counted(len(run.results), "result"),
-        f"{seconds:.1f} s of computing",
+        f"{seconds:.1f} s of computing{often}",
     ]
     if failed:
         words.append(f"failed: {', '.join(failed)}")

@@ -58,7 +58,7 @@ class CompareTab:
                     max_lines=12,
                     elem_id="prompt",
                 )
-            with gr.Column(scale=4, min_width=420), gr.Row(elem_id="go", equal_height=True):
+            with gr.Column(scale=5, min_width=420), gr.Row(elem_id="go", equal_height=True):
                 self.preset = gr.Dropdown(
                     [(presets.described(name), name) for name in presets.SETTINGS] + [("settings of your own", CUSTOM)],
                     value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=260,

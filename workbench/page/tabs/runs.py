@@ -60,7 +60,7 @@ class RunsTab:
             self.search = gr.Textbox(
                 "",
                 label="Search",
-                placeholder="words of a title, decoder, model, id",
+                placeholder="title, decoder, model, id",
                 elem_id="search-runs",
                 scale=3,
             )
