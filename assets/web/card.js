@@ -58,7 +58,12 @@
       const gave = known(guess.p) && known(guess.q) ? `, to which the large model gave ${number(guess.p)} and the draft ${number(guess.q)}` : "";
       parts.push(`It stands in place of the guess ${quoted(guess)}${gave}.`, decided(guess, panel));
     } else if (token.fate === "corrected" && others.length) {
-      parts.push(`It stands in place of ${others.slice(0, 3).map(quoted).join(", ")}${others.length > 3 ? " and others" : ""}, which ${others.length > 1 ? "were" : "was"} refused.`);
+      const guesses = others.filter((t, i) => others.findIndex((other) => other.text === t.text) === i); // one may be drawn again and again
+      parts.push(`It stands in place of ${guesses.slice(0, 3).map(quoted).join(", ")}${guesses.length > 3 ? " and others" : ""}, which ${guesses.length > 1 ? "were" : "was"} refused.`);
+      for (const other of guesses.slice(0, 3)) {
+        const why = decided(other, panel);
+        if (why) parts.push(`${quoted(other)}: ${why[0].toLowerCase()}${why.slice(1)}`);
+      }
     }
     return parts.filter(Boolean).join(" ");
   }

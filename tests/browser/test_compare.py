@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
 from workbench.runs.record import Result, Run
+from workbench.runs.recorded import id_of
 from workbench.show.fates import FATES
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
@@ -145,6 +146,19 @@ def test_the_cards_bars_have_one_scale(shown):
     fills = page.locator("#panels .wb-card .track i")
     widths = fills.evaluate_all("(fills) => fills.map((fill) => parseFloat(fill.style.width))")
     assert widths == pytest.approx([100 * max(share, 0.01) for share in shares], rel=1e-3)
+
+
+def test_a_correction_says_why_each_of_several_guesses_was_refused(visit, address):
+    """The card only named them, and one that was drawn four times was named four times."""
+    page = visit(f"{address}?run={id_of('all')}", 1400)
+    panel(page, "specinfer").locator(".tok.corrected", has_text="bear").hover()
+    why = page.locator("#panels .wb-card .why")
+    expect(why).to_contain_text("in place of “␣car”, “␣with”, which were refused.")
+    expect(why).to_contain_text("“␣car”: the random number 0.830 is not below")
+    expect(why).to_contain_text("“␣with”: the accept probability is 0")
+    page.mouse.move(0, 0)
+    panel(page, "specinfer").locator(".tok.corrected", has_text="named").hover()
+    expect(why).to_contain_text("in place of “.”, “␣that”, which were refused.")
 
 
 def test_refused_drafts_have_their_round(shown):
