@@ -8,7 +8,7 @@ from playwright.sync_api import Page, expect
 
 from decoders.trace import KEPT
 from tests.browser.actions import panel
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recordings
 from workbench.runs.trace import RoundRecord
 from workbench.show.strip import run_panels
 
@@ -82,10 +82,10 @@ def test_a_beam_that_died_is_not_in_the_replay(replay):
     expect(page.locator(".wb-replay .beam-table")).to_have_count(0)
 
 
-@pytest.mark.parametrize("width", [1400, 390])
-@pytest.mark.parametrize("run", [r for r in RECORDED if "dsbd" in r.decoders], ids=lambda r: r.id)
-def test_the_numbers_stay_in_their_boxes(replay, run, width):
+@pytest.mark.parametrize(("name", "width"), [("story", 1400), ("forest", 390)])
+def test_the_numbers_stay_in_their_boxes(replay, name, width):
     """p, q and the joint ln p of a draft stuck out of its box at both sides."""
+    run = next(r for r in RECORDED if r.id == id_of(name))
     page = replay(run.id, width)
     for _ in next(r for r in run.results if r.decoder == "dsbd").alone.rounds[1:]:
         assert page.locator(".wb-replay .tree").evaluate(SPILT) == []

@@ -1,22 +1,9 @@
 """The self-test says what it ran, finds what is wrong, and tells it by its exit code."""
 
-import subprocess
-import sys
-
 import torch
 
 from decoders import selftest
 from decoders.engine import attention
-
-
-def test_a_section_of_its_own():
-    done = subprocess.run(
-        [sys.executable, "-m", "decoders.selftest", "draws"], capture_output=True, text=True, timeout=120
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout
-    if not torch.cuda.is_available():
-        assert "needs a GPU: left out." in done.stdout
 
 
 def test_an_unknown_section(capsys):
@@ -72,9 +59,9 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
 
 def test_a_section_that_crashes_fails_alone(monkeypatch, capfd):
     """An illegal address on a GPU ends the process that it happens in."""
-    sections = {"machine": selftest.SECTIONS["machine"], "nothing like it": selftest.SECTIONS["machine"]}
+    sections = {"draws": selftest.SECTIONS["draws"], "nothing like it": selftest.SECTIONS["machine"]}
     monkeypatch.setattr(selftest, "SECTIONS", sections)
     assert not selftest.run_all()
     out = capfd.readouterr().out
-    assert "torch" in out
+    assert torch.cuda.is_available() or "needs a GPU: left out." in out
     assert "Something is wrong: nothing like it." in out
