@@ -1,4 +1,4 @@
-"""Every drawn case is drawn the same on each run, no test is timed out on a busy machine, and what takes longest begins first.
+"""Every drawn case is drawn the same on each run, no test is timed out on a busy machine, and those that wait stand between those that compute.
 
 PASSES=plain runs everything with passes that are not recorded: python -m pytest tests/decoders --ignore tests/decoders/engine/test_replay.py
 """
@@ -22,9 +22,16 @@ if passes := os.environ.get("PASSES"):
         call.__kwdefaults__["passes"] = passes
     PackedModel.__init__.__defaults__ = (*PackedModel.__init__.__defaults__[:-1], passes)
 
-LONGEST = ("tests/workbench/experiments/test_cluster.py", "tests/browser/")
+WAITING = "tests/workbench/experiments/test_cluster.py", "tests/browser/"  # for other processes, half of the time
 
 
 def pytest_collection_modifyitems(items):
-    """Two processes take whole files in turn: a long one that came last would leave the other without work for minutes."""
-    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
+    """A few processes take whole files in turn: those that wait stand between those that compute, so that no core is idle, and none of
+    them last, when the others would be out of work."""
+    files = list(dict.fromkeys(item.path for item in items))
+    waits = {item.path: item.nodeid.startswith(WAITING) for item in items}
+    place = {}
+    for kind, share in ((True, 0.8), (False, 1.0)):
+        alike = [path for path in files if waits[path] == kind]
+        place |= {path: share * i / len(alike) for i, path in enumerate(alike)}
+    items.sort(key=lambda item: (place[item.path], not waits[item.path]))
