@@ -20,6 +20,13 @@ def pair():
     return build_pair(tokenizer=build_tokenizer(), eos=None)
 
 
+@pytest.fixture(scope="module")
+def ending():
+    """A pair whose texts end soon, and its end tokens."""
+    eos = list(range(40, 67))
+    return build_pair(tokenizer=build_tokenizer(), eos=eos), eos
+
+
 @pytest.fixture
 def arenas(monkeypatch):
     """Weak references to the cache tensors of every pass."""
@@ -50,11 +57,9 @@ def test_budget(pair, name, budget):
 
 
 @pytest.mark.parametrize("name", catalog)
-def test_end_of_sequence(name):
+def test_end_of_sequence(ending, name):
     """It may come in the middle of a block; nothing after it is emitted, counted or shown as text."""
-    eos = list(range(40, 67))
-    pair = build_pair(tokenizer=build_tokenizer(), eos=eos)
-    ended = 0
+    (pair, eos), ended = ending, 0
     for seed in range(6):
         result = generate(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=10 * seed)[0]
         assert not set(result.tokens[:-1]) & set(eos)

@@ -21,6 +21,12 @@ def pair():
     return build_pair()
 
 
+@pytest.fixture(scope="module")
+def ending():
+    """A pair whose texts end soon."""
+    return build_pair(eos=[0, 1, 2])
+
+
 def beam_score(model, prompt, tokens, penalty):
     """What `generate` ranks finished beams by."""
     return sum(log_ps(model, prompt, tokens)) / len(tokens) ** penalty
@@ -89,10 +95,9 @@ def test_temperature_zero_is_greedy(pair, name):
 
 
 @pytest.mark.parametrize("name", catalog)
-def test_alone_or_in_any_batch(name):
+def test_alone_or_in_any_batch(ending, name):
     """The same seeds alone, in a batch of 8, in another order, with places given on (max_batch=3), and with chunked prompts."""
-    pair = build_pair(eos=[0, 1, 2])
-    method = catalog[name]()
+    pair, method = ending, catalog[name]()
     options = {"max_new_tokens": 12, "top_k": 20, "top_p": 0.95}
     alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
     assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, **options)] == alone

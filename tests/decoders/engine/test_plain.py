@@ -34,6 +34,16 @@ def plainly(pair, following=WAYS["own cache"]):
     return pair
 
 
+@pytest.fixture(scope="module")
+def packed():
+    return build_pair(eos=0)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    return plainly(build_pair(eos=0))
+
+
 def logits_after(model, tokens):
     with torch.inference_mode():
         return model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
@@ -65,13 +75,12 @@ def test_any_history_of_a_tree_gives_the_logits_of_whole_texts(kind):
 
 
 @pytest.mark.parametrize("name", catalog)
-def test_every_decoder_writes_the_tokens_of_packed_passes(name):
+def test_every_decoder_writes_the_tokens_of_packed_passes(packed, plain, name):
     options = {"max_new_tokens": 14, "seed": 3, "top_k": 20, "top_p": 0.95}
-    packed = generate(build_pair(eos=0), PROMPTS, name, **options)
-    plain = generate(plainly(build_pair(eos=0)), PROMPTS, name, **options)
-    assert [r.tokens for r in plain] == [r.tokens for r in packed]
-    assert [r.metrics.target_calls for r in plain] == [r.metrics.target_calls for r in packed]
-    assert [r.rounds[-1].nodes for r in plain] == [r.rounds[-1].nodes for r in packed]
+    expected, found = (generate(pair, PROMPTS, name, **options) for pair in (packed, plain))
+    assert [r.tokens for r in found] == [r.tokens for r in expected]
+    assert [r.metrics.target_calls for r in found] == [r.metrics.target_calls for r in expected]
+    assert [r.rounds[-1].nodes for r in found] == [r.rounds[-1].nodes for r in expected]
 
 
 @pytest.mark.parametrize("way", WAYS)
