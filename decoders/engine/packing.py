@@ -12,6 +12,8 @@ from decoders.engine.cache import Arena, CacheRows, Mask
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
+ALIGNED = 64  # bytes: what memory-efficient SDPA, and any number type, needs at most
+
 
 @dataclass(frozen=True, slots=True)
 class Feed:
@@ -74,17 +76,33 @@ def pack(feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: 
     # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
     if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
-    # In one tensor, for a single transfer to the device.
-    indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long).to(device)
-    ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
+    indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long)
+    every: tuple[Part, ...] = ()
     if by_request:
-        none = indices[:0]
+        indices = indices.to(device)
+        segments = table = seen = biases = indices[:0]
         every = parts(feeds, masks, arena, dtype, window)
-        packing = Packing(into, none, none, none, none, arena.keys, arena.values, window, every)
     else:
-        prepared = tables(feeds, masks, device, dtype, window)
-        packing = Packing(into, *prepared, arena.keys, arena.values, window, scratch=arena.scratch)
+        segments, *told = tables(feeds, masks, dtype, needs_biases(device, dtype), window)
+        indices, table, seen, biases = moved([indices, *told], device)
+    ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
+    packing = Packing(into, segments, table, seen, biases, arena.keys, arena.values, window, every, arena.scratch)
     return PackedInputs(ids[None], places[None], answered, packing)
+
+
+def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """The same on a device, in one transfer: on a GPU each takes longer than what it brings."""
+    if device.type == "cpu":
+        return list(tensors)
+    bytes_of = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    places = [len(part) + -len(part) % ALIGNED for part in bytes_of]
+    every = torch.zeros(sum(places), dtype=torch.uint8)
+    for part, place in zip(bytes_of, every.split(places), strict=True):
+        place[: len(part)] = part
+    return [
+        place[: len(part)].view(tensor.dtype).view(tensor.shape)
+        for tensor, part, place in zip(tensors, bytes_of, every.to(device).split(places), strict=True)
+    ]
 
 
 def parts(
@@ -117,10 +135,9 @@ def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
 
 
 def tables(
-    feeds: Sequence[Feed], masks: Sequence[Mask | None], device: torch.device, dtype: torch.dtype, window: int = 0
+    feeds: Sequence[Feed], masks: Sequence[Mask | None], dtype: torch.dtype, biased: bool, window: int = 0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """For kernels and compiled passes: segments, table, masks and biases of a Packing."""
-    biased = needs_biases(device, dtype)
+    """For kernels and compiled passes: segments, table, masks and, if `biased`, biases of a Packing; on the host."""
     segments: list[tuple[int, ...]] = []
     flat, biases, start = Flat(), Flat(16), 0  # memory-efficient SDPA reads biases in aligned pieces
     for feed, mask in zip(feeds, masks, strict=True):
@@ -136,9 +153,9 @@ def tables(
     table = [(start, base, past + stop - start, mask, told) for start, stop, base, past, mask, _, told in segments]
     return (
         torch.tensor(segments),
-        torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous().to(device),
-        flat.tensor(torch.bool).to(device),
-        biases.tensor(torch.float32).to(device, dtype),
+        torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous(),
+        flat.tensor(torch.bool),
+        biases.tensor(torch.float32).to(dtype),
     )
 
 
