@@ -18,14 +18,12 @@ FIND = """async ([within, options]) => {
 CONTRAST = {"runOnly": ["color-contrast"]}  # all that depends on the mode
 
 
-def faults(page: Page, within: str = "body", dark: bool = True) -> list[str]:
-    """What axe-core calls serious or critical, with where it is: everything in light mode and, if `dark`, contrast in dark mode."""
+def faults(page: Page, within: str = "body") -> list[str]:
+    """What axe-core calls serious or critical, with where it is: everything in light mode, contrast in dark mode too."""
     expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)  # plots that are not drawn yet
     page.evaluate(AXE)
     page.add_style_tag(content=AT_ONCE)
     found = page.evaluate(FIND, [within, {}])
-    if not dark:
-        return found
     page.evaluate("document.body.classList.add('dark')")
     found += [f"dark: {fault}" for fault in page.evaluate(FIND, [within, CONTRAST])]
     page.evaluate("document.body.classList.remove('dark')")
@@ -33,11 +31,11 @@ def faults(page: Page, within: str = "body", dark: bool = True) -> list[str]:
 
 
 def faults_of_screens(page: Page, within: str) -> list[str]:
-    """Those of a part of the page at each width, in dark mode at the first, and the widths at which the page would have to be pushed sideways."""
+    """Those of a part of the page at each width, and the widths at which the page would have to be pushed sideways."""
     found = []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})
         if (needs := page.evaluate("document.documentElement.scrollWidth")) > width:
             found.append(f"{width} px wide it needs {needs}")
-        found += [f"{width} px: {fault}" for fault in faults(page, within, dark=width == WIDTHS[0])]
+        found += [f"{width} px: {fault}" for fault in faults(page, within)]
     return found

@@ -77,7 +77,7 @@ def test_silent_failure_is_caught(kind, dtype, shift):
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("shift", [0.0, -10.0])
 @pytest.mark.parametrize(
-    "changes", [{}, {"num_hidden_layers": 12, "initializer_range": 0.1}, {"initializer_range": 0.02}]
+    "changes", [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}]
 )
 def test_rounding_is_allowed_for(dtype, shift, changes):
     assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain
