@@ -30,8 +30,10 @@ class PairKeeper:
         then stays."""
         with self._loading:
             if self._loaded is None or self._loaded[0] != choice:
-                self._loaded = choice, load(choice, self._custom_allowed)
-                gc.collect()
+                before, self._loaded = self._loaded, (choice, load(choice, self._custom_allowed))
+                if before:  # what it held goes now, not when Python next looks for rings of references
+                    del before
+                    gc.collect()
             return self._loaded[1]
 
     def peek(self, choice: PairChoice) -> ModelPair | None:

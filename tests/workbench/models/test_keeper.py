@@ -1,6 +1,8 @@
 """One pair in memory; asking what is there neither loads nor waits."""
 
+import gc
 import threading
+import weakref
 
 import pytest
 import torch
@@ -32,6 +34,24 @@ def test_a_pair_is_loaded_once_and_another_takes_its_place(loads):
     pairs = PairKeeper()
     assert [pairs.get(c) for c in (A, A, B, B, A)] == ["A", "A", "B", "B", "A"]
     assert [choice for choice, _ in loads] == [A, B, A]
+
+
+def test_what_another_pair_held_is_let_go_at_once(monkeypatch):
+    """Rings of references keep a pair until Python looks for them, which may be long after. Before the first pair there is nothing to look
+    for, and looking took a third of a second of the start."""
+
+    class Ring:
+        def __init__(self):
+            self.own = self
+
+    collect, looked = gc.collect, []
+    monkeypatch.setattr(gc, "collect", lambda: looked.append(collect()))
+    monkeypatch.setattr(keeper, "load", lambda *_: Ring())
+    pairs = PairKeeper()
+    gone = weakref.ref(pairs.get(A))
+    assert not looked
+    pairs.get(B)
+    assert gone() is None
 
 
 def test_the_rule_of_the_place_goes_to_the_loader(loads):
