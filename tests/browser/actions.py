@@ -5,6 +5,8 @@ from urllib.parse import urlencode
 
 from playwright.sync_api import Locator, Page, expect
 
+from workbench.runs.recorded import Recording
+
 PANEL = ".wb-panel"
 
 
@@ -33,6 +35,13 @@ def finished(page: Page, tab: str = "") -> str:
     kept = page.locator(f"#{tab}run-link a").first
     expect(kept).to_contain_text("run ")
     return kept.inner_text().removeprefix("run ")
+
+
+def open_recorded(page: Page, recording: Recording) -> None:
+    page.get_by_role("tab", name="Compare").click()
+    page.locator("#gallery").get_by_role("button", name=recording.title).click()
+    prefix = "batch-" if recording.run.kind == "batch" else ""
+    expect(page.locator(f"#{prefix}run-link")).to_contain_text(recording.run.id)
 
 
 def panel(page: Page, decoder: str) -> Locator:

@@ -105,3 +105,10 @@ def is_sin(message: ConsoleMessage) -> bool:
 def visit(chromium) -> Iterator[Callable[..., Page]]:
     with visits(chromium) as visit:
         yield visit
+
+
+@pytest.fixture(scope="module")
+def page(chromium, address) -> Iterator[Page]:
+    """One page for all tests of a file that need none of their own: to load it takes longer than most of them."""
+    with visits(chromium) as visit:
+        yield visit(address)
