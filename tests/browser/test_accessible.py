@@ -6,14 +6,31 @@ from dataclasses import replace
 import pytest
 from playwright.sync_api import expect
 
-from tests.browser.actions import finished, link, panel, press_run, unfold_form
+from tests.browser.actions import finished, link, open_recorded, panel, press_run, unfold_form
 from tests.browser.readable import faults
 from workbench.runs.recorded import recordings
 
 
-def test_axe_finds_nothing_serious_on_any_tab(visit, address):
+def test_from_run_to_download_in_a_few_keys(page):
+    """It took 144 presses of Tab with 15 decoders (P20)."""
+    run = recordings()[5].run
+    open_recorded(page, recordings()[5])
+    expect(page.locator("#panels .wb-panel")).to_have_count(len(run.decoders))
+    page.locator("#run").focus()
+    for _ in range(25):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent.trim()") == "Downloads":
+            break
+    else:
+        pytest.fail("25 presses did not reach the downloads")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert page.evaluate("Boolean(document.activeElement.closest('#run-link'))")
+
+
+def test_axe_finds_nothing_serious_on_any_tab(page):
     """In light mode 295 parts of a page with 15 panels had too little contrast (P5)."""
-    page = visit(address)
+    open_recorded(page, recordings()[0])
     expect(page.locator("#headline h2")).to_be_visible()
     tabs = page.get_by_role("tablist").first.get_by_role("tab")
     for name in tabs.all_inner_texts():
@@ -22,8 +39,8 @@ def test_axe_finds_nothing_serious_on_any_tab(visit, address):
         assert faults(page) == [], name
 
 
-def test_axe_finds_nothing_serious_in_what_unfolds(visit, address):
-    page = visit(f"{address}?run={recordings()[0].run.id}")
+def test_axe_finds_nothing_serious_in_what_unfolds(page):
+    open_recorded(page, recordings()[0])
     expect(page.locator("#headline h2")).to_be_visible()
     unfold_form(page)
     page.locator("#settings > button").click()
@@ -36,10 +53,10 @@ def test_axe_finds_nothing_serious_in_what_unfolds(visit, address):
     assert faults(page) == []
 
 
-def test_axe_finds_nothing_serious_in_any_state(visit, server):
+def test_axe_finds_nothing_serious_in_any_state(page, server):
     """What a token's card, a replay, a run at work, a stopped one, a refusal, a batch and two compared runs add to the page."""
     address, host = server
-    page = visit(f"{address}?run={recordings()[4].run.id}")
+    open_recorded(page, recordings()[4])
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
     card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
@@ -54,7 +71,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
 
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
     expect(page.locator("#prompt textarea")).to_have_value("Once")
-    press_run(page)
+    page.locator("#prompt textarea").press("Control+Enter")  # does what Run does
     expect(page.locator("#progress")).to_contain_text("token")
     assert faults(page) == [], "at work"
     page.locator("#stop").click()
@@ -69,7 +86,7 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
     expect(page.locator("#notice [role=alert]")).to_be_visible()
     expect(page.locator("#run")).to_be_enabled()
     assert faults(page, "#notice") == [], "a run that is gone"
-    page.goto(f"{address}?run={recordings()[-1].run.id}")
+    open_recorded(page, recordings()[-1])
     expect(page.locator("#batch-figures table")).to_be_visible()
     assert faults(page) == [], "batch"
 
@@ -84,26 +101,3 @@ def test_axe_finds_nothing_serious_in_any_state(visit, server):
     page.get_by_role("textbox", name="Search").fill("no such run")
     expect(page.locator("#past-runs")).to_contain_text("No run has all of these words")
     assert faults(page, "#past-runs") == [], "no runs"
-
-
-def test_from_run_to_download_in_a_few_keys(visit, address):
-    """It took 144 presses of Tab with 15 decoders (P20)."""
-    run = recordings()[5].run
-    page = visit(f"{address}?run={run.id}")
-    expect(page.locator("#panels .wb-panel")).to_have_count(len(run.decoders))
-    page.locator("#run").focus()
-    for _ in range(25):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent.trim()") == "Downloads":
-            break
-    else:
-        pytest.fail("25 presses did not reach the downloads")
-    page.keyboard.press("Enter")
-    page.keyboard.press("Tab")
-    assert page.evaluate("Boolean(document.activeElement.closest('#run-link'))")
-
-
-def test_ctrl_enter_runs(visit, address):
-    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
-    page.locator("#prompt textarea").press("Control+Enter")
-    finished(page)

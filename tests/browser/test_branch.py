@@ -1,27 +1,44 @@
 """Branching in a browser: from a token to its alternatives to a new run and back, by mouse and by keyboard."""
 
 import re
+from collections.abc import Iterator
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished, link, panel, run
+from tests.browser.conftest import visits
 from tests.browser.readable import faults_of_screens
 
 PROMPT = "<b>é ${window.hacked=1}</b><img src=x onerror=window.hacked=1>"
 
 
-def asked(visit, address) -> tuple[Page, str]:
+@pytest.fixture(scope="module")
+def first(chromium, address) -> Iterator[tuple[Page, str]]:
     settings = {"decoders": "greedy,beam_search,speculative", "max_new_tokens": 10, "temperature": 0.7, "top_k": 6}
-    page = visit(link(address, PROMPT, **settings))
-    return page, run(page)
+    with visits(chromium) as visit:
+        page = visit(link(address, PROMPT, **settings))
+        yield page, run(page)
+
+
+@pytest.fixture
+def asked(first) -> Iterator[tuple[Page, str]]:
+    """A page that all tests share, which shows the run that this is the id of."""
+    page, parent = first
+    yield first
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    if page.locator(".wb-trail a").count():
+        page.locator(".wb-trail a").first.click()
+    expect(page.locator("#run-link a").first).to_have_text(f"run {parent}")
+    expect(page.locator("#panels .wb-panel")).to_have_count(3)
 
 
 def token(page: Page, decoder: str, index: int):
     return panel(page, decoder).locator(".wb-paper > .wb-text > .tok:not(.refused)").nth(index)
 
 
-def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(visit, address):
-    page, parent = asked(visit, address)
+def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(asked):
+    page, parent = asked
     token(page, "speculative", 3).click()
     rows = page.locator(".wb-branch tbody tr")
     expect(page.locator(".wb-branch h3")).to_contain_text("Speculative, token 4")
@@ -43,9 +60,9 @@ def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(vi
     assert chosen >= 0
 
 
-def test_the_table_is_true_of_the_decoder_whose_text_it_is(visit, address):
+def test_the_table_is_true_of_the_decoder_whose_text_it_is(asked):
     """Greedy and beam search listed the chances of plain sampling."""
-    page, _ = asked(visit, address)
+    page, _ = asked
     rows, says = page.locator(".wb-branch tbody tr"), page.locator(".wb-branch [role=status]")
     token(page, "greedy", 3).click()
     expect(rows.nth(19)).to_be_visible()
@@ -57,8 +74,8 @@ def test_the_table_is_true_of_the_decoder_whose_text_it_is(visit, address):
     expect(page.locator(".wb-branch th")).to_have_text(["token", "p of the large model"])
 
 
-def test_by_keyboard_alone(visit, address):
-    page, parent = asked(visit, address)
+def test_by_keyboard_alone(asked):
+    page, parent = asked
     token(page, "greedy", 0).focus()
     page.keyboard.press("ArrowRight")
     page.keyboard.press("Enter")
@@ -77,8 +94,8 @@ def test_by_keyboard_alone(visit, address):
     finished(page)
 
 
-def test_any_other_token_by_its_text_or_its_number(visit, address):
-    page, parent = asked(visit, address)
+def test_any_other_token_by_its_text_or_its_number(asked):
+    page, parent = asked
     token(page, "greedy", 2).click()
     rows, other = page.locator(".wb-branch tbody tr"), page.get_by_label("any other token")
     expect(rows.nth(19)).to_be_visible()
@@ -96,8 +113,8 @@ def test_any_other_token_by_its_text_or_its_number(visit, address):
     finished(page)
 
 
-def test_rewinding_to_a_token_writes_the_same_again(visit, address):
-    page, parent = asked(visit, address)
+def test_rewinding_to_a_token_writes_the_same_again(asked):
+    page, parent = asked
     texts = panel(page, "greedy").locator(".wb-paper > .wb-text > .tok:not(.refused)")
     before = texts.all_text_contents()
     token(page, "greedy", 3).click()

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.browser.actions import open_recorded
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
 from workbench.show.files import WRITERS
@@ -76,9 +77,10 @@ def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
 
 
 @pytest.mark.parametrize("place", [0, 5], ids=["five", "all"])
-def test_charts_of_the_page_read_at_any_width_and_on_paper(visit, address, place):
+def test_charts_of_the_page_read_at_any_width_and_on_paper(page, place):
     run = recordings()[place].run
-    page = visit(f"{address}?run={run.id}")
+    page.emulate_media(media="screen")
+    open_recorded(page, recordings()[place])
     expect(page.locator("#charts .wb-bars").first.locator("tr")).to_have_count(len(run.decoders))
     for width in (1400, 768, 390):
         page.set_viewport_size({"width": width, "height": 900})

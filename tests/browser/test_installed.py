@@ -137,11 +137,6 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
     )
     try:
         found = next(match for line in process.stdout if (match := re.search(r"http://\S+:\d+", line)))
-        page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8))
-        expect(page.locator("#prompt textarea")).to_have_value("Once upon a time")
-        run(page)
-        expect(page.locator("#figures tbody tr")).to_have_count(5)
-        page.close()
         chosen = {"decoders": "greedy,mine", "mine.strength": 0.75}
         page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8, **chosen))
         unfold_form(page)
@@ -153,6 +148,10 @@ def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
         run(page)
         expect(panel(page, "mine")).to_contain_text("Mine, all mine")
         expect(page).to_have_url(re.compile("mine.strength=0.75|run="))
+        page.get_by_role("button", name="The five").click()
+        expect(page.locator("#decoders input:checked")).to_have_count(5)
+        run(page)
+        expect(page.locator("#figures tbody tr")).to_have_count(5)
         page.close()
     finally:
         process.terminate()

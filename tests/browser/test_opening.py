@@ -3,10 +3,10 @@
 import re
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from decoders import catalog
-from tests.browser.actions import fill_prompt, finished, link, panel, press_run, setting, unfold_form
+from tests.browser.actions import fill_prompt, finished, link, open_recorded, panel, press_run, setting, unfold_form
 from workbench.runs.recorded import recordings
 
 
@@ -34,14 +34,18 @@ def test_the_page_opens_on_a_recorded_run(chromium, server, monkeypatch):
     context.close()
 
 
-def test_the_gallery_shows_each_recorded_run(visit, address):
-    page = visit(address)
+@pytest.fixture
+def page(page) -> Page:
+    """The tab that compares, on a screen as wide as usual."""
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    page.get_by_role("tab", name="Compare").click()
+    return page
+
+
+def test_the_gallery_shows_each_recorded_run(page):
     for recording in recordings():
-        page.get_by_role("tab", name="Compare").click()
-        page.locator("#gallery").get_by_role("button", name=recording.title).click()
-        prefix = "batch-" if recording.run.kind == "batch" else ""
-        expect(page.locator(f"#{prefix}run-link")).to_contain_text(recording.run.id)
-        if not prefix:
+        open_recorded(page, recording)
+        if recording.run.kind == "comparison":
             expect(page.locator("#panels .wb-panel")).to_have_count(len(recording.run.decoders))
             expect(page.locator("#prompt textarea")).to_have_value(recording.run.title)
     assert recordings()[-1].run.id in page.url
@@ -94,9 +98,9 @@ def test_after_a_reload_during_a_run_the_page_says_where_its_finished_part_is(ch
     context.close()
 
 
-def test_no_hint_and_no_preset_is_cut(visit, address):
+def test_no_hint_and_no_preset_is_cut(page):
     """A phone showed half of the second line of the search's hint, a laptop not all of the preset."""
-    page = visit(address, 1366, 700)
+    page.set_viewport_size({"width": 1366, "height": 700})
     assert page.locator("#preset input").evaluate("(box) => box.scrollWidth <= box.clientWidth")
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("tab", name="Runs").click()
@@ -126,8 +130,8 @@ def test_a_phones_first_screen_has_text_in_it_and_fewer_than_five_are_needed(vis
     assert "·" not in page.locator("footer").inner_text()
 
 
-def test_pointing_at_a_token_lights_up_the_legend(visit, address):
-    page = visit(address)
+def test_pointing_at_a_token_lights_up_the_legend(page):
+    open_recorded(page, recordings()[0])
     expect(page.locator(".wb-legend .says")).to_contain_text("Point at a word")
     panel(page, "speculative").locator(".tok.accepted").first.hover()
     expect(page.locator(".wb-legend .entry.pointed")).to_have_text("accepted draft")
@@ -136,8 +140,7 @@ def test_pointing_at_a_token_lights_up_the_legend(visit, address):
     expect(page.locator(".wb-legend .says")).to_contain_text("Point at a word")
 
 
-def test_the_usual_and_all_decoders_are_one_click_away(visit, address):
-    page = visit(address)
+def test_the_usual_and_all_decoders_are_one_click_away(page):
     unfold_form(page)
     page.get_by_role("button", name=re.compile("^All ")).click()
     expect(page.locator("#decoders input:checked")).to_have_count(len(catalog))

@@ -3,6 +3,7 @@
 import dataclasses
 import statistics
 import time
+from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Page, expect
@@ -46,6 +47,16 @@ def address(pair, slow, tmp_path_factory):
         yield f"{address}?run={slow.id}"
 
 
+@pytest.fixture
+def page(page) -> Iterator[Page]:
+    """The slow run; each test leaves the page with no race on it."""
+    yield page
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    if page.locator(".wb-race").count():
+        page.get_by_label("close the race").click()
+    expect(page.locator(".wb-race")).to_have_count(0)
+
+
 def opened(page: Page, lanes: int = len(DECODERS)) -> Page:
     page.locator(".race-open").click()
     expect(page.locator(".wb-race .lane")).to_have_count(lanes)
@@ -64,10 +75,9 @@ def tokens_after(run: Run, decoder: str, seconds: float) -> int:
     return length
 
 
-def in_step(visit, address, run: Run) -> Page:
+def in_step(page: Page, run: Run) -> None:
     """Opens the race, and whenever it shows something compares the recorded second that it shows with those that have passed: a busy
     machine shows a frame late, but what it then shows is of that moment. Each lane is done from the second on in which its rounds were over."""
-    page = visit(address)
     expect(page.locator(".race-open")).to_be_visible()
     page.evaluate(
         """() => {
@@ -91,19 +101,19 @@ def in_step(visit, address, run: Run) -> Page:
     assert statistics.median(late) <= 0.1 + 0.01 / factor
     for _, shown, done in running:
         assert {d for d in ends if ends[d] < shown - 0.01} <= {*done} <= {d for d in ends if ends[d] < shown + 0.01}
-    return page
 
 
 def test_a_run_that_the_page_brings_along_races_without_a_model(visit, server):
     address, host = server
     before, recorded = host.store.list(), recordings()[0].run
-    page = in_step(visit, f"{address}?run={recorded.id}", recorded)
+    page = visit(f"{address}?run={recorded.id}")
+    in_step(page, recorded)
     expect(page.locator(".wb-race")).to_contain_text("so it opens at a tenth of the measured speed")
     assert host.store.list() == before
 
 
-def test_it_is_in_step_with_the_recorded_seconds(visit, address, slow):
-    page = in_step(visit, address, slow)
+def test_it_is_in_step_with_the_recorded_seconds(page, slow):
+    in_step(page, slow)
     order = sorted(slow.results, key=lambda r: sum(round_seconds(r)))
     for place, result in zip(("1st", "2nd", "3rd"), order, strict=True):
         lane = page.locator(f'.wb-race .lane[data-decoder="{result.decoder}"]')
@@ -111,8 +121,8 @@ def test_it_is_in_step_with_the_recorded_seconds(visit, address, slow):
     expect(page.locator(".wb-race [role=status]")).to_contain_text("all are done")
 
 
-def test_it_is_scrubbed_paused_and_slowed(visit, address, slow):
-    page = opened(visit(address))
+def test_it_is_scrubbed_paused_and_slowed(page, slow):
+    opened(page)
     slider = page.locator(".wb-race input[type=range]")
     for seconds in (0.0, 0.22, 0.8, 1.3, 60.0):
         slider.evaluate("(s, v) => { s.value = v; s.dispatchEvent(new Event('input')); }", seconds * 1000)
@@ -132,8 +142,7 @@ def test_it_is_scrubbed_paused_and_slowed(visit, address, slow):
     assert passed == pytest.approx((time.monotonic() - began) / 10, abs=0.1)
 
 
-def test_by_keyboard_alone(visit, address):
-    page = visit(address)
+def test_by_keyboard_alone(page):
     page.locator(".race-open").focus()
     page.keyboard.press("Enter")
     expect(page.locator(".wb-race h3")).to_be_focused()
@@ -147,8 +156,8 @@ def test_by_keyboard_alone(visit, address):
     expect(page.locator(".race-open")).to_be_focused()
 
 
-def test_hostile_tokens_stay_text(visit, address):
-    page = opened(visit(address))
+def test_hostile_tokens_stay_text(page):
+    opened(page)
     page.get_by_label("time in the race").focus()
     page.keyboard.press("End")
     expect(page.locator('.wb-race .lane[data-decoder="greedy"]')).to_contain_text(HOSTILE)
@@ -156,14 +165,14 @@ def test_hostile_tokens_stay_text(visit, address):
     assert page.evaluate("window.hacked") is None
 
 
-def test_it_fits_and_is_readable_on_every_screen(visit, address):
-    page = opened(visit(address))
+def test_it_fits_and_is_readable_on_every_screen(page):
+    opened(page)
     page.get_by_label("time in the race").focus()
     page.keyboard.press("End")
     assert faults_of_screens(page, ".wb-race") == []
 
 
-def test_a_report_races_too(visit, address, slow, chromium, tmp_path):
+def test_a_report_races_too(slow, chromium, tmp_path):
     file = tmp_path / "run.html"
     file.write_text(WRITERS["html"](slow), encoding="utf-8")
     context = chromium.new_context()

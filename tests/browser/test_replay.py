@@ -7,12 +7,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from decoders.trace import KEPT
-from tests.browser.actions import panel
-from workbench.runs.recorded import id_of, recordings
+from tests.browser.actions import open_recorded, panel
+from workbench.runs.recorded import Recording, id_of, recordings
 from workbench.runs.trace import RoundRecord
 from workbench.show.strip import run_panels
 
-RECORDED = [r.run for r in recordings() if r.run.kind == "comparison"]
+RECORDED = [r for r in recordings() if r.run.kind == "comparison"]
 # For each round the beams that the replay lists and its sentence.
 SAID = """(rounds) => {
     const { line } = Workbench.history(rounds);
@@ -42,23 +42,17 @@ def beams_before(round_: RoundRecord) -> set[int]:
     return {t.parent for t in round_.trials} - {t.node for t in round_.trials}
 
 
-@pytest.fixture
-def replay(visit, address):
+def replay(page: Page, recording: Recording, width: int = 1400) -> None:
     """Opens the replay of a recorded run's DSBD."""
-
-    def opened(id: str, width: int = 1400) -> Page:
-        page = visit(f"{address}?run={id}", width)
-        panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
-        return page
-
-    return opened
+    page.set_viewport_size({"width": width, "height": 1000})
+    open_recorded(page, recording)
+    panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
 
 
-def test_the_beams_said_to_be_left_are_those_that_the_next_round_continues(visit, address):
+def test_the_beams_said_to_be_left_are_those_that_the_next_round_continues(page):
     """A beam accepted in an earlier layer than the last was said to go on, and stood in the table of beams above the best one."""
-    page = visit(address)
     several = 0
-    for run in RECORDED:
+    for run in (recording.run for recording in RECORDED):
         for source in run_panels(run):
             shown = json.loads(source)
             rounds = next(r for r in run.results if r.decoder == shown["decoder"]).alone.rounds
@@ -74,8 +68,8 @@ def test_the_beams_said_to_be_left_are_those_that_the_next_round_continues(visit
     assert several
 
 
-def test_a_beam_that_died_is_not_in_the_replay(replay):
-    page = replay(RECORDED[0].id)
+def test_a_beam_that_died_is_not_in_the_replay(page):
+    replay(page, RECORDED[0])
     for _ in range(3):
         page.get_by_label("next round").click()
     expect(page.locator(".wb-replay .sentence")).to_contain_text("1 beam is left")
@@ -83,11 +77,11 @@ def test_a_beam_that_died_is_not_in_the_replay(replay):
 
 
 @pytest.mark.parametrize(("name", "width"), [("story", 1400), ("forest", 390)])
-def test_the_numbers_stay_in_their_boxes(replay, name, width):
+def test_the_numbers_stay_in_their_boxes(page, name, width):
     """p, q and the joint ln p of a draft stuck out of its box at both sides."""
-    run = next(r for r in RECORDED if r.id == id_of(name))
-    page = replay(run.id, width)
-    for _ in next(r for r in run.results if r.decoder == "dsbd").alone.rounds[1:]:
+    recording = next(r for r in RECORDED if r.run.id == id_of(name))
+    replay(page, recording, width)
+    for _ in next(r for r in recording.run.results if r.decoder == "dsbd").alone.rounds[1:]:
         assert page.locator(".wb-replay .tree").evaluate(SPILT) == []
         page.get_by_label("next round").click()
     assert page.locator(".wb-replay .tree").evaluate(SPILT) == []

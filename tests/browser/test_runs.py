@@ -117,9 +117,8 @@ def test_export_import_compare_delete(visit, pair, tmp_path):
 LONG = "word " * 30 + "\u202eunclosed override " + "x" * 200
 
 
-def test_a_hundred_and_twenty_runs_are_one_column(visit, many):
+def test_a_hundred_and_twenty_runs_are_one_column(page):
     """After 8 runs further ones flowed into columns off to the right: 100 runs were 10,273 px wide."""
-    page = visit(many)
     page.get_by_role("tab", name="Runs").click()
     boxes = page.locator("#past-runs input")
     expect(boxes).to_have_count(120)
@@ -131,6 +130,7 @@ def test_a_hundred_and_twenty_runs_are_one_column(visit, many):
         assert len(set(page.evaluate(lefts))) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not page.evaluate(spilt)
+    page.set_viewport_size({"width": 1400, "height": 1000})
     page.locator("#past-runs tbody tr").nth(2).locator(".decoders").click()
     page.get_by_role("textbox", name="Search").fill("tale 117")
     expect(boxes).to_have_count(1)
@@ -144,8 +144,7 @@ def test_a_hundred_and_twenty_runs_are_one_column(visit, many):
     expect(page.locator("#run-link a").first).to_be_visible()
 
 
-def test_heads_sort_and_a_title_opens_its_run(visit, many):
-    page = visit(many)
+def test_heads_sort_and_a_title_opens_its_run(page):
     page.get_by_role("tab", name="Runs").click()
     titles = page.locator("#past-runs tbody .title")
     expect(titles).to_have_count(120)
@@ -199,7 +198,7 @@ def past(pair, unmetered) -> Run:
 
 
 @pytest.fixture(scope="module")
-def many(pair, past, tmp_path_factory) -> Iterator[str]:
+def address(pair, past, tmp_path_factory) -> Iterator[str]:
     """A server with 120 runs, one of them with a title that is hard to set."""
     with serving(pair, tmp_path_factory.mktemp("many")) as (address, host):
         small = dataclasses.replace(past, results=past.results[:1])

@@ -15,9 +15,12 @@ FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot)
 
 
 @pytest.fixture
-def tab(visit, address) -> Page:
-    page = visit(address)
+def tab(page) -> Page:
+    """The first page of theory, with acceptance and draft length as they are at first."""
     page.get_by_role("tab", name="Theory").click()
+    page.get_by_role("tab", name=PAGES[0].title).click()
+    page.get_by_label("number input for acceptance α").fill("0.8")
+    page.get_by_label("number input for draft length γ").fill("5")
     expect(marks(page, "3.69")).to_be_visible(timeout=60_000)  # the first chart brings its library along
     return page
 

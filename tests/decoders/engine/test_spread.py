@@ -52,6 +52,7 @@ def test_each_layer_has_its_rows_where_it_is(name, two_devices):
         [{NEAR}, {FAR}],
         [{FAR}, {NEAR}],
     )
+    together = ModelPair(one, draft, passes="plain")
     for method in (
         catalog["speculative"](draft_length=3),
         catalog["specinfer"](expansion=(2, 2, 1)),
@@ -60,7 +61,6 @@ def test_each_layer_has_its_rows_where_it_is(name, two_devices):
         results = generate(pair, PROMPTS, method, max_new_tokens=24, temperature=0, ignore_eos=True, prefill_chunk=8)
         if method.law == "target":
             assert [r.tokens for r in results] == [by_transformers(one, p, 24) for p in PROMPTS]
-        together = ModelPair(one, draft, passes="plain")
         assert [r.tokens for r in generate(together, PROMPTS, method, max_new_tokens=24, seed=3, ignore_eos=True)] == [
             r.tokens for r in generate(pair, PROMPTS, method, max_new_tokens=24, seed=3, ignore_eos=True)
         ]
