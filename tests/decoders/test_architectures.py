@@ -99,12 +99,14 @@ IN_FLOAT32 = {"llama4_text", "bloom", "qwen3_5_text", "mamba", "deepseek_v3"}  #
 FLOAT32 = 1e-4
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_generate_beyond_twice_the_window(name):
+@pytest.fixture(scope="module", params=LONG)
+def long_pair(request) -> ModelPair:
+    return ModelPair(*zoo.build_pair(request.param))
+
+
+def test_generate_beyond_twice_the_window(long_pair):
     """Greedy and beam search."""
-    target, _ = zoo.build_pair(name)
-    prompt = list(range(10, 40))
-    pair = ModelPair(target, None)
+    target, prompt, pair = long_pair.target, list(range(10, 40)), long_pair
     assert generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True).tokens == by_transformers(
         target, prompt, 40
     )
@@ -112,9 +114,8 @@ def test_generate_beyond_twice_the_window(name):
     assert generate(pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True).tokens == theirs
 
 
-@pytest.mark.parametrize("name", LONG)
-def test_alone_or_in_any_batch(name):
-    pair = ModelPair(*zoo.build_pair(name))
+def test_alone_or_in_any_batch(long_pair):
+    pair = long_pair
     options = {"max_new_tokens": 6, "top_k": 20, "ignore_eos": True}
     for method in ("speculative", "mtad", "dsbd", "specinfer"):
         alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]

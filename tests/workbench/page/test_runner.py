@@ -156,6 +156,22 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
     assert len(host.store.list()) == before + 1
 
 
+@pytest.mark.parametrize("seconds", [0.0, 1000.0])
+def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(house, recorded, monkeypatch, seconds):
+    """They were drawn after each timing, which takes a browser on the cores that decode a quarter of a second, beside the next timing."""
+    host, page = house
+    monkeypatch.setattr(host, "device", Replayed(recorded["batch-"]))
+    monkeypatch.setattr("workbench.page.tabs.batch.DRAWN_SECONDS", seconds)
+    visitor = Visitor(page, TABS["batch-"])
+    figures = visitor.find("batch-figures")
+    answers = list(visitor.firing(visitor.find("batch-run"), "click"))
+    timings = sum(isinstance(event, Finished) for event in recorded["batch-"])
+    first_and_last = 2
+    drawn = sum(isinstance(answer, dict) and figures in answer for answer in answers)
+    assert drawn == (first_and_last if seconds else timings + 1)
+    assert timings > first_and_last
+
+
 @pytest.mark.parametrize(("tab", "field"), [("", "prompt"), ("batch-", "batch-prompts")])
 def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monkeypatch, tab, field):
     """A tokenizer that broke down at a prompt put the words of its exception into a corner of the page."""

@@ -23,8 +23,7 @@ from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
-# A browser on the cores that decode may draw for so long, while the clock stands still: an update, and a whole panel before the next
-# decoder starts.
+# A browser on the cores that decode may draw for so long, while the clock stands still: an update, and what has finished.
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
 log = logging.getLogger(__name__)
 
@@ -163,7 +162,8 @@ class Runner:
                 continue  # drawn with what follows at once
             yield {**updates, self.progress: words.progress(event, kept)}
             if shared:
-                time.sleep(PANEL_SECONDS if isinstance(event, Started) and event.at.lap == 0 else DRAWING_SECONDS)
+                first = isinstance(event, Started) and event.at.lap == 0  # the decoder before it has finished
+                time.sleep(PANEL_SECONDS if updates and (first or isinstance(event, Finished)) else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
 
     def _stop(self, request: gr.Request) -> None:

@@ -1,5 +1,6 @@
 """The tab for batches: a set of prompts, decoders, batch sizes, and schemes for sharing a batch."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,6 +30,7 @@ OWN = "own"
 SETS = [("Prompts that repeat themselves", "refrains"), ("Openings of stories", "stories"), ("A file of yours", OWN)]
 START = {**DEFAULTS, "decoders": ["lookup", "speculative"], "max_new_tokens": 32, "temperature": 0.0}
 PROMPTS = 24
+DRAWN_SECONDS = 2.0  # between two drawings of a study that grows: a browser takes a quarter of a second for one, on cores that decode
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (
     "Requests of one batch accept different numbers of draft tokens. A framework with aligned tensors pads inputs and caches to the "
@@ -207,6 +209,7 @@ class _Live:
 
     def __init__(self, results: BatchResults, decoder: str | None, decoding: bool):
         self._results, self._looked_at = results, (decoder, decoding)
+        self._drawn = 0.0
 
     def begin(self) -> Updates:
         return self._results.clear()
@@ -215,4 +218,7 @@ class _Live:
         if isinstance(event, Ended) and event.run.results:
             kept = self._results.kept.show(event.run, bool(event.unkept))
             return {**self._results.show(event.run, *self._looked_at), **kept}
-        return self._results.show(event.run, *self._looked_at) if isinstance(event, Finished) else {}
+        if not isinstance(event, Finished) or time.monotonic() < self._drawn + DRAWN_SECONDS:
+            return {}
+        self._drawn = time.monotonic()
+        return self._results.show(event.run, *self._looked_at)
