@@ -38,6 +38,7 @@ def finished(page: Page, tab: str = "") -> str:
 
 
 def open_recorded(page: Page, recording: Recording) -> None:
+    """From the gallery of the tab that compares."""
     page.get_by_role("tab", name="Compare").click()
     page.locator("#gallery").get_by_role("button", name=recording.title).click()
     prefix = "batch-" if recording.run.kind == "batch" else ""

@@ -130,7 +130,6 @@ def test_a_hundred_and_twenty_runs_are_one_column(page):
         assert len(set(page.evaluate(lefts))) == 1
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         assert not page.evaluate(spilt)
-    page.set_viewport_size({"width": 1400, "height": 1000})
     page.locator("#past-runs tbody tr").nth(2).locator(".decoders").click()
     page.get_by_role("textbox", name="Search").fill("tale 117")
     expect(boxes).to_have_count(1)
@@ -145,6 +144,7 @@ def test_a_hundred_and_twenty_runs_are_one_column(page):
 
 
 def test_heads_sort_and_a_title_opens_its_run(page):
+    page.set_viewport_size({"width": 1400, "height": 1000})
     page.get_by_role("tab", name="Runs").click()
     titles = page.locator("#past-runs tbody .title")
     expect(titles).to_have_count(120)

@@ -49,7 +49,7 @@ class CompareTab:
             gr.HTML("Recorded runs:", elem_classes="wb-note chips-name")
             self.gallery = [gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()]
         with gr.Row(elem_id="asking", equal_height=True):
-            with gr.Column(scale=5, min_width=320):
+            with gr.Column(scale=5, min_width=420):
                 self.prompt = gr.Textbox(
                     next(iter(presets.PROMPTS.values())),
                     label="Prompt",
@@ -58,10 +58,10 @@ class CompareTab:
                     max_lines=12,
                     elem_id="prompt",
                 )
-            with gr.Column(scale=5, min_width=420), gr.Row(elem_id="go", equal_height=True):
+            with gr.Column(scale=5, min_width=560), gr.Row(elem_id="go", equal_height=True):
                 self.preset = gr.Dropdown(
                     [(presets.described(name), name) for name in presets.SETTINGS] + [("settings of your own", CUSTOM)],
-                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=260,
+                    value=presets.OPENING, label="How tokens are drawn", elem_id="preset", scale=3, min_width=430,
                 )  # fmt: skip
                 self.runner.lay_out_buttons("Run")
         with gr.Row(elem_classes="chips"):
