@@ -23,8 +23,8 @@ def tab(visit, address) -> Page:
 
 
 @pytest.fixture(scope="module")
-def numbers(chromium, address) -> Iterator[Page]:
-    """One for the tests of what is typed into its fields."""
+def page(chromium, address) -> Iterator[Page]:
+    """The same, for all tests of what is typed into its fields."""
     with visits(chromium) as visit:
         yield few(visit, address)
 
@@ -150,43 +150,41 @@ def test_a_path_that_a_client_sends_is_not_read(address):
         assert "prompts" not in answer.text
 
 
-def test_bad_numbers_are_told_in_a_sentence(numbers):
+def test_bad_numbers_are_told_in_a_sentence(page):
     """The sentence lay over the very boxes that it asked to untick, where no click reached them."""
-    tab = numbers
     for size in ("1", "2"):
-        toggle(tab, "batch-sizes", size)
-    tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-sizes")).to_contain_text("No batch size is chosen; choose at least one.")
-    expect(tab.locator("#batch-run")).to_be_visible()
-    toggle(tab, "batch-sizes", "2")
-    budget = tab.get_by_label("cache mb")
+        toggle(page, "batch-sizes", size)
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-sizes")).to_contain_text("No batch size is chosen; choose at least one.")
+    expect(page.locator("#batch-run")).to_be_visible()
+    toggle(page, "batch-sizes", "2")
+    budget = page.get_by_label("cache mb")
     budget.fill("much")
-    tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-settings")).to_contain_text("cache_mb must be")
-    expect(tab.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-settings")).to_contain_text("cache_mb must be")
+    expect(page.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
     budget.fill("0.01")
-    tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-schemes")).to_contain_text("leave out padded (usual), unpadded cache, unpadded inputs")
+    page.locator("#batch-run").click()
+    expect(page.locator("#batch-schemes")).to_contain_text("leave out padded (usual), unpadded cache, unpadded inputs")
     expect(budget).to_have_value("0.01")
     for _ in range(2):
-        toggle(tab, "batch-schemes", "padded (usual)")
+        toggle(page, "batch-schemes", "padded (usual)")
 
 
-def test_a_memory_budget_bounds_what_runs_at_once(numbers):
-    tab = numbers
+def test_a_memory_budget_bounds_what_runs_at_once(page):
     for scheme in ("padded (usual)", "unpadded cache", "unpadded inputs"):
-        toggle(tab, "batch-schemes", scheme)
-    budget = tab.get_by_label("cache mb")
+        toggle(page, "batch-schemes", scheme)
+    budget = page.get_by_label("cache mb")
     budget.fill("0.01")
-    tab.locator("#batch-run").click()
-    alert = tab.locator("#batch-prompts")
+    page.locator("#batch-run").click()
+    alert = page.locator("#batch-prompts")
     expect(alert).to_contain_text(re.compile(r"refrains.jsonl, line \d: with \w+ its \d+ tokens"))
     budget.fill(re.search(r"give at least ([\d.]+),", alert.inner_text()).group(1))
-    tab.get_by_label("prefill chunk").fill("64")
-    measure(tab)
+    page.get_by_label("prefill chunk").fill("64")
+    measure(page)
     cells = {
-        (c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(tab, "CSV")))
+        (c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(page, "CSV")))
     }
     assert cells["speculative", "2"] == 1
-    tab.get_by_role("button", name="Environment").last.click()
-    expect(tab.locator("#batch-environment")).to_contain_text("prefill_chunk")
+    page.get_by_role("button", name="Environment").last.click()
+    expect(page.locator("#batch-environment")).to_contain_text("prefill_chunk")

@@ -53,7 +53,7 @@ def test_the_gallery_shows_each_recorded_run(page):
 
 def test_on_run_the_results_come_into_view_with_their_speed(visit, address):
     """On a laptop only the titles of the panels showed while it ran, on a phone only the button changed (P6)."""
-    page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=300, timings=1))
+    page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=300))
     for width, height in ((1400, 1000), (1366, 700), (390, 844)):
         page.set_viewport_size({"width": width, "height": height})
         page.evaluate("scrollTo(0, 0)")

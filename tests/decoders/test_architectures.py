@@ -100,13 +100,13 @@ FLOAT32 = 1e-4
 
 
 @pytest.fixture(scope="module", params=LONG)
-def long_pair(request) -> ModelPair:
+def pair(request) -> ModelPair:
     return ModelPair(*zoo.build_pair(request.param))
 
 
-def test_generate_beyond_twice_the_window(long_pair):
+def test_generate_beyond_twice_the_window(pair):
     """Greedy and beam search."""
-    target, prompt, pair = long_pair.target, list(range(10, 40)), long_pair
+    target, prompt = pair.target, list(range(10, 40))
     assert generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True).tokens == by_transformers(
         target, prompt, 40
     )
@@ -114,8 +114,7 @@ def test_generate_beyond_twice_the_window(long_pair):
     assert generate(pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True).tokens == theirs
 
 
-def test_alone_or_in_any_batch(long_pair):
-    pair = long_pair
+def test_alone_or_in_any_batch(pair):
     options = {"max_new_tokens": 6, "top_k": 20, "ignore_eos": True}
     for method in ("speculative", "mtad", "dsbd", "specinfer"):
         alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]

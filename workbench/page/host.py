@@ -64,6 +64,9 @@ class Host:
                         finished = None
                         event = self._kept(event) if event.run.results else event
                     yield event
+            if finished is not None:  # a GPU that was borrowed is given back at once, without a last event
+                ended, finished = Ended(replace(finished, cancelled=True)), None
+                yield self._kept(ended)
         finally:
             if finished is not None:
                 self._kept(Ended(replace(finished, cancelled=True)))

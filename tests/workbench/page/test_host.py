@@ -62,6 +62,20 @@ def test_what_was_finished_is_kept_when_the_visitor_leaves(host):
     assert kept.decoders == ["greedy"]
 
 
+def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, monkeypatch):
+    """Such a device stops without a last event: the page showed neither what had just finished nor where it is kept."""
+    events = list(host.device.run(study(decoders=["greedy", "speculative"]), PairChoice()))
+    last = next(i for i, event in enumerate(events) if isinstance(event, Finished))
+
+    def stops(*_):
+        yield from events[: last + 1]
+
+    monkeypatch.setattr(host.device, "run", stops)
+    *_, ended = host.run(study(decoders=["greedy", "speculative"]), PairChoice())
+    assert ended == Ended(replace(events[last].run, cancelled=True))
+    assert [kept.id for kept in host.store.list()] == [ended.run.id]
+
+
 def test_the_limits_of_the_place_come_first(pair, tmp_path):
     host = a_host(pair, tmp_path, max_new_tokens=3)
     for refuse in (host.check, lambda *asked: list(host.run(*asked))):

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import gradio as gr
 import pytest
@@ -17,6 +18,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.page import host as hosting
 from workbench.page.host import Host
 from workbench.page.layout import build
+from workbench.page.parts import runner
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id
 from workbench.studies.batch import Batch
@@ -162,7 +164,10 @@ def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(house, recorded, m
     host, page = house
     monkeypatch.setattr(host, "device", Replayed(recorded["batch-"]))
     monkeypatch.setattr("workbench.page.tabs.batch.DRAWN_SECONDS", seconds)
+    slept: list[float] = []
+    monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=slept.append))
     visitor = Visitor(page, TABS["batch-"])
+    visitor.request.client.host = runner.HERE[0]
     figures = visitor.find("batch-figures")
     answers = list(visitor.firing(visitor.find("batch-run"), "click"))
     timings = sum(isinstance(event, Finished) for event in recorded["batch-"])
@@ -170,6 +175,9 @@ def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(house, recorded, m
     drawn = sum(isinstance(answer, dict) and figures in answer for answer in answers)
     assert drawn == (first_and_last if seconds else timings + 1)
     assert timings > first_and_last
+    assert (
+        slept.count(runner.PANEL_SECONDS) == drawn - 1
+    )  # the clock stands still for each, but for the last, when all is measured
 
 
 @pytest.mark.parametrize(("tab", "field"), [("", "prompt"), ("batch-", "batch-prompts")])

@@ -162,8 +162,8 @@ class Runner:
                 continue  # drawn with what follows at once
             yield {**updates, self.progress: words.progress(event, kept)}
             if shared:
-                first = isinstance(event, Started) and event.at.lap == 0  # the decoder before it has finished
-                time.sleep(PANEL_SECONDS if updates and (first or isinstance(event, Finished)) else DRAWING_SECONDS)
+                whole = isinstance(event, Finished) or (isinstance(event, Started) and event.at.lap == 0)
+                time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
 
     def _stop(self, request: gr.Request) -> None:
