@@ -1,7 +1,7 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
-# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of NOTES.md
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of notes/
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -20,7 +20,7 @@ test: $(VENV)/.dev chromium
 
 # docs/models.md: every causal architecture of the installed transformers, a quarter of an hour; NAMES="bloom gptj" tries only these.
 models: $(VENV)/.dev
-	OMP_NUM_THREADS=1 $(bin)/python -m tests.architectures $(NAMES)
+	OMP_NUM_THREADS=1 $(bin)/python -m tools.architectures $(NAMES)
 docs: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=true $(bin)/python -m mkdocs build --strict
 
@@ -36,10 +36,10 @@ format: $(VENV)/.dev
 # START=assets/stories/target SEED=5 RATE=0.5 trains those weights on, STEPS=0 makes only the draft for them.
 # Threads that spin would take cores that other work leaves free.
 train: $(VENV)/.run
-	OMP_WAIT_POLICY=passive $(bin)/python assets/stories/train.py --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1)) $(if $(RATE),--target-rate $(RATE)) $(if $(STEPS),--target-steps $(STEPS))
+	OMP_WAIT_POLICY=passive $(bin)/python -m training.train --size $(SIZE) --data $(DATA) $(if $(START),--start-from $(START) --seed $(or $(SEED),1)) $(if $(RATE),--target-rate $(RATE)) $(if $(STEPS),--target-steps $(STEPS))
 
 record: $(VENV)/.run
-	$(bin)/python -m tests.speed.record
+	$(bin)/python -m tools.record
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed

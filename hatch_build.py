@@ -1,4 +1,6 @@
-"""Metadata of the package that stands in files with other readers: a Space reads requirements.txt and the README's front matter."""
+"""Metadata of the package that stands in files with other readers.
+
+A Space reads requirements.txt and the README's front matter."""
 
 import re
 from pathlib import Path
@@ -8,8 +10,10 @@ from hatchling.metadata.plugin.interface import MetadataHookInterface
 
 
 class FromFiles(MetadataHookInterface):
-    """Dependencies from requirements.txt, the extra `dev` from requirements-dev.txt, the README without its front matter; the other
-    extras are in pyproject.toml."""
+    """Dependencies, the extra `dev` and the README, each from its file.
+
+    Dependencies are from requirements.txt, the extra `dev` from requirements-dev.txt, and the
+    README is without its front matter; the other extras are in pyproject.toml."""
 
     def update(self, metadata: dict[str, Any]) -> None:
         root = Path(self.root)
@@ -27,6 +31,9 @@ class FromFiles(MetadataHookInterface):
 
 
 def requirements(file: Path) -> list[str]:
-    """The requirements of a file without its comments; what it includes of other files (-r) is left out."""
-    lines = (re.sub(r"(^|\s+)#.*", "", line).strip() for line in file.read_text(encoding="utf-8").splitlines())
+    """The requirements of a file without its comments and the files that it includes (-r)."""
+    lines = (
+        re.sub(r"(^|\s+)#.*", "", line).strip()
+        for line in file.read_text(encoding="utf-8").splitlines()
+    )
     return [line for line in lines if line and not line.startswith("-")]

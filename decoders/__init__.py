@@ -1,8 +1,11 @@
 """Exact language-model decoding: one engine, and every decoder of the papers on it.
 
-import decoders
-pair = decoders.load_pair()
-out = decoders.generate(pair, "Once upon a time", decoders.catalog["speculative"](), max_new_tokens=64)
+Example:
+    import decoders
+
+    pair = decoders.load_pair()
+    method = decoders.catalog["speculative"]()
+    out = decoders.generate(pair, "Once upon a time", method, max_new_tokens=64)
 """
 
 __version__ = "0.2.0"
@@ -11,28 +14,32 @@ from importlib import import_module
 
 from decoders.quiet import quietly
 
-# Transformers imports torchao where that is installed, asked or not. On every start that tells of kernels for other devices, and of what
-# torch will give up.
+# Transformers imports torchao if it is installed, needed or not. On every start, torchao logs
+# warnings about kernels for other devices and about parts that torch will drop.
 with quietly("torchao", "torch.utils._pytree"):
     import_module("transformers.modeling_utils")
 
 from decoders.catalog import catalog
-from decoders.engine.linear import copies_bytes
-from decoders.engine.load import default_device, default_dtype, load_pair
-from decoders.engine.pair import ModelPair
-from decoders.engine.sources import parameters
+from decoders.devices import default_device, default_dtype
+from decoders.engine.loading.load import load_pair
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.loading.sources import parameters
+from decoders.engine.weights.linear import copies_bytes
 from decoders.errors import InputError, ModelError
-from decoders.generate import Event, Result, check, generate, stream
+from decoders.generate import check, generate, stream
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.metrics import Metrics
+from decoders.places import Places, read
+from decoders.result import Event, Result
 from decoders.settings import Method
 from decoders.task import cache_need
 from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping
 
 __all__ = [
-    "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Result", "Round", "Trial", "Warping",
-    "cache_need", "catalog", "check", "copies_bytes", "default_device", "default_dtype", "generate", "hf", "load_pair",
-    "parameters", "read_reference", "stream",
+    "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Places",
+    "Result", "Round", "Trial", "Warping", "cache_need", "catalog", "check", "copies_bytes",
+    "default_device", "default_dtype", "generate", "hf", "load_pair", "parameters", "read",
+    "read_reference", "stream",
 ]  # fmt: skip

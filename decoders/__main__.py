@@ -1,32 +1,39 @@
-"""`python -m decoders` prints the README's table of decoders; `python -m decoders NAME` prints the settings of one."""
+"""Prints the README's table of decoders; `python -m decoders NAME` prints a decoder's settings."""
 
 import dataclasses
 import sys
 
 from decoders.catalog import catalog
 from decoders.errors import InputError
-from decoders.settings import LAWS
+from decoders.laws import Law
 
 
 def table() -> str:
     """The catalog as a Markdown table."""
-    rows = ["| name | what it does | text distributed as | draft model | from |", "|---|---|---|---|---|"]
+    rows = [
+        "| name | what it does | text distributed as | draft model | from |",
+        "|---|---|---|---|---|",
+    ]
     for name, method in catalog.items():
-        claim = LAWS[method.law] if method.law else "no known law"
+        claim = Law(method.law).words if method.law else "no known law"
         rows.append(
-            f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} | {method.paper}, {method.section} |"
+            f"| `{name}` | {method.summary} | {claim} | {'yes' if method.uses_draft else 'no'} "
+            f"| {method.paper}, {method.section} |"
         )
     return "\n".join(rows)
 
 
 def settings(name: str) -> str:
-    """The settings of one decoder, one per line: name, default, help, the values it may take."""
-    lines = [f"{f.name} = {f.default!r}: {f.metadata['help']}{_allowed(f)}" for f in dataclasses.fields(catalog[name])]
+    """The settings of one decoder, one per line: name, default, help and allowed values."""
+    lines = [
+        f"{f.name} = {f.default!r}: {f.metadata['help']}{_allowed(f)}"
+        for f in dataclasses.fields(catalog[name])
+    ]
     return "\n".join(lines) or "no settings of its own"
 
 
 def _allowed(field: dataclasses.Field) -> str:
-    """The values a setting may take, in brackets; "" if it is free."""
+    """The allowed values of a setting in brackets; "" if any value is allowed."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     words = [*map(repr, choices), *([f"{low} to {high}"] if low is not None else [])]
     return f" ({' or '.join(words)})" if words else ""

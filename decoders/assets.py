@@ -1,9 +1,13 @@
-"""The files that come with the project: beside the packages in a repository checkout, inside of them when they are installed."""
+"""Files that come with the project: beside the packages in a checkout, inside an installed one."""
 
 from pathlib import Path
 
 
 def assets(package: str | Path = __file__) -> Path:
-    """The folder of the files that a package needs at run time; `package` is a file right inside of it, by default of this one."""
+    """The folder of the files that a package needs at run time.
+
+    Args:
+        package: a file directly inside the package; by default this one
+    """
     inside = Path(package).resolve().parent / "_assets"
     return inside if inside.is_dir() else inside.parents[1] / "assets"

@@ -1,6 +1,7 @@
 """Every decoder by name: `catalog["mtad"](beams=8)` makes one with these settings.
 
-Decoders of other packages join it through the entry points `decoders.methods`: in their pyproject.toml,
+Decoders of other packages join the catalog through the entry points `decoders.methods`, in their
+pyproject.toml:
 
     [project.entry-points."decoders.methods"]
     mine = "my_package.my_module:Mine"
@@ -13,7 +14,8 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
-from decoders.errors import InputError, first_line
+from decoders.errors import InputError, first_line, quoted
+from decoders.laws import Law
 from decoders.methods.autoregressive import Greedy, Multinomial
 from decoders.methods.beam import BeamSampling, BeamSearch
 from decoders.methods.bild import BiLD
@@ -28,26 +30,36 @@ from decoders.methods.specinfer import SpecInfer
 from decoders.methods.spectr import SpecTr
 from decoders.methods.speculative import Speculative
 from decoders.methods.typical import Typical
-from decoders.settings import LAWS, Method, nearest
+from decoders.settings import Method, nearest
 
 GROUP = "decoders.methods"
 CLAIMS = ("name", "law", "paper", "section", "summary")
 
 
 class Catalog(Mapping[str, type[Method]]):
-    """The decoders in the order they are shown. An unknown name raises InputError, which suggests the nearest one."""
+    """The decoders, in the order in which they are shown.
+
+    Args:
+        methods: our own decoders
+
+    Raises:
+        InputError: when an unknown name is looked up; the message suggests the nearest name
+    """
 
     def __init__(self, *methods: type[Method]):
         self._own = {method.name: method for method in methods}
 
     @cached_property
     def _methods(self) -> dict[str, type[Method]]:
-        """Our own and, after them, those of other packages. These are imported when the catalog is first read: they import us."""
+        """Our own decoders, then those of other packages.
+
+        The latter are imported when the catalog is first read, because they import this package.
+        """
         methods = dict(self._own)
         for entry in entry_points(group=GROUP):
             try:
                 method = joined(entry.load(), methods)
-            # A stranger's module can fail in any way, and the others must work.
+            # A module of another package can fail in any way; the other decoders must still work.
             except (Exception, SystemExit) as error:
                 source = entry.dist.name if entry.dist else entry.value
                 why = (
@@ -55,18 +67,21 @@ class Catalog(Mapping[str, type[Method]]):
                     if isinstance(error, InputError)
                     else f"{type(error).__name__}: {first_line(error)}"
                 )
-                warnings.warn(f"The decoder {entry.name!r} of {source} is left out: {why}", stacklevel=2)
+                warnings.warn(
+                    f"The decoder {entry.name!r} of {source} is left out: {why}", stacklevel=2
+                )
             else:
                 methods[method.name] = method
         return methods
 
     def __getitem__(self, name: str) -> type[Method]:
-        if name not in self._methods:
-            raise InputError(f"There is no decoder {name!r}: {nearest(str(name), self._methods)}")
+        if not isinstance(name, str) or name not in self._methods:
+            near = nearest(name if isinstance(name, str) else "", self._methods)
+            raise InputError(f"There is no decoder {quoted(name)}: {near}")
         return self._methods[name]
 
     def __contains__(self, name: object) -> bool:
-        return name in self._methods
+        return isinstance(name, str) and name in self._methods
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._methods)
@@ -76,22 +91,38 @@ class Catalog(Mapping[str, type[Method]]):
 
 
 def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
-    """A decoder that may join these. Raises InputError if it is none, claims too little, or has the name of another."""
+    """Check that a decoder may join the catalog.
+
+    Args:
+        method: what an entry point loaded
+        others: the decoders that are in the catalog already
+
+    Returns:
+        The decoder's class.
+
+    Raises:
+        InputError: if it is no decoder, lacks a claim, or has the name of another decoder
+    """
     if not (isinstance(method, type) and issubclass(method, Method) and is_dataclass(method)):
-        raise InputError(f"{method!r} is not a dataclass that inherits from decoders.Method.")
+        raise InputError(f"{quoted(method)} is not a dataclass that inherits from decoders.Method.")
     if missing := [name for name in CLAIMS if not hasattr(method, name)]:
         raise InputError(f"{method.__name__} does not say its {', '.join(missing)}.")
     if not (isinstance(method.name, str) and method.name.isidentifier()):
-        raise InputError(f"{method.name!r} is not a name of letters, digits and underscores.")
+        raise InputError(f"{quoted(method.name)} is not a name of letters, digits and underscores.")
     if method.name in others:
-        raise InputError(f"there is a decoder {method.name!r} already.")
+        raise InputError(f"there is a decoder {quoted(method.name)} already.")
     if plain := [field.name for field in fields(method) if "help" not in field.metadata]:
         raise InputError(
-            f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting must be."
+            f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting "
+            "must be."
         )
-    method()  # its default settings must be allowed
-    if method.law is not None and method.law not in LAWS:
-        raise InputError(f"its law is {method.law!r}, and a law is one of {', '.join(map(repr, LAWS))} or None.")
+    # The default settings must be allowed.
+    method()
+    if method.law is not None and method.law not in list(Law):
+        raise InputError(
+            f"its law is {quoted(method.law)}, and a law is one of "
+            f"{', '.join(repr(law.value) for law in Law)} or None."
+        )
     return method
 
 
@@ -99,3 +130,27 @@ catalog = Catalog(
     Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
     MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
 )  # fmt: skip
+
+
+def as_method(method: Method | str, **settings: Any) -> Method:
+    """A decoder, from a decoder or from a name of the catalog with settings.
+
+    Args:
+        method: a decoder, or a name of the catalog
+        settings: the settings of the named decoder
+
+    Raises:
+        InputError: for anything else, for unknown settings, and for settings beside a decoder
+    """
+    if isinstance(method, str):
+        return catalog[method](**settings)
+    if not isinstance(method, Method):
+        raise InputError(
+            'A decoder is one of the catalog with its settings, as catalog["greedy"](), not '
+            f"{quoted(method)}."
+        )
+    if settings:
+        raise InputError(
+            f"{method.name} has its settings already; give {', '.join(settings)} where it is made."
+        )
+    return method

@@ -1,7 +1,9 @@
-"""What is sampled: a distribution over tokens, or over (beam, token) pairs, in one of two forms with one interface.
+"""What is sampled: a distribution over tokens, or over (beam, token) pairs.
 
-Small  the few tokens that warping leaves, on the host;   Whole  one number for every token, in a tensor where the model is
-Rules do not see the difference. One uniform number draws the same token from both forms, because both add up masses by rising id.
+It has two forms with one interface. `Small` holds the few tokens that warping leaves, on the
+host. `Whole` holds one number for every token, in a tensor on the model's device. Rules do not see
+the difference. One uniform number draws the same token from both forms, because both add up masses
+by rising id.
 """
 
 from abc import ABC, abstractmethod
@@ -13,11 +15,12 @@ import torch
 
 from decoders.shapes import Probs, TokenId
 
-UNDER_ONE = 1 - 2**-52  # keeps a uniform number times the total below the total in spite of rounding
+# Keeps a uniform number times the total below the total in spite of rounding.
+UNDER_ONE = 1 - 2**-52
 
 
 class Distribution(ABC):
-    """A measure on ids 0 .. V-1: a distribution if its masses sum to one.
+    """A measure on the ids 0 .. V-1; a distribution if its masses sum to one.
 
     `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
     """
@@ -42,7 +45,7 @@ class Distribution(ABC):
     @property
     @abstractmethod
     def entropy(self) -> float:
-        """In nats."""
+        """The entropy in nats."""
 
     @property
     @abstractmethod
@@ -51,15 +54,23 @@ class Distribution(ABC):
 
     @abstractmethod
     def items(self) -> Iterable[tuple[TokenId, float]]:
-        """The ids with mass, rising, and their masses."""
+        """The ids that have mass, rising, each with its mass."""
 
     @abstractmethod
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        """The id at which the cumulative mass first exceeds u times the total, for each u in [0, 1)."""
+        """The id at which the cumulative mass first exceeds u times the total, for each u.
+
+        Args:
+            uniforms: the numbers u, each in [0, 1)
+        """
 
     @abstractmethod
     def within(self, ids: Iterable[TokenId]) -> "Small":
-        """This measure on these ids alone, which rise."""
+        """This measure on these ids alone.
+
+        Args:
+            ids: the ids to keep, rising
+        """
 
     @abstractmethod
     def without(self, token: TokenId) -> "Distribution":
@@ -67,11 +78,20 @@ class Distribution(ABC):
 
     @abstractmethod
     def regrouped(self, rows: Mapping[int, int], size: int) -> "Distribution":
-        """Of (row, token) pairs, id = row * size + token, those of some rows, in the row that `rows` gives each; renormalised."""
+        """Some rows of a distribution over (row, token) pairs, renormalised.
+
+        Args:
+            rows: from each row to keep to its new row
+            size: V; the id of a pair is row * V + token
+        """
 
 
 class Small(Distribution):
-    """The ids with mass, rising, each with its mass in float64."""
+    """The ids that have mass, rising, each with its mass in float64.
+
+    Args:
+        mass: from id to mass, by rising id
+    """
 
     __slots__ = ("_cumulative", "mass")
     rounding = 2.0**-52
@@ -101,7 +121,11 @@ class Small(Distribution):
 
     @property
     def entropy(self) -> float:
-        return torch.special.entr(torch.tensor(list(self.mass.values()), dtype=torch.float64)).sum().item()
+        return (
+            torch.special.entr(torch.tensor(list(self.mass.values()), dtype=torch.float64))
+            .sum()
+            .item()
+        )
 
     def items(self) -> Iterable[tuple[TokenId, float]]:
         return self.mass.items()
@@ -119,12 +143,18 @@ class Small(Distribution):
 
     def regrouped(self, rows: Mapping[int, int], size: int) -> "Small":
         moved = ((divmod(x, size), m) for x, m in self.mass.items())
-        rest = Small(dict(sorted((rows[row] * size + token, m) for (row, token), m in moved if row in rows)))
+        rest = Small(
+            dict(sorted((rows[row] * size + token, m) for (row, token), m in moved if row in rows))
+        )
         return rest / rest.total if rest.mass else rest
 
 
 class Whole(Distribution):
-    """A tensor (V,) of masses."""
+    """A tensor of masses.
+
+    Args:
+        mass: the masses (V,)
+    """
 
     __slots__ = ("mass",)
 
@@ -183,7 +213,7 @@ def point_mass(token: TokenId) -> Small:
 
 
 def minimum(p: Distribution, q: Distribution) -> Distribution:
-    """The measure min(p, q); for distributions its total is the chance that a draw from q is accepted."""
+    """The measure min(p, q); of distributions, its total is the chance to accept a draw from q."""
     if isinstance(p, Whole) and isinstance(q, Whole):
         return Whole(torch.minimum(p.mass, q.mass.to(p.mass.device, p.mass.dtype)))
     few_p = p if isinstance(p, Small) else p.within(x for x, _ in q.items())
@@ -192,16 +222,22 @@ def minimum(p: Distribution, q: Distribution) -> Distribution:
 
 
 def residual(p: Distribution, q: Distribution) -> Distribution:
-    """norm(max(0, p - q)): what is left of p after a draw from q was refused (speculative-decoding.txt §2.3).
+    """norm(max(0, p - q)): what is left of p after a draw from q was refused.
 
-    If nothing is left, which means that q covers p and a refusal can only be due to rounding, it is p itself.
+    If nothing is left, q covers p and only rounding can have caused the refusal: p is returned.
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), section 2.3.
     """
     if isinstance(p, Whole):
         if isinstance(q, Whole):
-            taken = q.mass.to(p.mass.device)  # a table's is on the CPU
+            # The masses of an n-gram table are on the CPU.
+            taken = q.mass.to(p.mass.device)
         else:
             few, taken = dict(q.items()), torch.zeros_like(p.mass)
-            taken[list(few)] = torch.tensor(list(few.values()), dtype=taken.dtype, device=taken.device)
+            taken[list(few)] = torch.tensor(
+                list(few.values()), dtype=taken.dtype, device=taken.device
+            )
         rest = (p.mass - taken).clamp_(min=0)
         whole = rest.sum()
         return Whole(rest / whole) if whole > 0 else p

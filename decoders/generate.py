@@ -2,78 +2,58 @@
 
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, cast, overload
 
 from transformers import LogitsProcessor
 
-from decoders.engine.engines import Passes, engine_of
-from decoders.engine.model import PackedModel
-from decoders.engine.padding import PaddedEngine
-from decoders.engine.pair import ModelPair
-from decoders.errors import ModelError
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.padded import PaddedPasses
+from decoders.engine.protocols import Passes
 from decoders.inputs import as_prompts, decoded, encode_references
 from decoders.ledger import Ledger
-from decoders.loop import Turn, drive
-from decoders.metrics import Metrics, measure
+from decoders.loop import drive
+from decoders.metrics import measure
+from decoders.options import Batching, Prompt, Sampling, Stop
 from decoders.request import Request
+from decoders.result import Event, Result
 from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId
-from decoders.task import Batching, Prompt, Sampling, Stop, Task, roles, row_bytes
-from decoders.trace import Round, Trial
-
-
-@dataclass(frozen=True)
-class Result:
-    """The output of one prompt.
-
-    text, tokens   the output without the prompt; `tokens` includes the end-of-sequence token and the tokens that complete a stop
-                   string, `text` neither
-    trials         for each token the trial that produced it: fate, round, p, q, u, log_p, alternatives
-    rounds         everything the decoder tried, round by round;  finished  why it ended
-    error          why this request of a list failed; the other fields then hold what it had decoded so far
-    """
-
-    text: str
-    tokens: list[TokenId]
-    trials: list[Trial]
-    rounds: list[Round]
-    metrics: Metrics
-    prompt_tokens: list[TokenId]
-    finished: str | None
-    error: ModelError | None = None
-
-
-@dataclass(frozen=True)
-class Event:
-    """One round of one request: its output is now the first `keep` tokens of its earlier output, followed by `append`.
-
-    provisional    a later round may take this back (beams);   result  set in the last event of a request, whose round is None
-    """
-
-    request: int
-    round: Round | None
-    keep: int
-    append: list[TokenId]
-    provisional: bool
-    result: Result | None = None
+from decoders.task import Task, roles, row_bytes
+from decoders.turn import Turn
 
 
 @overload
 def generate(pair: ModelPair, prompt: Prompt, method: Method | str, **options: Any) -> Result: ...
 @overload
-def generate(pair: ModelPair, prompt: Sequence[Prompt], method: Method | str, **options: Any) -> list[Result]: ...
+def generate(
+    pair: ModelPair, prompt: Sequence[Prompt], method: Method | str, **options: Any
+) -> list[Result]: ...
 def generate(
     pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any
 ) -> Result | list[Result]:
-    """Decode a prompt, or a list of prompts as one batch; takes the options of `stream`.
+    """Decode a prompt, or a list of prompts as one batch.
 
-    Raises InputError, before any work, for input that cannot be used, and ModelError if the model fails on a single prompt. In a
-    list the failed request carries its `error` and the others are complete.
+    Args:
+        pair: the models
+        prompt: text, a list of token ids, or a list of either
+        method: a decoder, or its name
+        options: the other options of `stream`
+
+    Returns:
+        a Result, or a list of them for a list of prompts
+
+    Raises:
+        InputError: for input that cannot be used, before any work
+        ModelError: if the model fails on a single prompt. In a list, the failed request carries its
+            `error` and the others are complete.
     """
     results = {
-        event.request: event.result for event in stream(pair, prompt, method, **options) if event.result is not None
+        event.request: event.result
+        for event in stream(pair, prompt, method, **options)
+        if event.result is not None
     }
     if not as_prompts(prompt)[1]:
         if results[0].error is not None:
@@ -82,13 +62,27 @@ def generate(
     return [results[i] for i in range(len(results))]
 
 
-def check(pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any) -> None:
-    """Raise the InputError that `stream` would raise for the same arguments. Nothing is started: no decoder, no engine, no model."""
+def check(
+    pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, **options: Any
+) -> None:
+    """Raise the InputError that `stream` would raise for the same arguments.
+
+    Nothing is started: no decoder, no engine, no model.
+
+    Args:
+        pair: the models
+        prompt: see `stream`
+        method: a decoder, or its name
+        options: the other options of `stream`
+
+    Raises:
+        InputError: for input that cannot be used
+    """
     names = {field.name for field in fields(Sampling)}
     sampling = Sampling(**{name: value for name, value in options.items() if name in names})
-    cancel, _ = options.pop("cancel", None), options.pop("clock", None)
+    cancel, clock = options.pop("cancel", None), options.pop("clock", time.perf_counter)
     batching = Batching(**{name: value for name, value in options.items() if name not in names})
-    Task.read(pair, prompt, method, sampling, batching, cancel)
+    Task.read(pair, prompt, method, sampling, batching, cancel, clock)
 
 
 def stream(
@@ -112,39 +106,72 @@ def stream(
     cancel: Any = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Generator[Event, None, None]:
-    """Decode a prompt, or a list of prompts as one batch: yields an Event per round, and a last one with the Result per request.
+    """Decode a prompt, or a list of prompts as one batch.
 
-    prompt         text, a list of token ids, or a list of either
-    seed           an int (request i of a list gets seed + i), or a list of one int per request
-    temperature, top_k, top_p   see `Warping`;   max_new_tokens  per request
-    stop           strings that end the text; or a function of (number of the request, its new tokens), called after every token,
-                   that says whether they end it
-    ignore_eos     continue after the end-of-sequence token;   end_tokens  the ids that end a text (default: `pair.end_tokens`)
-    penalties      apply what the target's generation config asks for and depends on the text alone: repetition_penalty,
-                   no_repeat_ngram_size, bad_words_ids, suppress_tokens, begin_suppress_tokens; or a list of such processors of
-                   transformers. They change the logits of both models before anything else, so log-probabilities too. (The beam
-                   search of `generate` changes log-probabilities, which are then none any more.)
-    max_batch      most requests in flight;   prefill_chunk  most prompt tokens of a request in one pass
-    padding        "none"; or, for comparison, what batches without packing must pad (ems-sd.txt): "inputs", "kv" or "both", in
-                   static batches. The tokens are the same, the work is more
-    max_cache_bytes   most memory of all caches together: a request waits until the most it can need is free
-    cancel         a threading.Event, or a function that returns True: ends every request within a round
-    clock          returns seconds; if it stops while the caller holds an event, the caller's own work is not timed
-    Raises InputError at the call, before anything runs (`check` does only that). Closing the iterator early frees the cache. A
-    request that fails ends with a Result that carries the error.
+    Input is checked at the call, before anything runs (`check` does only that). Closing the
+    iterator early frees the cache. A request that fails ends with a Result that carries the error.
+
+    Args:
+        pair: the models
+        prompt: text, a list of token ids, or a list of either
+        method: a decoder, or its name
+        max_new_tokens: the most new tokens of each request
+        seed: an int (request i of a list gets seed + i), or a list of one int per request
+        temperature: see `Warping`
+        top_k: see `Warping`
+        top_p: see `Warping`
+        stop: strings that end the text, or a function of the request's number and its new tokens,
+            called after every token, that returns whether they end it
+        ignore_eos: continue after the end-of-sequence token
+        end_tokens: the ids that end a text; by default `pair.end_tokens`
+        penalties: True applies the settings of the target's generation config that depend on the
+            text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
+            begin_suppress_tokens. A list has such processors of transformers instead. They change
+            the logits of both models before anything else, and so the log-probabilities. (The beam
+            search of transformers' `generate` changes log-probabilities, which are then no longer
+            normalised.)
+        max_batch: the most requests in flight
+        prefill_chunk: the most prompt tokens of a request in one pass
+        padding: "none"; or, for comparison, the padding of batches that are not packed (Ni et al.
+            2024, EMS-SD, arXiv 2405.07542): "inputs", "kv" or "both", in static batches. The tokens
+            are the same, the work is more.
+        max_cache_bytes: the most memory of all caches together; a request waits until its worst
+            case fits
+        cancel: a threading.Event, or a function that returns True to end every request within a
+            round
+        clock: returns seconds; if it stops while the caller holds an event, the caller's own work
+            is not timed
+
+    Yields:
+        an Event for each round, and a last one with the Result of each request
+
+    Raises:
+        InputError: for input that cannot be used
     """
-    sampling = Sampling(max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens, penalties)
+    sampling = Sampling(
+        max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens, penalties
+    )
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
-    task = Task.read(pair, prompt, method, sampling, batching, cancel)
+    task = Task.read(pair, prompt, method, sampling, batching, cancel, clock)
     return _events(task, *prepare(task, clock))
 
 
 def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping[str, Passes]]:
-    """What the loop drives: a turn per prompt, and an engine per model with as many cache rows as the turns need together."""
+    """Make what the loop drives.
+
+    Args:
+        task: the checked call
+        clock: returns seconds
+
+    Returns:
+        a turn for each prompt, and for each model an engine with as many cache rows as the turns
+            need together
+    """
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
     references = encode_references(method.references, pair.tokenizer)
     if task.batching.max_cache_bytes is None:
-        # Enough for one path and its drafts; a long text or many beams move to a larger stretch from time to time.
+        # Enough for one path and its drafts; long texts and many beams move to a larger stretch
+        # from time to time.
         spare = 16 + min(method.branches[1], 512)
         most_rows, reserved = None, [len(ids) + min(budget, 512) + spare for ids in task.prompts]
     else:
@@ -155,18 +182,22 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
         source = SeededSource(seed)
         request = Request(
             ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
-            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references, ledger=Ledger(clock),
-            penalties=task.penalties[len(turns)],
+            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references,
+            ledger=Ledger(clock), penalties=task.penalties[len(turns)],
         )  # fmt: skip
-        turns.append(Turn(len(turns), request, method.decode(request), rows))
+        turns.append(Turn(len(turns), request, method.decode(request), rows, roles(method)))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
-        return turns, {role: PaddedEngine(cast(PackedModel, m), padding, at_once) for role, m in packed.items()}
-    return turns, {role: engine_of(model, at_once, most_rows) for role, model in packed.items()}
+        return turns, {
+            role: PaddedPasses(cast(PackedModel, m), padding, at_once) for role, m in packed.items()
+        }
+    return turns, {role: model.engine(at_once, most_rows) for role, model in packed.items()}
 
 
-def _events(task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]) -> Generator[Event, None, None]:
+def _events(
+    task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
+) -> Generator[Event, None, None]:
     batching = task.batching
     driven = drive(
         turns,
@@ -195,4 +226,6 @@ def _result(task: Task, turn: Turn) -> Result:
     trials = [request.kept[n] for n in path]
     metrics = measure(request, request.rounds, request.ledger.seconds)
     prompt = request.tree.tokens[: request.tree.prompt_length]
-    return Result(text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error)
+    return Result(
+        text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error
+    )

@@ -1,35 +1,58 @@
-"""Checks of what callers give: prompts, seeds, numbers, stop strings, cancellation. Each InputError is one sentence that names the fix."""
+"""Checks of callers' input: prompts, seeds, texts, token ids, references and cancellation.
 
+Every InputError is one sentence that names the fix.
+"""
+
+import stat
 from collections.abc import Callable, Sequence
 from itertools import islice
-from numbers import Integral
 from pathlib import Path
-from typing import Any, TypeGuard
+from typing import Any
 
-from decoders.errors import InputError
+from decoders.errors import InputError, quoted
 from decoders.shapes import TokenId
+from decoders.values import is_whole, plain
 
 LONGEST_REFERENCE = 16 * 2**20
-SEEDS = range(-(2**63), 2**64)  # what torch.Generator takes
+# Values of an array or range: one that takes no memory may claim to have any number of them.
+MOST_LISTED = 2**24
+SEEDS = range(-(2**63), 2**64)  # those of torch.Generator
 
 
-def is_whole(value: Any) -> TypeGuard[int]:
-    """Whether this is a whole number, NumPy's included; True and False are not."""
-    return isinstance(value, Integral) and not isinstance(value, bool)
-
-
-def whole(name: str, value: Any, most: int) -> int:
-    """A whole number from 1 to `most`, or InputError."""
-    if not is_whole(value) or not 1 <= value <= most:
-        raise InputError(f"{name} must be a whole number from 1 to {most}, not {value!r}.")
-    return int(value)
+def text(name: str, value: str) -> str:
+    """The text, if it can be encoded; InputError for half a character, which no tokenizer reads."""
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{name} holds half a character (a lone surrogate, {quoted(value[error.start])}) at "
+            f"position {error.start}; remove it."
+        ) from None
+    return value
 
 
 def as_list(value: Any) -> Any:
-    """Tensors, arrays, tuples and ranges as lists; anything else unchanged."""
-    if hasattr(value, "tolist"):
-        return value.tolist()
-    return list(value) if isinstance(value, (tuple, range)) else value
+    """Tensors, arrays, tuples and ranges as lists (up to MOST_LISTED); anything else unchanged."""
+    if isinstance(value, range):
+        return list(value) if len(value[: MOST_LISTED + 1]) <= MOST_LISTED else value
+    if hasattr(type(value), "tolist") and getattr(value, "nbytes", 0) <= 8 * MOST_LISTED:
+        try:
+            return value.tolist()
+        except (RuntimeError, NotImplementedError):  # sparse tensors, and those on "meta"
+            return value
+    return list(value) if isinstance(value, tuple) else value
+
+
+def as_tokenizer(name: str, tokenizer: Any) -> Any:
+    """A tokenizer of transformers, or None; InputError for anything else."""
+    if tokenizer is None or (
+        callable(tokenizer) and hasattr(tokenizer, "get_vocab") and hasattr(tokenizer, "decode")
+    ):
+        return tokenizer
+    raise InputError(
+        f"{name} must be a tokenizer of transformers, as AutoTokenizer.from_pretrained(name) "
+        f"gives, not {quoted(tokenizer)}."
+    )
 
 
 def as_prompts(prompt: Any) -> tuple[list[Any], bool]:
@@ -40,118 +63,184 @@ def as_prompts(prompt: Any) -> tuple[list[Any], bool]:
 
 
 def encode(prompt: Any, tokenizer: Any, vocabulary: int) -> list[TokenId]:
-    """The token ids of one prompt: text, or ids below `vocabulary`."""
-    if isinstance(prompt, str) and prompt:
-        if tokenizer is None:
+    """The token ids of one prompt.
+
+    Args:
+        prompt: text, or token ids below `vocabulary`
+        tokenizer: the pair's tokenizer or None
+        vocabulary: V
+    """
+    if isinstance(prompt, str):
+        if prompt and tokenizer is None:
             raise InputError("This pair has no tokenizer; give the prompt as a list of token ids.")
-        prompt = tokenizer(prompt).input_ids
-    ids = as_list(prompt)
-    if not isinstance(ids, (str, list)):
-        raise InputError(f"A prompt is text or a list of token ids, not {type(prompt).__name__}.")
+        prompt = tokenizer(text("The prompt", prompt)).input_ids if prompt else []
+    ids = as_tokens("A prompt is text or a list of token ids", prompt, vocabulary)
     if not ids:
         raise InputError("The prompt is empty; give at least one character or token.")
+    return ids
+
+
+def as_tokens(rule: str, tokens: Any, vocabulary: int) -> list[TokenId]:
+    """Token ids below `vocabulary`.
+
+    Args:
+        rule: the beginning of messages, which says what the ids are
+        tokens: a sequence of ids
+        vocabulary: V
+    """
+    ids = as_list(tokens)
+    if not isinstance(ids, list):
+        raise InputError(f"{rule}, not {type(tokens).__name__}.")
     for i in ids:
         if not is_whole(i):
-            raise InputError(f"A prompt is text or a list of token ids, and {i!r} is not a token id.")
+            raise InputError(f"{rule}, and {quoted(i)} is not a token id.")
         if not 0 <= i < vocabulary:
-            raise InputError(f"Token id {i} is out of range; the vocabulary has ids 0 to {vocabulary - 1}.")
+            raise InputError(
+                f"Token id {quoted(i)} is out of range; the vocabulary has ids 0 to "
+                f"{vocabulary - 1}."
+            )
     return [int(i) for i in ids]
 
 
+def as_seed(seed: Any) -> int | list[int]:
+    """One seed, or a list with one for each request."""
+    listed = as_list(seed)
+    seeds = listed if isinstance(listed, list) else [listed]
+    if not all(is_whole(s) and plain(s) in SEEDS for s in seeds):
+        raise InputError(
+            f"seed must be a whole number below 2**64 or a list of them, not {quoted(seed)}."
+        )
+    return [int(s) for s in seeds] if isinstance(listed, list) else int(listed)
+
+
 def as_seeds(seed: Any, count: int) -> list[int]:
-    """One seed for each of `count` requests; of an int s, request i gets s + i."""
-    seed = as_list(seed)
-    seeds = [seed + i for i in range(count)] if is_whole(seed) else seed
-    if not isinstance(seeds, list) or not all(is_whole(s) and s in SEEDS for s in seeds):
-        raise InputError(f"seed must be a whole number below 2**64 or a list of them, not {seed!r}.")
+    """One seed for each of `count` requests; from a single seed s, request i gets s + i."""
+    first = as_seed(seed)
+    seeds = first if isinstance(first, list) else [first + i for i in range(count)]
+    # The last of the numbers that follow a seed may be too large.
+    as_seed(seeds)
     if len(seeds) != count:
         raise InputError(
-            f"There are {count} prompts and {len(seeds)} seeds; give one int, or one seed for each prompt."
+            f"There are {count} prompts and {len(seeds)} seeds; give one int, or one seed for each "
+            "prompt."
         )
-    return [int(s) for s in seeds]
+    return seeds
 
 
 def as_stops(stop: Any, tokenizer: Any) -> list[str]:
-    """The stop strings."""
+    """The stop strings, as a list."""
     stops = [stop] if isinstance(stop, str) else as_list(stop)
     if not isinstance(stops, list) or not all(isinstance(s, str) and s for s in stops):
-        raise InputError(f"stop must be a text of at least one character or a list of such texts, not {stop!r}.")
+        raise InputError(
+            "stop must be a text of at least one character or a list of such texts, not "
+            f"{quoted(stop)}."
+        )
+    for i, s in enumerate(stops):
+        text(f"Stop string {i + 1}", s)
     if stops and tokenizer is None:
         raise InputError("Stop strings need a tokenizer; this pair has none.")
     return stops
 
 
 def decoded(tokenizer: Any, tokens: Sequence[TokenId]) -> str:
-    """The text of new tokens, as results have it and stop strings are looked for in it: without special tokens."""
+    """The text of new tokens without special tokens, for results and for finding stop strings."""
     return tokenizer.decode(tokens, skip_special_tokens=True, clean_up_tokenization_spaces=False)
 
 
 def stop_finder(tokenizer: Any, stops: Sequence[str]) -> Callable[[list[TokenId]], bool]:
-    """A function that says whether the text of new tokens contains a stop string. It reads only the last tokens: earlier ones it has
-    seen before."""
-    # A character is at most four byte-level tokens; the slack is for a tokenizer that drops a leading space.
+    """A function that says whether the text of new tokens contains a stop string.
+
+    It decodes only the last tokens, so it must be asked after every token.
+    """
+    # A character is at most four byte-level tokens; the rest allows for a tokenizer that drops a
+    # leading space.
     window = 4 * max(map(len, stops)) + 8
-    silent = {*tokenizer.all_special_ids, *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special)}
+    silent = {
+        *tokenizer.all_special_ids,
+        *(i for i, token in tokenizer.added_tokens_decoder.items() if token.special),
+    }
 
     def finds(tokens: list[TokenId]) -> bool:
         last = list(islice((t for t in reversed(tokens) if t not in silent), window))
-        text = decoded(tokenizer, last[::-1])
-        return any(s in text for s in stops)
+        written = decoded(tokenizer, last[::-1])
+        return any(s in written for s in stops)
 
     return finds
 
 
 def as_ids(name: str, ids: Any) -> frozenset[TokenId]:
-    """A collection of token ids."""
+    """A collection of token ids, or a single one, as a set."""
     listed = [ids] if is_whole(ids) else as_list(ids)
     if not isinstance(listed, (list, set, frozenset)) or not all(is_whole(i) for i in listed):
-        raise InputError(f"{name} must be token ids, as in [0, 2], not {ids!r}.")
+        raise InputError(f"{name} must be token ids, as in [0, 2], not {quoted(ids)}.")
     return frozenset(map(int, listed))
 
 
 def cancel_check(cancel: Any) -> Callable[[], bool]:
-    """A function that says whether to end, from a threading.Event, a function or None."""
+    """A function that says whether to stop, from a threading.Event, a function or None."""
     if cancel is None:
         return lambda: False
     check = getattr(cancel, "is_set", cancel)
     if not callable(check):
-        raise InputError(f"cancel must be a threading.Event or a function that returns True, not {cancel!r}.")
+        raise InputError(
+            "cancel must be a threading.Event or a function that returns True, not "
+            f"{quoted(cancel)}."
+        )
     return check
 
 
 def as_references(owner: str, references: Any) -> tuple[str, ...]:
-    """Reference documents of a decoder: one text or a list of them, none of them empty."""
+    """The reference documents of a decoder: one text or a list of texts, none of them empty."""
     texts = (references,) if isinstance(references, str) else as_list(references)
     if not isinstance(texts, (list, tuple)) or not all(isinstance(t, str) for t in texts):
         raise InputError(
-            f"{owner}: references must be texts, not {references!r}; read a file with read_reference(path)."
+            f"{owner}: references must be texts, not {quoted(references)}; read a file with "
+            "read_reference(path)."
         )
-    for i, text in enumerate(texts):
-        if not text.strip():
-            raise InputError(f"Reference document {i + 1} is empty; give it some text or leave it out.")
+    for i, words in enumerate(texts):
+        if not text(f"Reference document {i + 1}", words).strip():
+            raise InputError(
+                f"Reference document {i + 1} is empty; give it some text or leave it out."
+            )
     return tuple(texts)
 
 
 def encode_references(references: Sequence[str], tokenizer: Any) -> list[list[TokenId]]:
     """The token ids of reference documents, without a prompt's special tokens."""
-    return [list(tokenizer(text, add_special_tokens=False).input_ids) for text in references]
+    return [list(tokenizer(words, add_special_tokens=False).input_ids) for words in references]
 
 
 def read_reference(path: str | Path) -> str:
-    """The text of a reference file, which must be UTF-8, not empty and at most LONGEST_REFERENCE bytes."""
-    path = Path(path)
+    """The text of a reference file.
+
+    Args:
+        path: a file in UTF-8, not empty and at most LONGEST_REFERENCE bytes long
+
+    Raises:
+        InputError: for any other file, and for one that cannot be read
+    """
+    fix = "give the path of a text file"
     try:
-        if path.stat().st_size > LONGEST_REFERENCE:
-            raise InputError(
-                f"{path} is larger than {LONGEST_REFERENCE // 2**20} MB; give a shorter reference document."
-            )
-        text = path.read_bytes().decode("utf-8-sig")
+        path = Path(path)
+        mode, size = path.stat().st_mode, path.stat().st_size
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise OSError(0, "it is a device or a pipe")
+        if size <= LONGEST_REFERENCE:
+            words = path.read_bytes().decode("utf-8-sig")
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}; give the path of a text file.") from None
+        raise InputError(f"{path!s:.200} cannot be read: {error.strerror}; {fix}.") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not text in UTF-8; save it as plain text first.") from None
-    if "\0" in text:
+    # Another type; or zero bytes and lone surrogates, which a path cannot hold.
+    except (TypeError, ValueError):
+        raise InputError(f"{quoted(path)} is no path; {fix}.") from None
+    if size > LONGEST_REFERENCE:
+        raise InputError(
+            f"{path} is larger than {LONGEST_REFERENCE // 2**20} MB; give a shorter reference "
+            "document."
+        )
+    if "\0" in words:
         raise InputError(f"{path} is not text: it holds zero bytes; save it as plain text first.")
-    if not text.strip():
+    if not words.strip():
         raise InputError(f"{path} is empty; give a file with some text.")
-    return text
+    return words

@@ -1,4 +1,4 @@
-"""What one request has cost so far: time, forward passes, and the bytes that they read."""
+"""What one request has cost so far: time, forward passes, and bytes read by them."""
 
 import time
 from collections.abc import Callable
@@ -9,14 +9,26 @@ from decoders.trace import Round
 
 @dataclass
 class Ledger:
-    """Clock and counts of one request; each round takes what has come together since the last one.
+    """Clock and counts of one request; each round takes what was added since the last round.
 
-    clock   returns seconds
-    target_calls, draft_calls, prefill_calls   answers of a model; one that several requests share counts once for each
-    target_passes, draft_passes   forward passes: a model that is not packed may take several for an answer
-    bytes_read   of weights and cache; the weights of a shared pass are read once, so each request is charged its share
-    padding_ratios   pads / tau_max for each alignment of the target's caches: the mean over rounds and requests is the paper's r
-                     (ems-sd.txt eq. 9-10)
+    Attributes:
+        clock: returns seconds
+        target_calls: answers of the target; one that requests share counts once for each
+        draft_calls: answers of the draft model, counted in the same way
+        prefill_calls: parts of the prompt that were read without an answer
+        target_passes: forward passes; a model that is not packed may take several per answer
+        draft_passes: forward passes of the draft model
+        padded_tokens: tokens that were computed only because of padding
+        padded_rows: cache rows that were kept only because of padding
+        padding_ratios: pads / tau_max for each alignment of the target's caches; the mean over
+            rounds and requests is the paper's r
+        bytes_read: bytes of weights and cache; a shared pass reads the weights once, so each
+            request is charged its share
+        peak_rows: most rows of one model's cache in use
+        peak_cache_bytes: most bytes of one model's cache in use
+
+    Source:
+        EMS-SD (arXiv 2405.07542), eq. 9-10, for the padding ratio.
     """
 
     clock: Callable[[], float] = time.perf_counter
@@ -40,7 +52,7 @@ class Ledger:
         self._began = self._mark = self.clock()
 
     def charge(self, model: str) -> None:
-        """Charge the time since the last call to drafting or verifying."""
+        """Charge the time since the last charge to a model: to drafting or to verifying."""
         now = self.clock()
         if self._mark is not None:
             self._spent[model] += now - self._mark
@@ -49,10 +61,18 @@ class Ledger:
     @property
     def seconds(self) -> float:
         """Wall time from the start to the last charge."""
-        return self._mark - self._began if self._began is not None and self._mark is not None else 0.0
+        return (
+            self._mark - self._began if self._began is not None and self._mark is not None else 0.0
+        )
 
     def count(self, model: str, answered: bool = True, passes: int = 1) -> None:
-        """Count an answer, or a part of the prompt that was read, and the forward passes that it took."""
+        """Count an answer, or a part of the prompt that was read, and the forward passes for it.
+
+        Args:
+            model: "target" or "draft"
+            answered: False for a part of the prompt without an answer
+            passes: forward passes that it took
+        """
         if model == "target":
             self.target_passes += passes
             self.target_calls += answered
@@ -62,8 +82,10 @@ class Ledger:
         self.prefill_calls += not answered
 
     def settle(self, entry: Round) -> None:
-        """Write into a round what has come together since the last one. The time since the last pass is the rule's, which belongs to
-        verifying."""
+        """Write the time and calls since the last round into a round.
+
+        The time since the last pass is the rule's, so it counts as verifying.
+        """
         self.charge("target")
         entry.draft_seconds, entry.verify_seconds = self._spent["draft"], self._spent["target"]
         entry.target_calls, entry.draft_calls = (

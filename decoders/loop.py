@@ -1,119 +1,192 @@
-"""The loop: drives any number of requests at once, and packs all that wait for the same model into one forward pass."""
+"""The loop (Loop): any number of requests decode at once and share the passes of each model."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import Self
 
 import torch
 
-from decoders.distribution import Distribution
 from decoders.engine.answer import Answer, Wants
-from decoders.engine.engines import Passes
+from decoders.engine.protocols import Passes
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.reading import Reading, Readings, held
-from decoders.request import Ask, Drawn, Request
-from decoders.settings import Decoding
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.shapes import Logits
 from decoders.trace import Round
+from decoders.turn import Turn, read
 
-ALTERNATIVES = 5
+PATIENCE = 100  # passes
 
 
-@dataclass(eq=False)
-class Turn:
-    """A request while it is being decoded.
+class Loop:
+    """Decodes turns that come and go.
 
-    decoding   its generator;   rows  cache rows to reserve for it
-    waiting    the ask that it waits for, once it has started;   drawn  what it has of a chain so far, which `draw` continues
-    known      the readings of its live nodes, by model
-    rounds     committed, not yet yielded;   error  why it failed, while the others continue
+    All turns that wait for one model share its passes, whatever their decoders and settings are. A
+    turn gets the tokens that it gets alone. `close`, or the end of a `with` block, gives back all
+    rows.
+
+    Args:
+        engines: the passes of each model, by the name that asks use for it
+        max_batch: the most active turns; the others, and those without room in the engines, wait
+        prefill_chunk: the most prompt tokens of a turn in one pass
+        static: whether the next turns begin only when all active ones have ended
+        patience: drafts go first, so that all active turns share the target's pass, until one turn
+            has waited for this many passes
     """
 
-    index: int
-    request: Request
-    decoding: Decoding
-    rows: int = 0
-    waiting: Ask = field(init=False, repr=False)
-    drawn: list[Drawn] = field(default_factory=list)
-    draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
-    known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: {"target": {}, "draft": {}})
-    rounds: deque[Round] = field(default_factory=deque)
-    error: ModelError | None = None
+    def __init__(
+        self,
+        engines: Mapping[str, Passes],
+        *,
+        max_batch: int | None = None,
+        prefill_chunk: int | None = None,
+        static: bool = False,
+        patience: int = PATIENCE,
+    ):
+        self.engines, self.max_batch, self.prefill_chunk = engines, max_batch, prefill_chunk
+        self.static, self.patience = static, patience
+        self.queue, self.active = deque[Turn](), list[Turn]()
+
+    def add(self, turn: Turn) -> None:
+        """Put a turn in line; it begins in one of the next steps."""
+        self.queue.append(turn)
+
+    def cancel(self, turn: Turn) -> None:
+        """End a turn with the text that it has.
+
+        Raises:
+            ValueError: if the turn is not here, or no longer
+        """
+        if turn in self.active:
+            self._end(turn)
+        else:
+            self.queue.remove(turn)
+            turn.decoding.close()
+        turn.request.finished = "cancelled"
 
     @property
-    def over(self) -> bool:
-        return self.request.finished is not None or self.error is not None
+    def turns(self) -> list[Turn]:
+        """All turns, active or in line."""
+        return [*self.active, *self.queue]
 
-    @property
-    def last(self) -> NodeId:
-        """The node that the next token of the chain follows."""
-        return self.drawn[-1].node if self.drawn else self.waiting.nodes[0]
+    def step(self) -> list[tuple[Turn, Round | None]]:
+        """Make one pass.
 
-    def missing(self) -> list[NodeId]:
-        """The nodes that it waits for whose readings are not known yet, without repeats."""
-        known = self.known[self.waiting.model]
-        nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
-        return [n for n in dict.fromkeys(nodes) if n not in known]
-
-    def start(self) -> None:
-        self.request.ledger.start()
+        Returns:
+            (turn, round) for each round that it completed, and (turn, None) for each turn that is
+                over
+        """
+        self._begin()
+        if not self.active:
+            return []
+        model = self._next()
+        asking = [turn for turn in self.active if turn.waiting.model == model]
+        for turn in self.active:
+            turn.waited = 0 if turn.waiting.model == model else turn.waited + 1
         with torch.inference_mode():
-            self._resume(None)
+            self._forward(asking, model)
+        happened: list[tuple[Turn, Round | None]] = []
+        for turn in asking:
+            happened += ((turn, entry) for entry in turn.rounds)
+            turn.rounds.clear()
+            if turn.over:
+                self._end(turn)
+                happened.append((turn, None))
+        return happened
 
-    def answer(self, readings: Iterable[Reading]) -> None:
-        """Take the readings of the missing nodes, and continue the decoder until it needs another pass or has finished; the rounds that
-        it commits meanwhile are queued."""
-        self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
-        if (answer := self._answer()) is not None:
-            self._resume(answer)
+    def close(self) -> None:
+        for turn in self.turns:
+            turn.decoding.close()
+        for turn in self.active:  # those in line have no rows yet
+            self._release(turn)
+        self.active.clear()
+        self.queue.clear()
 
-    def _answer(self) -> list[Reading] | list[Drawn] | None:
-        """What the decoder is sent for its ask, as far as that is known; None if it must wait for more readings."""
-        known, ask = self.known[self.waiting.model], self.waiting
-        if not ask.steps:
-            readings = [known[n] for n in ask.nodes if n in known]
-            return readings if len(readings) == len(ask.nodes) else None
-        tree, ends = self.request.tree, self.request.end_tokens
-        while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
-            q = self.request.warp(reading)
-            token, parent = self.draw(q), self.last
-            self.drawn.append(Drawn(tree.add(parent, token), parent, token, q, reading))
-            if token in ends:
-                return self.drawn
-        return self.drawn if len(self.drawn) == ask.steps else None
+    def __enter__(self) -> Self:
+        return self
 
-    def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
-        while not self.over:
-            item = self.decoding.send(answer)
-            answer = None
-            if isinstance(item, Round):
-                self._note(item)
-                continue
-            self.waiting, self.drawn = item, []
-            if item.steps:
-                self.draw = self.request.source.chain(item.steps)
-            if (answer := self._answer()) is None:
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _begin(self) -> None:
+        """Let turns in line begin while there is room."""
+        if self.static and self.active:
+            return
+        while self.queue and (self.max_batch is None or len(self.active) < self.max_batch):
+            turn = self.queue[0]
+            if not all(
+                engine.admit(turn.request.tree, turn.rows) for engine in self._engines(turn)
+            ):
+                self._release(turn)
                 return
-        self.drawn = []
-        self.known = {}  # a reading keeps the logits of its whole pass
-        self.decoding.close()
+            self.active.append(self.queue.popleft())
+            turn.start()
 
-    def _note(self, entry: Round) -> None:
-        """Queue a round, and forget what was known of dropped nodes."""
-        self.annotate(entry)
-        for model, known in self.known.items():
-            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
-        self.rounds.append(entry)
+    def _next(self) -> str:
+        """The model that runs the next pass."""
+        drafting = any(turn.waiting.model == "draft" for turn in self.active)
+        longest = max(self.active, key=lambda turn: turn.waited)
+        return (
+            longest.waiting.model
+            if longest.waited >= self.patience
+            else "draft"
+            if drafting
+            else "target"
+        )
 
-    def annotate(self, entry: Round) -> None:
-        """Give every token that a round kept its raw target log-probability and the likeliest tokens in its place."""
-        target = self.known["target"]
-        for trial in entry.tried.kept:
-            if (reading := target.get(trial.parent)) is not None:
-                trial.log_p, trial.round = reading.log_p(trial.token), entry.index
-                trial.alternatives = reading.alternatives(ALTERNATIVES)
-                self.request.kept[trial.node] = trial
+    def _engines(self, turn: Turn) -> list[Passes]:
+        return [self.engines[model] for model in turn.models if model in self.engines]
+
+    def _end(self, turn: Turn) -> None:
+        self.active.remove(turn)
+        turn.decoding.close()
+        self._release(turn)
+
+    def _release(self, turn: Turn) -> None:
+        for engine in self._engines(turn):
+            engine.release(turn.request.tree)
+
+    def _forward(self, asking: Sequence[Turn], model: str) -> None:
+        """Run one pass for these turns; each that gets its readings continues to its next ask."""
+        engine = self.engines[model]
+        heads = (
+            [other for other in self.engines.values() if other.reads] if model == "target" else []
+        )
+        layers = tuple(
+            dict.fromkeys(
+                chain(*(turn.waiting.features for turn in asking), *(head.reads for head in heads))
+            )
+        )
+        wants = [(turn.request.tree, turn.missing()) for turn in asking]
+        answers = engine.run(wants, self.prefill_chunk, layers)
+        readings = read(_penalised(answers, asking, wants), asking)
+        for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
+            if answer.features is not None:
+                for head in heads:
+                    if head in self._engines(turn):
+                        head.learn(tree, answer.features.of(layers, head.reads))
+            ledger = turn.request.ledger
+            _count(turn, model, engine, answer, len(asking))
+            ledger.charge(model)
+            if answer.part is None:
+                continue
+            try:
+                if not readings.sound(answer.part):
+                    step = tree.new_length(turn.request.answer) + 1
+                    raise ModelError(
+                        f"The {engine.model.name} gave logits that are not numbers at token "
+                        f"{step}; check its weights and its dtype."
+                    )
+                answered = readings.of(answer.part, turn.held)
+                if turn.waiting.features and answer.features is not None:
+                    states = answer.features.of(layers, turn.waiting.features)
+                    for node, reading in zip(nodes, answered, strict=True):
+                        reading.features = states.at(node)
+                turn.answer(answered)
+            except ModelError as error:
+                # A traceback would keep the cache alive together with the result.
+                turn.error = error.with_traceback(None)
+                turn.decoding.close()
 
 
 def drive(
@@ -125,82 +198,32 @@ def drive(
     static: bool = False,
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Iterator[tuple[Turn, Round | None]]:
-    """Decode all turns. Yields (turn, round) for each round as it is committed, and (turn, None) when a turn is over.
+    """Decode all turns, and give back all cache rows at the end, even if the generator is closed.
 
-    At most `max_batch` turns are active, as far as the engines have room for them. When one ends the next takes its place at once; in
-    `static` batches, when all have ended. `cancelled` is called before every pass. However this ends, also if the generator is
-    closed, all cache rows are given back.
+    When a turn ends, the next one takes its place; in static batches, when all have ended.
+
+    Args:
+        turns: the turns, in the order in which they begin
+        engines: see `Loop`, as for `max_batch`, `prefill_chunk` and `static`
+        cancelled: called before every pass; if it returns True, all turns end
+
+    Yields:
+        (turn, round) for each round as it is committed, and (turn, None) when a turn is over
     """
-    queue, active = deque(turns), list[Turn]()
-    try:
-        while queue or active:
+    with Loop(engines, max_batch=max_batch, prefill_chunk=prefill_chunk, static=static) as loop:
+        for turn in turns:
+            loop.add(turn)
+        while loop.turns:
             if cancelled():
-                for turn in (*active, *queue):
-                    turn.request.finished = "cancelled"
-                    turn.decoding.close()
+                for turn in loop.turns:
+                    loop.cancel(turn)
                     yield turn, None
                 return
-            places = 0 if static and active else (max_batch or len(turns)) - len(active)
-            while queue and places > 0 and _admit(queue[0], engines):
-                turn = queue.popleft()
-                active.append(turn)
-                places -= 1
-                turn.start()
-            # Drafts first, so that all active turns share the target's pass.
-            model = "draft" if any(t.waiting.model == "draft" for t in active) else "target"
-            asking = [t for t in active if t.waiting.model == model]
-            with torch.inference_mode():
-                _forward(asking, engines[model], model, prefill_chunk)
-            for turn in asking:
-                while turn.rounds:
-                    yield turn, turn.rounds.popleft()
-                if turn.over:
-                    active.remove(turn)
-                    _release(turn.request, engines)
-                    yield turn, None
-    finally:
-        for turn in active:
-            turn.decoding.close()
-            _release(turn.request, engines)
-
-
-def _admit(turn: Turn, engines: Mapping[str, Passes]) -> bool:
-    if all(engine.admit(turn.request.tree, turn.rows) for engine in engines.values()):
-        return True
-    _release(turn.request, engines)
-    return False
-
-
-def _release(request: Request, engines: Mapping[str, Passes]) -> None:
-    for engine in engines.values():
-        engine.release(request.tree)
-
-
-def _forward(asking: Sequence[Turn], engine: Passes, model: str, chunk: int | None) -> None:
-    """One pass for these turns; each that gets its readings continues to its next ask."""
-    wants = [(t.request.tree, t.missing()) for t in asking]
-    answers = engine.run(wants, chunk)
-    readings = read(_penalised(answers, asking, wants), asking)
-    for turn, answer in zip(asking, answers, strict=True):
-        ledger = turn.request.ledger
-        _count(turn, model, engine, answer, len(asking))
-        ledger.charge(model)
-        if answer.part is None:
-            continue
-        try:
-            if not readings.sound(answer.part):
-                step = turn.request.tree.new_length(turn.request.answer) + 1
-                raise ModelError(
-                    f"The {engine.model.name} gave logits that are not numbers at token {step}; check its weights and its dtype."
-                )
-            turn.answer(readings[answer.part])
-        except ModelError as error:
-            turn.error = error.with_traceback(None)  # a traceback would keep the cache alive with the result
-            turn.decoding.close()
+            yield from loop.step()
 
 
 def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
-    """The rows of a pass, changed by what each request's penalties make of them for the text that ends at each node."""
+    """The rows of a pass, changed by each request's penalties for the text ending at each node."""
     rows = answers[0].rows
     if not any(turn.request.penalties for turn in asking):
         return rows
@@ -213,16 +236,8 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
     return rows
 
 
-def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
-    """The readings of a pass for these turns, with as many of the likeliest tokens as any of them needs."""
-    drafts = all(t.waiting.model == "draft" for t in asking)
-    needed = max(max(held(t.request.warping), t.waiting.likeliest) for t in asking)
-    temperature = asking[0].request.warping.temperature
-    return Readings(rows, needed if drafts else max(needed, ALTERNATIVES), temperature, every=drafts)
-
-
 def _count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) -> None:
-    """Write down what a pass that `sharing` turns shared took for one of them."""
+    """Add to one turn's ledger the cost of a pass that `sharing` turns shared."""
     ledger = turn.request.ledger
     ledger.bytes_read += answer.cache_bytes + answer.weight_bytes / sharing
     if waste := answer.waste:

@@ -1,4 +1,4 @@
-"""The figures of a decoded text: its quality, and what it took."""
+"""The figures of a decoded text: its quality and its cost."""
 
 import math
 from collections.abc import Iterable
@@ -10,8 +10,17 @@ from decoders.trace import Round
 
 
 def perplexity(log_ps: Iterable[float]) -> float | None:
-    """exp(-mean log p) of new tokens under the raw target (mtad.txt eq. 1); log_ps in nats; None for no tokens, and infinity for
-    more than a float holds."""
+    """exp(-mean log p) of new tokens under the raw target.
+
+    Args:
+        log_ps: the tokens' raw log-probabilities, in nats
+
+    Returns:
+        The perplexity; None without tokens, infinity if it is more than a float holds.
+
+    Source:
+        Qin et al. 2024 (MTAD, arXiv 2407.09722), eq. 1.
+    """
     log_ps = list(log_ps)
     if not log_ps:
         return None
@@ -29,18 +38,34 @@ def ratio(part: float, whole: float) -> float | None:
 class Metrics:
     """One request's figures; a ratio whose denominator is zero is None.
 
-    new_tokens         tokens of the output, the end-of-sequence token included
-    seconds            wall time from admission to the end
-    perplexity         of the new tokens under the raw target
-    target_calls, draft_calls   answers with logits, one packed pass each;  prefill_calls  passes that only filled the cache
-    target_passes, draft_passes   all forward passes: a model that is not packed may take several for an answer
-    drafted, tested, accepted   draft tokens sent to the target, tested by the rule, kept (for beams: draws)
-    acceptance_rate    accepted / drafted;   alpha  accepted / tested;   block_efficiency  new_tokens / target_calls
-    bytes_read         weights and cache read by all passes; in a pass of n requests each is charged 1/n of the weights
-    peak_cache_rows    most rows of one model's cache in use;   peak_cache_bytes  most bytes of one model's cache in use
-    padded_tokens, padded_rows   tokens computed and cache rows kept only for `padding`, over both models
-    padding_ratio      mean over rounds of padded rows / longest acceptance (ems-sd.txt eq. 10); None without padding
-    joules, energy_source   measured energy and its source; None if it was not measured
+    Attributes:
+        new_tokens: tokens of the output, the end-of-sequence token included
+        seconds: wall time from admission to the end
+        tokens_per_second: new_tokens / seconds
+        perplexity: perplexity of the new tokens under the raw target
+        target_calls: the target's answers with logits, one packed pass each
+        draft_calls: the draft model's answers with logits
+        prefill_calls: passes that only filled the cache
+        target_passes: all forward passes; a model that is not packed may take several an answer
+        draft_passes: all forward passes of the draft model
+        drafted: draft tokens sent to the target
+        tested: draft tokens that the rule tested
+        accepted: draft tokens that were kept; for beam decoders, these three count draws
+        acceptance_rate: accepted / drafted
+        alpha: accepted / tested
+        block_efficiency: new_tokens / target_calls
+        bytes_read: bytes of weights and cache that all passes read; in a pass of n requests, each
+            is charged 1/n of the weights
+        peak_cache_rows: most rows of one model's cache in use
+        peak_cache_bytes: most bytes of one model's cache in use
+        padded_tokens: tokens computed only because of `padding`, over both models
+        padded_rows: cache rows kept only because of `padding`, over both models
+        padding_ratio: mean over rounds of padded rows / longest acceptance; None without padding
+        joules: measured energy; None if it was not measured
+        energy_source: what measured the energy
+
+    Source:
+        EMS-SD (arXiv 2405.07542), eq. 10, for the padding ratio.
     """
 
     new_tokens: int
@@ -69,16 +94,25 @@ class Metrics:
 
 
 def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metrics:
-    """The figures of a request from its rounds and the wall time it took."""
+    """The figures of a finished request.
+
+    Args:
+        request: the request
+        rounds: its rounds
+        seconds: wall time from admission to the end
+    """
     rounds = list(rounds)
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
-    drafted, tested, accepted = (sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted"))
+    drafted, tested, accepted = (
+        sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted")
+    )
     counts = request.ledger
     return Metrics(
         new_tokens=len(path),
         seconds=seconds,
         tokens_per_second=ratio(len(path), seconds),
-        perplexity=perplexity(cast(float, request.kept[n].log_p) for n in path),  # every kept token has one
+        # Every kept token has a log-probability.
+        perplexity=perplexity(cast(float, request.kept[n].log_p) for n in path),
         target_calls=counts.target_calls,
         draft_calls=counts.draft_calls,
         prefill_calls=counts.prefill_calls,

@@ -1,5 +1,7 @@
-"""What a generation config asks to do to logits, as far as it depends on the text alone: processors of transformers, applied at each
-node of a tree to the text that ends there."""
+"""Changes to logits that a generation config asks for and that depend on the text alone.
+
+They are processors of transformers, applied at each node of a tree to the text that ends there.
+"""
 
 import copy
 from collections.abc import Callable, Sequence
@@ -18,15 +20,28 @@ from transformers.generation import (
 from decoders.errors import InputError
 from decoders.shapes import Logits, Penalties, TokenId
 
-# What `generate` would do to logits. Temperature, top-k and top-p are the caller's.
-MODELLED = "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens", "begin_suppress_tokens"
+# Settings by which `generate` would change logits. Temperature, top-k and top-p are the caller's.
+MODELLED = (
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
+    "suppress_tokens",
+    "begin_suppress_tokens",
+)
 OTHERS = (
-    "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "sequence_bias", "forced_bos_token_id", "forced_eos_token_id",
-    "min_length", "min_new_tokens", "exponential_decay_length_penalty", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+    "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "sequence_bias",
+    "forced_bos_token_id", "forced_eos_token_id", "min_length", "min_new_tokens",
+    "exponential_decay_length_penalty", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
     "guidance_scale", "watermarking_config",
 )  # fmt: skip
-NEUTRAL = {"repetition_penalty": 1.0, "encoder_repetition_penalty": 1.0, "typical_p": 1.0, "guidance_scale": 1.0}
-TEXT_ALONE = (  # the processors that need nothing but the text so far
+NEUTRAL = {
+    "repetition_penalty": 1.0,
+    "encoder_repetition_penalty": 1.0,
+    "typical_p": 1.0,
+    "guidance_scale": 1.0,
+}
+# The processors that need nothing but the text so far.
+TEXT_ALONE = (
     RepetitionPenaltyLogitsProcessor,
     NoRepeatNGramLogitsProcessor,
     NoBadWordsLogitsProcessor,
@@ -35,23 +50,34 @@ TEXT_ALONE = (  # the processors that need nothing but the text so far
 
 
 def asked(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, Any]:
-    """What a generation config asks for of these settings."""
+    """The settings in `names` that a generation config asks for, with their values."""
     values = {name: getattr(config, name, None) for name in names}
     return {name: value for name, value in values.items() if value and value != NEUTRAL.get(name)}
 
 
 def said(config: GenerationConfig | None) -> list[str]:
-    """For people, what decoders apply only if they are asked to, and what they leave out."""
+    """Clauses for people: settings that decoders apply only on request, and those they ignore."""
     parts = (
         (MODELLED, "which decoders apply with penalties=True"),
         (OTHERS, "which decoders leave out"),
     )
-    found = [(", ".join(f"{k}={v}" for k, v in asked(config, names).items()), words) for names, words in parts]
+    found = [
+        (", ".join(f"{k}={v}" for k, v in asked(config, names).items()), words)
+        for names, words in parts
+    ]
     return [f"{settings}, {words}" for settings, words in found if settings]
 
 
 def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsProcessorList:
-    """What a generation config asks for of MODELLED, in the order of `generate`. Raises InputError for what cannot be."""
+    """The processors that a generation config asks for, of MODELLED, in the order of `generate`.
+
+    Args:
+        config: the target's generation config
+        prompt_length: tokens of the prompt
+
+    Raises:
+        InputError: if transformers refuses a setting
+    """
     given = asked(config, MODELLED)
     ends = config.eos_token_id if config else None
     makers: dict[str, Callable[..., Any]] = {
@@ -59,23 +85,40 @@ def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsPro
         "no_repeat_ngram_size": NoRepeatNGramLogitsProcessor,
         "bad_words_ids": lambda ids: NoBadWordsLogitsProcessor(ids, ends),
         "suppress_tokens": lambda ids: SuppressTokensLogitsProcessor(ids, "cpu"),
-        "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(ids, prompt_length, "cpu"),
+        "begin_suppress_tokens": lambda ids: SuppressTokensAtBeginLogitsProcessor(
+            ids, prompt_length, "cpu"
+        ),
     }
     try:
-        return LogitsProcessorList([make(given[name]) for name, make in makers.items() if name in given])
+        return LogitsProcessorList(
+            [make(given[name]) for name, make in makers.items() if name in given]
+        )
     except (ValueError, TypeError) as error:
         raise InputError(
-            f"The target's generation config cannot be applied ({error}); mend it or leave penalties out."
+            f"The target's generation config cannot be applied ({error}); mend it or leave "
+            "penalties out."
         ) from None
 
 
 def on_host(processor: LogitsProcessor) -> LogitsProcessor:
-    """The same with its tensors on the CPU: rows are brought there, wherever their models are."""
+    """The same processor with its tensors on the CPU, where rows are brought to be changed."""
     other = copy.copy(processor)
-    vars(other).update({name: value.cpu() for name, value in vars(other).items() if isinstance(value, torch.Tensor)})
+    vars(other).update(
+        {
+            name: value.cpu()
+            for name, value in vars(other).items()
+            if isinstance(value, torch.Tensor)
+        }
+    )
     return other
 
 
 def applied(penalties: Penalties, text: Sequence[TokenId], row: Logits) -> Logits:
-    """The logits (V,) of the token after a text, prompt included, as penalties change them."""
+    """The logits of the token after a text, as penalties change them.
+
+    Args:
+        penalties: the change
+        text: the tokens so far, prompt included
+        row: the raw logits (V,)
+    """
     return penalties(torch.tensor([list(text)]), row[None].cpu())[0].to(row.device)

@@ -1,15 +1,16 @@
-"""Imports that stay silent (quietly)."""
+"""Imports without the noise of their loggers."""
 
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import torch  # first, for it sets the levels of its loggers  # noqa: F401
+# First, because torch sets the levels of its loggers when it is imported.
+import torch  # noqa: F401
 
 
 @contextmanager
 def quietly(*names: str) -> Iterator[None]:
-    """Let these loggers, and those below them, tell of errors alone for a while."""
+    """For a while, let these loggers, and those below them, report errors alone."""
     levels = {logger: logger.level for logger in map(logging.getLogger, names)}
     for logger in levels:
         logger.setLevel(logging.ERROR)

@@ -1,25 +1,27 @@
-"""Readings: what a pass says of the token that follows a node, brought to the host in one transfer for the whole pass."""
+"""Readings: a pass's result for the token that follows a node.
+
+They are brought to the host in one transfer for the whole pass.
+"""
 
 import math
-import sys
-from bisect import bisect_left
-from collections.abc import Callable, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Sequence
 from typing import overload
 
 import numpy as np
 import torch
 
-from decoders.distribution import Distribution, Small, Whole, point_mass
+from decoders.devices import device_of
+from decoders.distribution import Distribution, Whole
 from decoders.shapes import Logits, TokenId
-from decoders.warp import Warping, top, warp
+from decoders.warp import Warping, small, top, warp
 
-NUCLEUS = 64  # how many of the likeliest tokens are read if only top-p limits them
-MOST = 256  # a larger top-k takes whole distributions: as many numbers are slower one by one than in a tensor
+NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p limits them
+# A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
+MOST = 256
 
 
 def held(warping: Warping) -> int:
-    """How many of the likeliest tokens a small distribution needs."""
+    """The number of the likeliest tokens that a small distribution needs."""
     if warping.temperature == 0:
         return 1
     if warping.top_k > 0:
@@ -27,57 +29,46 @@ def held(warping: Warping) -> int:
     return NUCLEUS if warping.top_p < 1 else 1
 
 
-def small(
-    ids: Sequence[int], logits: Sequence[float], size: int, excess: Callable[[float], float], warping: Warping
-) -> Small | None:
-    """The warped distribution over `size` ids, of which the likeliest are given, or None if these do not hold all of it.
-
-    ids, logits   in falling order of the logits, the lower id first of equals
-    excess        for a temperature t the log of the sum, over all ids, of exp((logit - highest) / t)
-    """
-    if not ids or warping.temperature == 0:
-        return point_mass(ids[0]) if ids else None
-    k = min(int(warping.top_k), size) or size
-    if len(ids) < k and (k < size or warping.top_p == 1):
-        return None
-    highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
-    weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
-    if warping.top_p < 1:
-        total = sum(weights) if len(weights) == k else math.exp(excess(temperature))
-        # A token stays while the mass of likelier ones is below top_p.
-        kept = bisect_left(list(accumulate(weights)), warping.top_p * total) + 1
-        if kept > len(weights) < k:
-            return None
-        del weights[kept:]
-    mass = sum(weights)
-    return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
-
-
 class Readings(Sequence["Reading"]):
-    """Those of all rows of a pass.
+    """The readings of all rows of a pass.
 
-    rows         the raw logits (n, V), where the model is
-    likeliest    how many of the likeliest tokens are read at once; more are fetched when they are needed
-    temperature  the one that distributions are warped with
-    every        whether all rows will be warped, as those of a draft are; of the target's the rules look at few
+    Args:
+        rows: raw logits (n, V), on the model's device
+        likeliest: number of the likeliest tokens to read at once; more are fetched when needed
+        temperatures: those that distributions are warped with
+        every: whether all rows will be warped, as a draft's are; the rules look at few of the
+            target's
     """
 
-    def __init__(self, rows: Logits, likeliest: int, temperature: float = 1.0, every: bool = False):
+    def __init__(
+        self,
+        rows: Logits,
+        likeliest: int,
+        temperatures: Collection[float] = (),
+        every: bool = False,
+    ):
         self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
         self.every = every
         self.host: np.ndarray | None = None
         self.excesses: dict[float, np.ndarray] = {}
-        if rows.device.type == "cpu":
+        if device_of(rows.device).on_host:
             self.host = rows.numpy()
-            first = self.host.argmax(-1)  # of equals
-            self.first, self.highest = first.tolist(), self.host[np.arange(len(first)), first].tolist()
+            first = self.host.argmax(-1)  # of equals, the lowest id
+            self.first, self.highest = (
+                first.tolist(),
+                self.host[np.arange(len(first)), first].tolist(),
+            )
             self.found = [x.tolist() for x in self._top(rows)] if every and self.held > 1 else None
             return
         values, ids = self._top(rows)
-        temperatures = [1.0] if temperature in (0, 1) else [1.0, temperature]
+        temperatures = [1.0, *sorted(set(temperatures) - {0, 1})]
         over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
-        columns = [values, ids, *((over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures)]
+        columns = [
+            values,
+            ids,
+            *((over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures),
+        ]
         # Float64 holds every logit and every id: one transfer.
         together = torch.cat([x.double() for x in columns], -1).cpu().numpy()
         size = values.shape[-1]
@@ -86,11 +77,11 @@ class Readings(Sequence["Reading"]):
         self.highest = self.values[:, 0].tolist()
 
     def _top(self, rows: Logits) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and ids of the likeliest in each row, and of one more, which shows whether the last one has an equal."""
+        """Logits and ids of the likeliest of each row, and one more: the last may have an equal."""
         return rows.topk(min(self.held + 1, self.size))
 
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
-        """The same for one row, on the host."""
+        """Logits and ids of the likeliest tokens of one row, on the host."""
         if self.held == 1 and self.host is not None:
             return [self.highest[place]], [self.first[place]]
         if self.host is None:
@@ -101,7 +92,10 @@ class Readings(Sequence["Reading"]):
         return values.tolist(), ids.tolist()
 
     def sound(self, part: slice) -> bool:
-        """Whether the logits of these rows make distributions: NaN and infinity show in the maximum, and -inf only rules a token out."""
+        """Whether the logits of these rows make distributions.
+
+        NaN and infinity show in the maximum, and -inf only rules a token out.
+        """
         return all(map(math.isfinite, self.highest[part]))
 
     def __len__(self) -> int:
@@ -113,8 +107,12 @@ class Readings(Sequence["Reading"]):
     def __getitem__(self, place: slice) -> list["Reading"]: ...
     def __getitem__(self, place: int | slice) -> "Reading | list[Reading]":
         if isinstance(place, slice):
-            return [Reading(self, i) for i in range(*place.indices(len(self)))]
-        return Reading(self, range(len(self))[place])
+            return self.of(place, self.held)
+        return Reading(self, range(len(self))[place], self.held)
+
+    def of(self, part: slice, held: int) -> list["Reading"]:
+        """The readings of some rows, each with at most `held` of the likeliest tokens."""
+        return [Reading(self, i, min(held, self.held)) for i in range(*part.indices(len(self)))]
 
     def excess(self, place: int, temperature: float) -> float:
         """The log of the sum of exp((logit - highest) / temperature) in a row."""
@@ -124,7 +122,8 @@ class Readings(Sequence["Reading"]):
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
         if self.every and temperature == 1:
-            with np.errstate(invalid="ignore"):  # of a request that fails; the others of its pass continue
+            # A request with invalid logits fails; the others of its pass continue.
+            with np.errstate(invalid="ignore"):
                 over = self.host - np.array(self.highest, dtype=self.host.dtype)[:, None]
                 self.excesses[temperature] = np.log(np.exp(over, out=over).sum(-1).astype(float))
             return float(self.excesses[temperature][place])
@@ -136,12 +135,22 @@ class Readings(Sequence["Reading"]):
 
 
 class Reading:
-    """What a pass says of the token that follows one node."""
+    """A pass's result for the token that follows one node.
 
-    __slots__ = ("_ids", "_log_sum", "_logits", "_place", "_read", "_warped")
+    Args:
+        read: the readings of the pass
+        place: the row in them
+        held: most of the likeliest tokens to read
 
-    def __init__(self, read: Readings, place: int):
-        self._read, self._place = read, place
+    Attributes:
+        features: the hidden state (H,) there, for each layer that was asked for
+    """
+
+    __slots__ = ("_held", "_ids", "_log_sum", "_logits", "_place", "_read", "_warped", "features")
+
+    def __init__(self, read: Readings, place: int, held: int):
+        self._read, self._place, self._held = read, place, held
+        self.features: tuple[torch.Tensor, ...] = ()
         self._ids: list[TokenId] | None = None
         self._logits: list[float] = []
         self._log_sum: float | None = None
@@ -149,7 +158,7 @@ class Reading:
 
     @property
     def row(self) -> torch.Tensor:
-        """The raw logits (V,), where the model is."""
+        """The raw logits (V,), on the model's device."""
         return self._read.rows[self._place]
 
     @property
@@ -189,7 +198,10 @@ class Reading:
         return tuple((i, math.exp(x - self.log_sum)) for i, x in zip(ids, logits, strict=True))
 
     def likeliest(self, count: int | None = None) -> tuple[list[TokenId], list[float]]:
-        """Ids and logits of the `count` likeliest tokens, or of all that were read, in falling order; the lower id first of equals."""
+        """Ids and logits of the `count` likeliest tokens, or of all that were read.
+
+        They are in falling order; of equals the lower id comes first.
+        """
         if self._ids is None:
             self._ids, self._logits = self._likeliest()
         if count is None or count == len(self._ids):
@@ -202,11 +214,13 @@ class Reading:
         return ids.tolist(), values.tolist()
 
     def _likeliest(self) -> tuple[list[TokenId], list[float]]:
-        read, place = self._read, self._place
-        logits, ids = read.likeliest(place)
-        if len(ids) > read.held:
-            if read.held and logits[-1] == logits[-2] > -math.inf:  # which of the equals comes last is not known
-                logits, ids = (x.tolist() for x in top(self.row, read.held))
+        held = self._held
+        logits, ids = self._read.likeliest(self._place)
+        logits, ids = logits[: held + 1], ids[: held + 1]
+        if len(ids) > held:
+            # It is not known which of the equals comes last.
+            if held and logits[-1] == logits[-2] > -math.inf:
+                logits, ids = (x.tolist() for x in top(self.row, held))
                 return ids, logits
             ids.pop()
             logits.pop()
@@ -216,7 +230,7 @@ class Reading:
         return ids, logits
 
     def warp(self, warping: Warping) -> Distribution:
-        """The distribution that is sampled: small if the tokens that were read hold all of it, else whole."""
+        """The distribution that is sampled: small if the tokens read hold all of it, else whole."""
         if self._warped is None or self._warped[0] is not warping:
             few = small(*self.likeliest(), self.size, self.excess, warping)
             self._warped = warping, few or Whole(warp(self.row, warping))

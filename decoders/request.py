@@ -1,4 +1,7 @@
-"""A request: its tree, its random source and its limits. A decoder only asks it for readings and commits rounds to it."""
+"""A request: its tree, its random source and its limits.
+
+A decoder only asks it for readings and commits rounds to it.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -15,25 +18,39 @@ from decoders.warp import Warping
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What a decoder yields to learn what follows nodes of its tree: a model ("target" or "draft") and the nodes.
+    """A decoder's question: what follows these nodes of its tree?
 
-    It is sent a list of readings, one per node in the order asked.
-    likeliest   how many of the likeliest tokens it will look at in each, beyond those that warping leaves
-    steps       above 0, a chain: draw up to so many tokens with this model, the first after the one node asked about, each of the
-                others after the one before, as far as the first that ends the text. It is sent a list of Drawn
+    The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
+
+    Attributes:
+        model: "target" or "draft"
+        nodes: the nodes asked about
+        likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
+            those that warping leaves
+        steps: above 0, a chain: draw at most this many tokens with this model, the first after the
+            one node asked about, each of the others after the one before. The chain ends with the
+            first token that ends the text.
+        features: layers whose hidden states come with each reading, numbered as in transformers'
+            `hidden_states`: 0 is the embedding, the last comes after the final norm
     """
 
     model: str
     nodes: tuple[NodeId, ...]
     likeliest: int = 0
     steps: int = 0
+    features: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """A token of a chain.
 
-    q   the distribution that it was drawn from;   reading  what the model said there
+    Attributes:
+        node: its node
+        parent: the node before it
+        token: its id
+        q: the distribution that it was drawn from
+        reading: the reading at `parent`
     """
 
     node: NodeId
@@ -46,17 +63,23 @@ class Drawn:
 class Request:
     """One prompt being decoded.
 
-    tree          the token tree
-    source        all its randomness
-    warping       how logits become the distribution that is sampled
-    budget        most new tokens;   ahead  how many tokens a baseline draws at a time
-    end_tokens    ids that end the output
-    stops         a function that says whether a list of new tokens contains a stop string
-    penalties     changes the logits of both models after each text;   vocabulary  V, for drafts without a model;  references  texts, as tokens, that such drafts may copy from
-    ledger        what it has cost so far
-    finished      None while running, else "end of sequence", "stop string", "budget" or "cancelled"
-    answer        the tip of the output so far;   tips  of all branches that are alive since the last round
-    kept          for each token that was kept in any round the trial that produced it
+    Attributes:
+        tree: the token tree
+        source: all randomness of this request
+        warping: how logits become the distribution that is sampled
+        budget: most new tokens
+        ahead: how many tokens a baseline draws at a time
+        end_tokens: ids that end the output
+        stops: a function that says whether a list of new tokens contains a stop string
+        vocabulary: V, for drafts without a model
+        references: texts, as tokens, that such drafts may copy from
+        ledger: the cost so far
+        penalties: changes the logits of both models after each text
+        finished: None while running; then "end of sequence", "stop string", "budget" or "cancelled"
+        answer: the tip of the output so far
+        tips: the tips of all branches that are alive since the last round
+        rounds: the rounds committed so far
+        kept: from each token that was kept in any round to the trial that produced it
     """
 
     def __init__(
@@ -91,41 +114,57 @@ class Request:
         self.rounds: list[Round] = []
         self.kept: dict[NodeId, Trial] = {}
 
-    # ---- what a decoder may read
+    # ---- For decoders to read
 
     @property
     def tip(self) -> NodeId:
-        """The last node that all live branches share: the end of the text, for decoders that follow one path."""
+        """The last node that all live branches share: the end of the text, if there is one path."""
         return self.tree.trunk[-1]
 
     @property
     def left(self) -> int:
-        """How many more tokens the answer may have."""
+        """How many tokens the answer may still grow by."""
         return self.budget - self.tree.new_length(self.answer)
 
     def warp(self, reading: Reading) -> Distribution:
         return reading.warp(self.warping)
 
     def ends(self, node: NodeId) -> str | None:
-        """Why the text ends with this node: "end of sequence", "stop string", or None if it does not."""
+        """Why the text ends here, "end of sequence" or "stop string"; None if it goes on."""
         if self.tree.tokens[node] in self.end_tokens:
             return "end of sequence"
         if self.stops and self.stops(self.tree.new_tokens(node)):
             return "stop string"
         return None
 
-    # ---- what a decoder may do
+    # ---- For decoders to call
 
-    def ask(self, model: str, nodes: Sequence[NodeId], likeliest: int = 0) -> Ask:
-        return Ask(model, tuple(nodes), likeliest)
+    def ask(
+        self,
+        model: str,
+        nodes: Sequence[NodeId],
+        likeliest: int = 0,
+        features: tuple[int, ...] = (),
+    ) -> Ask:
+        return Ask(model, tuple(nodes), likeliest, features=features)
 
     def draw(self, model: str, node: NodeId, steps: int) -> Ask:
-        """Ask for a chain."""
+        """Ask for a chain of at most `steps` tokens after a node."""
         return Ask(model, (node,), steps=steps)
 
     def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
-        """Commit a round of a decoder that follows one path: the answer now ends at `tip`, or at the first node before it that ends
-        the text. Trials after that node are dropped, since nothing after it is output. Yield the result."""
+        """Commit a round of a decoder that follows one path.
+
+        The answer now ends at `tip`, or at the first node before it that ends the text. Trials
+        after that node are dropped, since nothing after it is output.
+
+        Args:
+            trials: everything that was tried in this round
+            tip: the last node that the decoder kept
+
+        Returns:
+            The round, for the decoder to yield.
+        """
         path = self.tree.lineage(tip, self.tree.depths[self.answer] + 1)
         finished = None
         for node in path:
@@ -147,8 +186,18 @@ class Request:
         finished: str | None = None,
         provisional: bool = False,
     ) -> Round:
-        """Commit a round: `tips` stay alive, `answer` is the tip of the output so far, `finished` says why it is the last one. A
-        later round may take back a provisional answer. Yield the result."""
+        """Commit a round.
+
+        Args:
+            trials: everything that was tried in this round
+            tips: the nodes that stay alive
+            answer: the tip of the output so far
+            finished: why this is the last round, if it is
+            provisional: whether a later round may take the answer back
+
+        Returns:
+            The round, for the decoder to yield.
+        """
         tried = Trials.of(trials) if isinstance(trials, list) else trials
         entry = Round(len(self.rounds), tried, provisional=provisional and not finished)
         fork = self.tree.fork(self.answer, answer)

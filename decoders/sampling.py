@@ -1,4 +1,4 @@
-"""Where all randomness of all decoders comes from."""
+"""The source of all randomness of all decoders."""
 
 import random
 from collections.abc import Callable
@@ -8,21 +8,37 @@ from decoders.distribution import Distribution
 
 
 class RandomSource(Protocol):
-    """What a decoder may do at random. Tests use a source that enumerates every outcome."""
+    """The random operations of a decoder. Tests use a source that enumerates every outcome."""
 
     def draw(self, probs: Distribution, count: int = 1) -> list[int]:
         """`count` ids, drawn independently with replacement."""
 
     def accept(self, probability: float) -> tuple[bool, float]:
-        """True with this probability (above 1 counts as 1), and the uniform number u in [0, 1) that decided."""
+        """Accept with a probability.
+
+        Args:
+            probability: the chance; above 1 counts as 1
+
+        Returns:
+            Whether it was accepted, and the uniform number u in [0, 1) that decided.
+        """
 
     def chain(self, steps: int) -> Callable[[Distribution], int]:
-        """A function that draws from one distribution after another, at most `steps` of them. What it takes from the source is taken
-        now, however many it will draw: so later draws do not depend on where a chain ends."""
+        """A function that draws from one distribution after another, at most `steps` times.
+
+        All random numbers are taken from the source now, even if fewer are needed, so that later
+        draws do not depend on where a chain ends.
+        """
 
 
 class SeededSource:
-    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator: one seed gives the same draws on any device."""
+    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator.
+
+    One seed gives the same draws on any device.
+
+    Args:
+        seed: any whole number; taken modulo 2**64
+    """
 
     def __init__(self, seed: int):
         self.uniform = random.Random(seed % 2**64).random

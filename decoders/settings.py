@@ -1,17 +1,22 @@
-"""Settings of a decoder: frozen dataclass fields that carry their range and their help, and are checked when the decoder is built."""
+"""Settings of a decoder: frozen dataclass fields that carry their range and their help.
+
+They are checked when the decoder is built.
+"""
 
 import dataclasses
 import difflib
 from collections.abc import Callable, Generator, Iterable
 from typing import Any, ClassVar, Self
 
-from decoders.errors import InputError
+from decoders.errors import InputError, quoted
+from decoders.laws import Law
 from decoders.request import Ask, Request
 from decoders.trace import Round
+from decoders.values import allowed
 from decoders.warp import Warping
 
-# What `decode` returns. It is sent what each item asks for, which no type can say: of an ask readings (`list[Reading]`), of one for a
-# chain its tokens (`list[Drawn]`), of a round None.
+# The type of `decode`. A yielded item determines what is sent back, which no type can express:
+# readings (`list[Reading]`) for an ask, tokens (`list[Drawn]`) for a chain, None for a round.
 Decoding = Generator[Ask | Round, Any, None]
 
 
@@ -24,57 +29,69 @@ def setting(
     choices: Iterable[Any] = (),
     read: Callable[[str, Any], Any] | None = None,
 ) -> Any:
-    """A dataclass field with one line of help and the values it may take: from `low` to `high`, one of `choices`, or either.
+    """A dataclass field with one line of help and its allowed values.
 
-    read   instead of these, a function of (name of the decoder, value given) that returns the value kept or raises InputError
+    Args:
+        default: the default value
+        help: one line for a user
+        low: the least number
+        high: the greatest number
+        choices: values allowed besides a range, or instead of one
+        read: replaces the range and choices: a function of (name of the decoder, caller's value)
+            that returns the value to keep or raises InputError
     """
     return dataclasses.field(
-        default=default, metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read}
+        default=default,
+        metadata={"help": help, "low": low, "high": high, "choices": tuple(choices), "read": read},
     )
 
 
-# The laws that a decoder may claim, each with a few words about its text.
-LAWS = {
-    "target": "the target",
-    "beam sampling": "beam sampling",
-    "beam sampling per layer": "beam sampling, given each layer's width",
-}
-
-
 class claim(property):
-    """A property that depends on the settings; on the class itself it has the value for the default settings."""
+    """A property that depends on the settings; on the class, its value for the default settings."""
 
     def __get__(self, method: "Method | None", owner: "type[Method]") -> Any:  # type: ignore[override]  # of methods alone
         return super().__get__(owner() if method is None else method, owner)
 
 
 class Method:
-    """What every decoder is: a frozen dataclass of settings, class attributes that say what it claims, and `decode`.
+    """The base of every decoder: a frozen dataclass of settings with its claims and `decode`.
 
-    name         its id in the catalog, in links and files;   title  its proper name;   stands_for  what that abbreviates
-    law          the law of the output: one of LAWS, or None (lossy)
-    paper, section   where it is defined;  summary  one line for a reader who knows no decoder
-    uses_draft   whether it needs a draft model
-    references   texts that its drafts may copy from, if it has such a setting
-    Raises InputError for settings that it does not have, or out of range.
+    Attributes:
+        name: its id in the catalog, in links and in files
+        title: its proper name
+        stands_for: what the title abbreviates
+        law: the law of the output, or None (lossy)
+        paper: the paper that defines it
+        section: the section of the paper
+        summary: one line for a reader who knows no decoder
+        uses_draft: whether it needs a draft model
+        features: layers of the target whose hidden states its asks want
+        references: texts that its drafts may copy from, if it has such a setting
+
+    Raises:
+        InputError: for unknown settings, and for values out of range
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     stands_for: ClassVar[str] = ""
-    law: ClassVar[str | None]
+    law: ClassVar[Law | None]
     paper: ClassVar[str]
     section: ClassVar[str]
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
+    features: ClassVar[tuple[int, ...]] = ()
     references: tuple[str, ...] = ()
-    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]  # for type checkers: every method is a dataclass
+    # For type checkers: every method is a dataclass.
+    __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
         known = [field.name for field in dataclasses.fields(cls)]
         for name in settings:
             if name not in known:
-                raise InputError(f"{cls.name} has no setting {name!r}: {nearest(name, known)}")
+                raise InputError(
+                    f"{cls.name} has no setting {quoted(name)}: {nearest(name, known)}"
+                )
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -91,45 +108,59 @@ class Method:
 
     @property
     def branches(self) -> tuple[int, int]:
-        """The most tips that live between rounds, and the most nodes that a round adds; (1, 0) for chains."""
+        """The most tips between rounds, and the most nodes that a round adds; (1, 0) for chains."""
         return 1, 0
 
     def most_rows(self, prompt: int, budget: int) -> int:
-        """The most cache rows of either model that a request of so many tokens can take: what a memory budget reserves for it.
+        """The most cache rows of either model that a request can take, for a memory budget.
 
-        A chain needs one row per token. With branches there are, between rounds, at most twice as many rows as live nodes
-        (`CacheRows.sync`).
+        A chain needs one row per token. With branches there are, between rounds, at most twice as
+        many rows as live nodes (`CacheRows.sync`).
+
+        Args:
+            prompt: tokens of the prompt
+            budget: most new tokens
         """
         tips, nodes = self.branches
         return 2 * (prompt + tips * budget) + nodes if nodes else prompt + budget
 
     def refuse(self, vocabulary: int, budget: int) -> None:
-        """Raise InputError if these settings cannot decode `budget` tokens with a vocabulary of this size."""
+        """Refuse a task that these settings cannot do.
+
+        Args:
+            vocabulary: V
+            budget: most new tokens
+
+        Raises:
+            InputError: if they cannot decode this many tokens with such a vocabulary
+        """
 
     def decode(self, request: Request) -> Decoding:
-        raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover - every method has its own
+        # Every method has its own.
+        raise TypeError(f"{type(self).__name__} does not decode.")  # pragma: no cover
 
 
 def check(owner: str, field: dataclasses.Field, value: Any) -> Any:
-    """The value that a `setting` of `owner` keeps when given this one. Raises InputError if it may not have it."""
+    """The value that a setting keeps for a caller's value.
+
+    Args:
+        owner: the name of the decoder
+        field: the setting
+        value: the caller's value
+
+    Raises:
+        InputError: if the value is not allowed
+    """
     low, high, choices, read = (field.metadata[key] for key in ("low", "high", "choices", "read"))
     if read is not None:
         return read(owner, value)
-    if any(value == c and isinstance(value, bool) == isinstance(c, bool) for c in choices):
+    if low is None and high is None and not choices:
         return value
-    options = [repr(c) for c in choices]
-    if low is not None or high is not None:
-        options.append(f"a {'whole ' if isinstance(low, int) else ''}number from {low} to {high}")
-        is_number = isinstance(value, int if isinstance(low, int) else (int, float)) and not isinstance(value, bool)
-        if is_number and low <= value <= high:
-            return value
-    elif not choices:
-        return value
-    raise InputError(f"{owner}: {field.name} must be {' or '.join(options)}, not {value!r}.")
+    return allowed(f"{owner}: {field.name}", value, low, high, choices)
 
 
 def nearest(word: str, words: Iterable[str]) -> str:
-    """A hint for a message about an unknown name: the nearest known one, or else all of them."""
+    """A hint for a message about an unknown name: the nearest known name, or else all names."""
     words = list(words)
-    close = difflib.get_close_matches(word, words, 1)
+    close = difflib.get_close_matches(word[:80], words, 1)
     return f"did you mean {close[0]!r}?" if close else f"there is {', '.join(words) or 'none'}."

@@ -1,4 +1,9 @@
-"""The papers' closed forms. Plain numbers and distributions in, plain numbers out; nothing here knows a model."""
+"""The papers' closed forms. Nothing here knows a model.
+
+Symbols that recur: alpha, mean acceptance of a draft token; gamma, draft tokens per round; c, time
+of a draft pass divided by that of a target pass; tau, MTAD's threshold; U, a bound in nats on
+|log p - log q|; epsilon <= 0, the error of MTAD's beams; gamma_bar, mean tokens per round.
+"""
 
 import itertools
 import math
@@ -9,11 +14,11 @@ import numpy as np
 
 from decoders.distribution import Distribution, minimum, residual
 
-# ---- Speculative decoding (speculative-decoding.txt §3)
+# ---- Speculative decoding (Leviathan et al. 2023, arXiv 2211.17192, section 3)
 
 
 def acceptance(p: Distribution, q: Distribution) -> float:
-    """beta = sum min(p, q), the probability that one draft token is accepted (theorem 3.5); alpha is its mean."""
+    """beta = sum min(p, q), the chance to accept a draft token (theorem 3.5); alpha is its mean."""
     return minimum(p, q).total
 
 
@@ -23,27 +28,34 @@ def expected_tokens(alpha: float, gamma: float) -> float:
 
 
 def walltime_factor(alpha: float, gamma: float, c: float) -> float:
-    """Expected speed-up over plain decoding (theorem 3.8); c is the time of a draft pass divided by that of a target pass."""
+    """Expected speed-up over plain decoding (theorem 3.8)."""
     return expected_tokens(alpha, gamma) / (gamma * c + 1)
 
 
 def operations_factor(alpha: float, gamma: float, c_hat: float) -> float:
-    """Expected growth of arithmetic operations (theorem 3.11); c_hat is the draft's operations per token divided by the target's."""
+    """Expected growth of arithmetic operations (theorem 3.11).
+
+    `c_hat` is the draft model's operations per token divided by the target's.
+    """
     return (gamma * c_hat + gamma + 1) / expected_tokens(alpha, gamma)
 
 
 def best_gamma(alpha: float, c: float, longest: int = 64) -> int:
-    """The draft length from 1 to `longest` with the largest wall-time factor (§3.5); the shortest of equals."""
+    """The draft length from 1 to `longest` with the largest wall-time factor (section 3.5).
+
+    Of equals it is the shortest.
+    """
     return max(range(1, longest + 1), key=lambda gamma: walltime_factor(alpha, gamma, c))
 
 
-# ---- SpecTr (Sun et al. 2023, K-SEQ)
+# ---- SpecTr (Sun et al. 2023, arXiv 2310.15141, K-SEQ)
 
 
 def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
-    """rho*, the root of 1 - (1-beta)^k = rho beta on [1, k] for beta(rho) = sum min(q, p / rho), rounded up by at most k 2^-40.
+    """rho*, the root of 1 - (1-beta)^k = rho beta on [1, k] for beta(rho) = sum min(q, p / rho).
 
-    Any rho from rho* to k gives the target's law; below it the residual would be negative.
+    It is rounded up by at most k 2^-40. Any rho from rho* to k gives the target's law; below rho*
+    the residual would be negative.
     """
     low, high = 1.0, float(k)
     if k == 1:
@@ -52,8 +64,12 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     p_x, q_x = (np.array(list(x.within(shared).mass.values())) for x in (p, q))
     order = (p_x / q_x).argsort()
     p_x, q_x = p_x[order], q_x[order]
-    # Of tokens with p / q < rho the minimum is p / rho, of the others q: two sums, for each number of the former.
-    ratios, of_p, of_q = (p_x / q_x).tolist(), [0.0, *p_x.cumsum().tolist()], [*q_x[::-1].cumsum()[::-1].tolist(), 0.0]
+    # Where p / q < rho the minimum is p / rho, elsewhere q: two sums, by the number of the former.
+    ratios, of_p, of_q = (
+        (p_x / q_x).tolist(),
+        [0.0, *p_x.cumsum().tolist()],
+        [*q_x[::-1].cumsum()[::-1].tolist(), 0.0],
+    )
     for _ in range(40):
         rho = (low + high) / 2
         place = bisect_left(ratios, rho)
@@ -65,13 +81,14 @@ def kseq_division(p: Distribution, q: Distribution, k: int) -> float:
     return high
 
 
-# ---- DSBD (dsbd.txt §3.2)
+# ---- DSBD (Qin et al. 2024, arXiv 2409.16560, section 3.2)
 
 
 def beam_acceptances(p: Distribution, q: Distribution, draws: int) -> list[float]:
-    """alpha_1 .. alpha_draws (eq. 4): alpha_j is the chance that the j-th draw since the last acceptance is accepted.
+    """alpha_1 .. alpha_draws (eq. 4), for the chance to accept the j-th draw since an acceptance.
 
-    A chance that misses 1 only by the rounding of sums is 1: a threshold of 1 asks for exactly that.
+    `p` and `q` are p_beam and q_beam. A chance that misses 1 only by the rounding of sums counts as
+    1, because a threshold of 1 asks for exactly that.
     """
     alphas, sure = [], 1 - 32 * max(p.rounding, q.rounding)
     for _ in range(draws):
@@ -82,7 +99,7 @@ def beam_acceptances(p: Distribution, q: Distribution, draws: int) -> list[float
 
 
 def accepted_distribution(alphas: list[float]) -> list[float]:
-    """P(m, k) for m = len(alphas) and k = 0 .. m (eq. 2-3): the chance that k of m draws are accepted.
+    """P(m, k), the chance that k of m = len(alphas) draws are accepted, for k = 0 .. m (eq. 2-3).
 
     The index of alpha restarts at 1 after each acceptance.
     """
@@ -92,17 +109,21 @@ def accepted_distribution(alphas: list[float]) -> list[float]:
     for n in range(1, m + 1):
         row = [refused[n]]
         row += [
-            sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1)) for k in range(1, n + 1)
+            sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1))
+            for k in range(1, n + 1)
         ]
         table.append(row)
     return table[m]
 
 
 def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
-    """max(W_min, the largest K with P(at least K accepted) >= t) (eq. 5-7, whose sum must start at k = 0)."""
+    """max(W_min, the largest K with P(at least K accepted) >= t), by eq. 5-7.
+
+    The sum of eq. 5 must start at k = 0. `threshold` is t and `minimum` is W_min.
+    """
     at_least, width = 1.0, 0
     for k, probability in enumerate(accepted_distribution(alphas)):
-        # at_least = P(at least k); the slack lets a sum that is 1 but for rounding pass t = 1.
+        # at_least is P(at least k); the slack lets a sum that is 1 but for rounding pass t = 1.
         if at_least >= threshold - 1e-12:
             width = k
         at_least -= probability
@@ -110,18 +131,22 @@ def dynamic_width(alphas: list[float], threshold: float, minimum: int) -> int:
 
 
 def dsbd_steps(beta: float, gamma: float, threshold: float = 1.0) -> float:
-    """Theorem 3.2: steps per round from min(t, beta). A lower bound if beta is constant or the minimum over reachable layers, but
-    not if it is the mean (see ALGORITHMS.md)."""
+    """Steps per round from min(t, beta) (theorem 3.2).
+
+    It is a lower bound if beta is constant or the minimum over reachable layers, but not if beta is
+    a mean. If beta is 0 or 1, equally likely, t = 0.9 and gamma = 1, there are 1.45 steps, not 1.5.
+    """
     return expected_tokens(min(threshold, beta), gamma)
 
 
-# ---- MTAD (mtad.txt §3.2)
+# ---- MTAD (Qin et al. 2024, arXiv 2407.09722, section 3.2)
 
 
 def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
-    """A lower bound on the draft tokens that a round keeps if |log p - log q| <= U nats: min(gamma, ceil(ln(1/tau)/U) - 1).
+    """A lower bound on the draft tokens that a round keeps: min(gamma, ceil(ln(1/tau)/U) - 1).
 
-    Theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything if tau < 1, and tau = 0 always does.
+    This is theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything if tau < 1,
+    and tau = 0 always does.
     """
     if threshold >= 1:
         return 0
@@ -133,14 +158,21 @@ def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
 
 
 def mtad_perplexity_bound(gamma_bar: float, H_pq: float, L_q: float, epsilon: float = 0.0) -> float:
-    """Lemma 3.4 (eq. 6): an upper bound on the output's perplexity under the draft model. gamma_bar is the mean number of tokens
-    per round, H_pq the cross entropy H(p, q) in nats, L_q the mean largest log-likelihood of gamma - 1 tokens, and epsilon <= 0
-    the beams' error."""
+    """An upper bound on the output's perplexity under the draft model (lemma 3.4, eq. 6).
+
+    `H_pq` is the cross entropy H(p, q) and `L_q` the mean largest log-likelihood of gamma - 1
+    tokens, both in nats.
+    """
     return math.exp((H_pq - (1 - epsilon) * L_q) / gamma_bar)
 
 
-def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, epsilon: float = 0.0) -> float:
-    """Theorem 3.5 (eq. 8): an upper bound on MTAD's perplexity divided by exact joint decoding's; H_p is the target's entropy in nats."""
+def mtad_ratio_bound(
+    threshold: float, gamma_bar: float, H_p: float, U: float, epsilon: float = 0.0
+) -> float:
+    """An upper bound on MTAD's perplexity divided by exact joint decoding's (theorem 3.5, eq. 8).
+
+    `H_p` is the target's entropy in nats.
+    """
     if threshold == 0 or math.isinf(U):
         return math.inf
     return threshold ** (-1 / gamma_bar) * math.exp(
@@ -148,12 +180,18 @@ def mtad_ratio_bound(threshold: float, gamma_bar: float, H_p: float, U: float, e
     )
 
 
-# ---- EMS-SD (ems-sd.txt appendix B)
+# ---- EMS-SD (arXiv 2405.07542, appendix B)
 
 
 @dataclass(frozen=True, slots=True)
 class Padding:
-    """A round of a padded batch: mean longest acceptance tau_max and mean pads per request, in tokens, and the mean of their ratio r."""
+    """A round of a padded batch.
+
+    Attributes:
+        longest: mean longest acceptance tau_max, in tokens
+        pads: mean pads per request, in tokens
+        ratio: mean r of pads / tau_max
+    """
 
     longest: float
     pads: float
@@ -161,31 +199,48 @@ class Padding:
 
 
 def longest_acceptance(p: float, batch: int, cap: int) -> list[float]:
-    """P(tau_max = k) for k = 1 .. cap (eq. 11): the longest of `batch` acceptances, each geometric with next-token accuracy p.
+    """P(tau_max = k) for k = 1 .. cap (eq. 11), where tau_max is the longest acceptance of a batch.
 
-    The rest of the mass, P(tau_max > cap), is added to `cap`.
+    Each acceptance is geometric. The rest of the mass, P(tau_max > cap), is added to `cap`.
+
+    Args:
+        p: accuracy of the next draft token
+        batch: number of requests
+        cap: longest acceptance
     """
     below = [(1 - p**k) ** batch for k in range(cap)] + [1.0]  # P(tau_max <= k)
     return [below[k] - below[k - 1] for k in range(1, cap + 1)]
 
 
 def expected_padding(p: float, batch: int, cap: int) -> Padding:
-    """The exact expectations that figure 6 simulates (eq. 8-10). By symmetry the expectations of one request are the batch's means.
+    """The exact expectations that figure 6 simulates (eq. 8-10); arguments as `longest_acceptance`.
 
-    E[tau / tau_max] sums, over k, 1/k of E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
+    By symmetry the expectations of one request are the batch's means. E[tau / tau_max] sums, over
+    k, 1/k of E[tau; tau_max <= k] - E[tau; tau_max <= k - 1].
     """
     one = longest_acceptance(p, 1, cap)
     below = [0.0, *itertools.accumulate(one)]  # P(tau <= k)
-    partial = [0.0, *itertools.accumulate(k * one[k - 1] for k in range(1, cap + 1))]  # E[tau; tau <= k]
-    joint = [e * b ** (batch - 1) for e, b in zip(partial, below, strict=True)]  # E[tau; tau_max <= k]
-    longest = sum(k * probability for k, probability in enumerate(longest_acceptance(p, batch, cap), 1))
-    return Padding(longest, longest - partial[cap], 1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)))
+    # E[tau; tau <= k]
+    partial = [0.0, *itertools.accumulate(k * one[k - 1] for k in range(1, cap + 1))]
+    # E[tau; tau_max <= k]
+    joint = [e * b ** (batch - 1) for e, b in zip(partial, below, strict=True)]
+    longest = sum(
+        k * probability for k, probability in enumerate(longest_acceptance(p, batch, cap), 1)
+    )
+    return Padding(
+        longest,
+        longest - partial[cap],
+        1 - sum((joint[k] - joint[k - 1]) / k for k in range(1, cap + 1)),
+    )
 
 
-def simulated_padding(p: float, batch: int, cap: int, rounds: int, draw: np.random.Generator) -> Padding:
-    """The same by simulation, as in the paper: means over `rounds` drawn batches (figure 6); 0 < p < 1.
+def simulated_padding(
+    p: float, batch: int, cap: int, rounds: int, draw: np.random.Generator
+) -> Padding:
+    """The same by simulation: means over `rounds` drawn batches, as in figure 6; 0 < p < 1.
 
-    With numpy, because torch would start a second pool of OpenMP workers, which slows down the thread that decodes.
+    It uses numpy, because torch would start a second pool of OpenMP workers, which slows down the
+    thread that decodes.
     """
     accepted = draw.geometric(1 - p, (rounds, batch)).clip(max=cap)
     longest = accepted.max(-1)

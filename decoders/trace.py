@@ -1,4 +1,4 @@
-"""What a decoder did, as plain data: rounds, and the fate of every token tried in them."""
+"""A decoder's actions as plain data: rounds, and the fate of every token tried in them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,12 +24,24 @@ DRAFTED = frozenset({Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED})
 
 @dataclass(slots=True)
 class Trial:
-    """One token that was tried at one place of the tree. Several draws of the same node are several trials.
+    """One token that was tried at one place of the tree.
 
-    p, q                    the probabilities that the rule compared (warped; over (beam, token) pairs for beam decoders), or None
-    accept_probability, u   the chance of being accepted and the uniform number that decided, None if the rule uses no randomness
-    log_p, alternatives, round   filled in for every kept token when its round is committed: the raw target log-probability (nats),
-                            the five likeliest tokens with their raw target probabilities, the index of the round
+    Several draws of the same node are several trials.
+
+    Attributes:
+        node: the node of the token
+        token: its id
+        parent: the node before it
+        fate: what became of it
+        p: the target's probability that the rule compared, or None. It is warped; for beam
+            decoders, over (beam, token) pairs.
+        q: the draft model's probability that the rule compared, or None
+        accept_probability: the chance of being accepted; None if the rule uses no randomness
+        u: the uniform number that decided, or None
+        log_p: raw log-probability under the target, in nats. This and the next two are filled in
+            for every kept token when its round is committed.
+        alternatives: the five likeliest tokens with their raw target probabilities
+        round: the index of its round
     """
 
     node: NodeId
@@ -46,23 +58,34 @@ class Trial:
 
 
 class Trials:
-    """The trials of a round, of which only those of kept tokens are made before somebody looks at them all.
+    """The trials of a round; those of tokens that were not kept are made when first looked at.
 
-    kept      those of kept tokens
-    drafted, tested, accepted   how many of all are of draft tokens, of tested ones, of kept ones
-    listed    makes the list of all, with the kept ones among them; it must not hold on to distributions, which are large
+    Args:
+        kept: the trials of kept tokens
+        drafted: number of draft tokens
+        tested: number of draft tokens that were tested
+        accepted: number of draft tokens that were kept
+        listed: makes the list of all trials, the kept ones included; it must not hold on to
+            distributions, which are large
     """
 
     __slots__ = ("_list", "_listed", "accepted", "drafted", "kept", "tested")
 
-    def __init__(self, kept: list[Trial], drafted: int, tested: int, accepted: int, listed: Callable[[], list[Trial]]):
+    def __init__(
+        self,
+        kept: list[Trial],
+        drafted: int,
+        tested: int,
+        accepted: int,
+        listed: Callable[[], list[Trial]],
+    ):
         self.kept, self.drafted, self.tested, self.accepted = kept, drafted, tested, accepted
         self._listed: Callable[[], list[Trial]] | None = listed
         self._list: list[Trial] | None = None
 
     @classmethod
     def of(cls, trials: list[Trial]) -> "Trials":
-        """Of a list that exists already."""
+        """The trials from a complete list."""
         fates = [t.fate for t in trials if t.fate in DRAFTED]
         counts = len(fates), len(fates) - fates.count(Fate.DISCARDED), fates.count(Fate.ACCEPTED)
         return cls([t for t in trials if t.fate in KEPT], *counts, lambda: trials)
@@ -72,20 +95,27 @@ class Trials:
 
     def every(self) -> list[Trial]:
         if self._list is None:
-            assert self._listed is not None  # it goes when the list is there
+            assert self._listed is not None  # dropped once the list is made
             self._list, self._listed = self._listed(), None
         return self._list
 
 
 @dataclass(slots=True)
 class Round:
-    """One cycle of a decoder: what it tried, what the answer is now, and what that took.
+    """One cycle of a decoder: its trials, the new answer, and the cost.
 
-    tried           its trials, made when they are looked at; a list of them will do
-    keep            how many tokens of the earlier answer still stand
-    nodes, tokens   what follows them in the new answer: for a beam decoder the part of its best beam that differs from the last round's
-    provisional     a later round may take this back
-    draft_seconds, verify_seconds   wall time of this request, waiting for others in its passes included
+    Attributes:
+        index: which round of the request it is, from 0
+        tried: its trials; a list is converted
+        nodes: the nodes after the kept part in the new answer. For a beam decoder these are the
+            part of its best beam that differs from the last round's.
+        tokens: the tokens of `nodes`
+        keep: how many tokens of the earlier answer still stand
+        provisional: whether a later round may take this back
+        draft_seconds: wall time of drafting, waiting for other requests in its passes included
+        verify_seconds: wall time of verifying, counted in the same way
+        target_calls: answers of the target
+        draft_calls: answers of the draft model
     """
 
     index: int

@@ -1,4 +1,4 @@
-"""A request is one token tree: the prompt is its trunk, drafts and beams are its branches."""
+"""A request's token tree: the prompt is its trunk, drafts and beams are its branches."""
 
 from collections.abc import Iterable, Sequence
 
@@ -6,10 +6,18 @@ from decoders.shapes import NodeId, TokenId
 
 
 class TokenTree:
-    """A growing tree of (token, parent, depth). Node ids are never reused, so that a trace can refer to them.
+    """A growing tree of (token, parent, depth).
 
-    `trunk[d]` is the node of depth d that every live tip descends from (or is); `tail` lists the other live nodes, parents first.
-    A node that was dropped keeps its id, token and parent, but `add` no longer finds it.
+    Node ids are never reused, so that a trace can refer to them. A dropped node keeps its id, token
+    and parent, but `add` no longer finds it.
+
+    Args:
+        prompt: the tokens of the trunk
+
+    Attributes:
+        trunk: `trunk[d]` is the node of depth d that every live tip descends from (or is)
+        tail: the other live nodes, parents first
+        commits: how often `keep` was called
     """
 
     def __init__(self, prompt: Sequence[TokenId]):
@@ -19,12 +27,16 @@ class TokenTree:
         self.trunk: list[NodeId] = list(range(len(prompt)))
         self.tail: list[NodeId] = []
         self.prompt_length = len(prompt)
-        self.commits = 0  # how often `keep` was called
+        self.commits = 0
         self._children: dict[tuple[NodeId, TokenId], NodeId] = {}
 
     def add(self, parent: NodeId, token: TokenId) -> NodeId:
-        """The child of `parent` with this token, made if there is none yet: equal beams share one node. `parent` must be the last
-        node of the trunk or in the tail."""
+        """The child of a node with this token; equal beams share one node.
+
+        Args:
+            parent: the last node of the trunk, or a node of the tail
+            token: the child's token
+        """
         node = self._children.get((parent, token))
         if node is None:
             node = len(self.tokens)
@@ -36,7 +48,7 @@ class TokenTree:
         return node
 
     def lineage(self, node: NodeId, stop: int = 0) -> list[NodeId]:
-        """The nodes from depth `stop` down to `node`, in reading order."""
+        """The nodes from depth `stop` to `node`, in reading order."""
         nodes = []
         while node >= 0 and self.depths[node] >= stop:
             nodes.append(node)
@@ -53,11 +65,11 @@ class TokenTree:
         return a
 
     def new_tokens(self, node: NodeId) -> list[TokenId]:
-        """The tokens after the prompt up to and including `node`."""
+        """The tokens after the prompt, up to and including `node`."""
         return [self.tokens[n] for n in self.lineage(node, self.prompt_length)]
 
     def new_length(self, node: NodeId) -> int:
-        """How many tokens follow the prompt up to and including `node`."""
+        """The number of tokens after the prompt, up to and including `node`."""
         return self.depths[node] + 1 - self.prompt_length
 
     def in_trunk(self, node: NodeId) -> bool:
@@ -65,7 +77,10 @@ class TokenTree:
         return depth < len(self.trunk) and self.trunk[depth] == node
 
     def keep(self, tips: Iterable[NodeId]) -> None:
-        """Keep the given tips and their ancestors, drop every other branch, and extend the trunk as far as the tips agree."""
+        """Keep these tips and their ancestors, and drop every other branch.
+
+        The trunk grows to the deepest node that all tips descend from (or are).
+        """
         self.commits += 1
         tips = set(tips)
         live: set[NodeId] = set()

@@ -1,21 +1,32 @@
 """Warping: from logits to the distribution that is sampled."""
 
+import math
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from numbers import Real
+from itertools import accumulate
 
 import torch
 
+from decoders.distribution import Small, point_mass
 from decoders.errors import InputError
 from decoders.shapes import Logits, Probs
+from decoders.values import allowed
 
 
 @dataclass(frozen=True)
 class Warping:
     """Temperature first, then top-k, then top-p (the token that crosses p is kept).
 
-    temperature 0 puts all probability on the likeliest token, the lowest id of equals; top_k 0 and top_p 1 leave the distribution
-    whole. A temperature or top_p below the least normal number of the logits' type counts as that number. Raises InputError for
-    values out of range.
+    Attributes:
+        temperature: 0 puts all probability on the likeliest token; of equals, on the lowest id
+        top_k: number of tokens kept; 0 keeps all
+        top_p: mass of tokens kept; 1 keeps all. A temperature or top_p below the least normal
+            number of the logits' type counts as that number.
+
+    Raises:
+        InputError: for values out of range
     """
 
     temperature: float = 1.0
@@ -23,22 +34,20 @@ class Warping:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        if not (_is_number(self.temperature) and 0 <= self.temperature <= 100):
-            raise InputError(f"temperature must lie in [0, 100], not {self.temperature!r}.")
-        if not (_is_number(self.top_k) and self.top_k >= 0 and self.top_k % 1 == 0):
-            raise InputError(f"top_k must be a whole number, 0 (off) or more, not {self.top_k!r}.")
-        if not (_is_number(self.top_p) and 0 < self.top_p <= 1):
-            raise InputError(f"top_p must lie in (0, 1], not {self.top_p!r}.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+        object.__setattr__(
+            self, "temperature", allowed("temperature", self.temperature, 0.0, 100.0)
+        )
+        object.__setattr__(self, "top_k", allowed("top_k", self.top_k, 0))
+        object.__setattr__(self, "top_p", allowed("top_p", self.top_p, 0.0, 1.0))
+        if self.top_p == 0:
+            raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
 
 
 def warp(logits: Logits, warping: Warping) -> Probs:
-    """logits (..., V) -> probabilities (..., V) of the same float type.
+    """Probabilities (..., V) from logits (..., V), of the same float type.
 
-    To warp a joint distribution over (beam, token) pairs, flatten its log-likelihoods into one row first.
+    To warp a joint distribution over (beam, token) pairs, flatten its log-likelihoods to one row
+    first.
     """
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
@@ -52,21 +61,61 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     values, ids = top(scaled, k)
     probs = values.softmax(-1)
     if warping.top_p < 1:
-        before = probs.cumsum(-1) - probs  # the mass of likelier tokens: a token stays while that is below top_p
+        # The mass of likelier tokens: a token stays while that is below top_p.
+        before = probs.cumsum(-1) - probs
         probs = probs.masked_fill(before >= max(warping.top_p, least), 0)
         probs = probs / probs.sum(-1, keepdim=True)
     return torch.zeros_like(scaled).scatter_(-1, ids, probs)
 
 
+def small(
+    ids: Sequence[int],
+    logits: Sequence[float],
+    size: int,
+    excess: Callable[[float], float],
+    warping: Warping,
+) -> Small | None:
+    """The warped distribution, or None if the likeliest ids do not hold all of it.
+
+    Args:
+        ids: the likeliest ids by falling logit; of equals the lower id first
+        logits: their logits
+        size: number of all ids
+        excess: from a temperature t to the log of the sum, over all ids, of
+            exp((logit - highest) / t)
+        warping: temperature, top-k and top-p
+    """
+    if not ids or warping.temperature == 0:
+        return point_mass(ids[0]) if ids else None
+    k = min(int(warping.top_k), size) or size
+    if len(ids) < k and (k < size or warping.top_p == 1):
+        return None
+    highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
+    weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
+    if warping.top_p < 1:
+        total = sum(weights) if len(weights) == k else math.exp(excess(temperature))
+        # A token stays while the mass of likelier ones is below top_p.
+        kept = bisect_left(list(accumulate(weights)), warping.top_p * total) + 1
+        if kept > len(weights) < k:
+            return None
+        del weights[kept:]
+    mass = sum(weights)
+    return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
+
+
 def top(scaled: torch.Tensor, k: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """The k largest of each row in falling order, the lower id first of equals (which torch.topk does not promise)."""
+    """The k largest values of each row in falling order, and their ids.
+
+    Of equals the lower id comes first, which torch.topk does not promise.
+    """
     size = scaled.shape[-1]
     if k >= size:
         return scaled.sort(dim=-1, descending=True, stable=True)
     values, ids = scaled.topk(k + 1)
     if (values[..., k - 1] > values[..., k]).all():
         ids = ids[..., :k].sort(-1).values
-    else:  # ties at the edge, as equal beams have: keep the first of those that equal the k-th
+    # Ties at the edge, as of equal beams: keep the first of the values that equal the k-th.
+    else:
         edge = values[..., k - 1 : k]
         above, equal = scaled > edge, scaled == edge
         kept = above | (equal & (equal.cumsum(-1) <= k - above.sum(-1, keepdim=True)))

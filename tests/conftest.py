@@ -1,6 +1,9 @@
-"""Every drawn case is drawn the same on each run, no test is timed out on a busy machine, and those that wait stand between those that compute.
+"""Drawn cases are the same in each run, and no test times out on a busy machine.
 
-PASSES=plain runs everything with passes that are not recorded: python -m pytest tests/decoders --ignore tests/decoders/engine/test_replay.py
+Tests that wait stand between those that compute. PASSES=plain runs everything with passes that are
+not recorded:
+
+    PASSES=plain python -m pytest tests/decoders --ignore tests/decoders/engine/recording
 """
 
 import os
@@ -9,25 +12,33 @@ import torch
 from hypothesis import settings
 
 from decoders import ModelPair, load_pair
-from decoders.engine.model import PackedModel
+from decoders.engine.models.packed import PackedModel
+from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
 from workbench.measuring import device
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
-device.PATIENCE_SECONDS = 0.0  # beside other tests the clock would wait for a steadiness that does not come
+# Beside other tests the clock would wait for a steadiness that does not come.
+device.PATIENCE_SECONDS = 0.0
 
 if passes := os.environ.get("PASSES"):
     for call in (ModelPair.__init__, load_pair):
         call.__kwdefaults__["passes"] = passes
     PackedModel.__init__.__defaults__ = (*PackedModel.__init__.__defaults__[:-1], passes)
 
-WAITING = "tests/workbench/experiments/test_cluster.py", "tests/browser/"  # for other processes, half of the time
+# These wait for other processes half of the time.
+WAITING = (
+    "tests/workbench/experiments/test_cluster.py",
+    "tests/browser/",
+)
 
 
 def pytest_collection_modifyitems(items):
-    """A few processes take whole files in turn: those that wait stand between those that compute, so that no core is idle, and none of
-    them last, when the others would be out of work."""
+    """Puts files that wait between those that compute, so that no core is idle.
+
+    A few processes take whole files in turn. None of the waiting files comes last, when the others
+    would be out of work."""
     files = list(dict.fromkeys(item.path for item in items))
     waits = {item.path: item.nodeid.startswith(WAITING) for item in items}
     place = {}

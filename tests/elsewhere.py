@@ -1,4 +1,4 @@
-"""Made-up devices: what a test can have of a second one without it."""
+"""Made-up devices, which stand in for a second one."""
 
 from typing import Any
 
@@ -8,10 +8,14 @@ from torch.utils._pytree import tree_leaves
 
 
 class Here(torch.Tensor):
-    """Tensors of one made-up device. Those of the other are not taken beside them, until `.to` brings them over."""
+    """Tensors of one made-up device.
+
+    Those of the other are not taken beside them, until `.to` brings them over."""
 
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         if function is torch.Tensor.to:
             return args[0].as_subclass(torch.Tensor)
         if {Here, Elsewhere} <= set(types):
@@ -29,10 +33,13 @@ FAR = torch.device("xla", 1)
 
 
 class Far(torch.Tensor):
-    """Tensors that say that they are on FAR. Others, but for single numbers, are not taken beside them."""
+    """Tensors that say that they are on FAR. Others, but for single numbers, are not taken beside
+    them."""
 
     @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        cls, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
         if function == torch.Tensor.device.__get__:
             return FAR
@@ -45,9 +52,13 @@ class Far(torch.Tensor):
 class TwoDevices(TorchFunctionMode):
     """While this is on, there is a device FAR beside the CPU."""
 
-    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_function__(
+        self, function: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         kwargs = kwargs or {}
-        places = [place for place in (*args, kwargs.get("device")) if isinstance(place, torch.device)]
+        places = [
+            place for place in (*args, kwargs.get("device")) if isinstance(place, torch.device)
+        ]
         if not places:
             return function(*args, **kwargs)
         near = [torch.device("cpu") if isinstance(arg, torch.device) else arg for arg in args]
@@ -62,7 +73,9 @@ def put_far(module: torch.nn.Module) -> None:
     for part in module.modules():
         for name, weight in part._parameters.items():
             if weight is not None:
-                part._parameters[name] = torch.nn.Parameter(weight.data.as_subclass(Far), requires_grad=False)
+                part._parameters[name] = torch.nn.Parameter(
+                    weight.data.as_subclass(Far), requires_grad=False
+                )
         for name, buffer in part._buffers.items():
             if buffer is not None:
                 part._buffers[name] = buffer.as_subclass(Far)

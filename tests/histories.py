@@ -1,4 +1,4 @@
-"""Random histories of token trees: what grows, what is asked about, which tips are kept."""
+"""Random histories of token trees: growing nodes, requested nodes and kept tips."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +13,9 @@ Wants = list[tuple[TokenTree, list[NodeId]]]
 def histories(
     trees: Sequence[TokenTree], rounds: int, rng: random.Random, seen: dict[TokenTree, set[NodeId]]
 ) -> Iterator[Wants]:
-    """For each round the nodes to ask about in each tree, of those not `seen`; after it one or two tips are kept."""
+    """For each round, the nodes to ask about in each tree, of those not `seen`.
+
+    After the round one or two tips are kept."""
     for _ in range(rounds):
         wants = []
         for tree in trees:

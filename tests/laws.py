@@ -1,4 +1,6 @@
-"""The law of a decoder's output on real models: every text, every way the decoder can go, through the loop and the engines."""
+"""The law of a decoder's output on real models: every text, every way the decoder can go.
+
+Through the loop and the engines."""
 
 import itertools
 from typing import Any
@@ -9,8 +11,9 @@ from transformers import LogitsProcessorList, PreTrainedModel
 from decoders import ModelPair
 from decoders.generate import prepare
 from decoders.loop import drive
+from decoders.options import Batching, Sampling
 from decoders.settings import Method
-from decoders.task import Batching, Sampling, Task
+from decoders.task import Task
 from decoders.testing import laws, oracle, situations
 
 
@@ -24,7 +27,7 @@ class Rounded(oracle.Source):
         return [self.branch([(token, p / total) for token, p in outcomes]) for _ in range(count)]
 
 
-def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> laws.Law:
+def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> laws.Chances:
     """The probability of every output."""
 
     def run(source: oracle.Source) -> situations.Path:
@@ -35,17 +38,22 @@ def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: A
             pass
         return tuple(turn.request.tree.new_tokens(turn.request.answer))
 
-    law: laws.Law = {}
+    law: laws.Chances = {}
     for probability, text in oracle.outcomes(run, source=Rounded):
         law[text] = law.get(text, 0.0) + probability
     return law
 
 
 def of_two_tokens(
-    target: PreTrainedModel, prompt: list[int], temperature: float = 1.0, processors: tuple = (None, None)
-) -> laws.Law:
-    """The probability of every two tokens after a prompt by the target alone; `processors` change the logits of the first and second."""
-    law: laws.Law = {}
+    target: PreTrainedModel,
+    prompt: list[int],
+    temperature: float = 1.0,
+    processors: tuple = (None, None),
+) -> laws.Chances:
+    """The probability of every two tokens after a prompt by the target alone.
+
+    `processors` change the logits of the first and second."""
+    law: laws.Chances = {}
     for a, p in enumerate(next_token(target, prompt, temperature, processors[0])):
         for b, q in enumerate(next_token(target, [*prompt, a], temperature, processors[1])):
             law[a, b] = p * q
@@ -53,7 +61,10 @@ def of_two_tokens(
 
 
 def next_token(
-    target: PreTrainedModel, text: list[int], temperature: float, processors: LogitsProcessorList | None
+    target: PreTrainedModel,
+    text: list[int],
+    temperature: float,
+    processors: LogitsProcessorList | None,
 ) -> list[float]:
     ids = torch.tensor([text])
     with torch.inference_mode():

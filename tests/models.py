@@ -19,7 +19,8 @@ _SIZES = {
     "num_hidden_layers": 2,
     "num_attention_heads": 4,
     "max_position_embeddings": POSITIONS,
-    "initializer_range": 0.3,  # the usual 0.02 gives nearly uniform distributions, which hide errors
+    # the usual 0.02 gives nearly uniform distributions, which hide errors
+    "initializer_range": 0.3,
     "bos_token_id": None,
     "eos_token_id": None,
     "pad_token_id": None,
@@ -27,20 +28,30 @@ _SIZES = {
 _GEMMA = {"num_key_value_heads": 2, "head_dim": 8, "initializer_range": 0.2}
 FAMILIES = {
     "llama": ("LlamaConfig", {"num_key_value_heads": 2}),
-    "opt": ("OPTConfig", {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.3, "pad_token_id": 1}),
+    "opt": (
+        "OPTConfig",
+        {"ffn_dim": 48, "word_embed_proj_dim": 32, "init_std": 0.3, "pad_token_id": 1},
+    ),
     "gpt2": ("GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": POSITIONS}),
     "qwen3": ("Qwen3Config", {"num_key_value_heads": 2, "head_dim": 8}),
     "gpt_neox": ("GPTNeoXConfig", {}),
     "gemma": ("GemmaConfig", _GEMMA),
     "gemma2": (
         "Gemma2Config",
-        {**_GEMMA, "layer_types": ["full_attention"] * 2, "attn_logit_softcapping": 3.0, "query_pre_attn_scalar": 8},
+        {
+            **_GEMMA,
+            "layer_types": ["full_attention"] * 2,
+            "attn_logit_softcapping": 3.0,
+            "query_pre_attn_scalar": 8,
+        },
     ),
     "olmo2": ("Olmo2Config", {"num_key_value_heads": 2}),
 }
 
 
-def build(family: str = "llama", dtype: torch.dtype = torch.float64, seed: int = 0, **changes) -> PreTrainedModel:
+def build(
+    family: str = "llama", dtype: torch.dtype = torch.float64, seed: int = 0, **changes
+) -> PreTrainedModel:
     """A tiny random causal language model; `changes` go into its config."""
     torch.manual_seed(seed)
     config, own = FAMILIES[family]
@@ -52,7 +63,8 @@ def build(family: str = "llama", dtype: torch.dtype = torch.float64, seed: int =
 def build_pair(
     dtype: torch.dtype = torch.float64, tokenizer=None, eos: int | None = None, noise: float = 0.02
 ) -> decoders.ModelPair:
-    """A random Llama and a draft that is the same model with noise on its weights, so that some drafts are accepted."""
+    """A random Llama and, as its draft, the same with noise on its weights: some drafts are
+    kept."""
     target, draft = build(dtype=dtype), build(dtype=dtype)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
@@ -64,10 +76,19 @@ def build_pair(
 
 
 def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
-    """Byte-level tokens, VOCABULARY of them: <end>, then `words`, then single bytes as far as they fit (é is two of them)."""
-    alphabet = [pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(c)[0][0] for c in "é ,.!?"]
+    """Byte-level tokens, VOCABULARY of them: <end>, then `words`, then single bytes to the limit.
+
+    é takes two of them."""
+    alphabet = [
+        pre_tokenizers.ByteLevel(add_prefix_space=False).pre_tokenize_str(c)[0][0] for c in "é ,.!?"
+    ]
     pieces = dict.fromkeys(
-        ["<end>", *words, *"".join(alphabet), *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"]
+        [
+            "<end>",
+            *words,
+            *"".join(alphabet),
+            *"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789",
+        ]
     )
     tokenizer = Tokenizer(models.BPE(dict(zip(pieces, range(VOCABULARY), strict=False)), merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -76,20 +97,33 @@ def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:
 
 
 def whole_softmax():
-    """For passes whose softmax is in the model's own dtype: "eager" attention rounds to float32 there."""
+    """For passes with a softmax in the model's own dtype: "eager" attention rounds to float32."""
     return mock.patch("torch.nn.functional.softmax", lambda x, dim, dtype=None: x.softmax(dim))
 
 
 def plain_logits(model: PreTrainedModel, tokens: list[int]) -> torch.Tensor:
-    """The next-token logits (V,) behind `tokens` by the model's own forward pass, its softmax in the model's dtype."""
+    """The next-token logits (V,) behind `tokens` by the model's own forward pass.
+
+    Its softmax is in the model's dtype."""
     with torch.inference_mode(), whole_softmax():
         return model(torch.tensor([tokens]), use_cache=False).logits[0, -1]
 
 
 def by_transformers(
-    model: PreTrainedModel, prompt: list[int], budget: int, eos: int | list[int] | None = None, **options
+    model: PreTrainedModel,
+    prompt: list[int],
+    budget: int,
+    eos: int | list[int] | None = None,
+    **options,
 ) -> list[int]:
     """The new tokens of `generate` without sampling."""
     ids = torch.tensor([prompt])
-    options |= {"max_new_tokens": budget, "do_sample": False, "eos_token_id": eos, "pad_token_id": 0}
-    return model.generate(ids, attention_mask=torch.ones_like(ids), **options)[0, len(prompt) :].tolist()
+    options |= {
+        "max_new_tokens": budget,
+        "do_sample": False,
+        "eos_token_id": eos,
+        "pad_token_id": 0,
+    }
+    return model.generate(ids, attention_mask=torch.ones_like(ids), **options)[
+        0, len(prompt) :
+    ].tolist()

@@ -18,13 +18,26 @@ from decoders.warp import Warping
 
 
 def request(
-    prompt: Path, *, source: Any = None, budget: int = 100, warping: Warping | None = None, **options: Any
+    prompt: Path,
+    *,
+    source: Any = None,
+    budget: int = 100,
+    warping: Warping | None = None,
+    **options: Any,
 ) -> Request:
-    return Request(prompt, source=source or SeededSource(0), warping=warping or Warping(), budget=budget, **options)
+    return Request(
+        prompt,
+        source=source or SeededSource(0),
+        warping=warping or Warping(),
+        budget=budget,
+        **options,
+    )
 
 
-def propose(r: Request, drafting: Generator, model: Callable[[Path], torch.Tensor] | None = None) -> tuple[Draft, int]:
-    """Run a draft source to its end with a table for its model; the draft, and how many passes that took."""
+def propose(
+    r: Request, drafting: Generator, model: Callable[[Path], torch.Tensor] | None = None
+) -> tuple[Draft, int]:
+    """Run a draft source to its end over a table: the draft and the number of passes."""
     answer, passes = None, 0
     while True:
         try:
@@ -59,9 +72,14 @@ def reading(probs: torch.Tensor) -> Reading:
 def at_one_node(
     rule: Rule, p: torch.Tensor, q: torch.Tensor, k: int, sample: Sampler = with_replacement
 ) -> tuple[torch.Tensor, float]:
-    """The law (V,) of the token that comes out where k children were drawn from q, and the chance that it is one of them; the same
-    in any mixture of forms."""
-    found = [_at_one_node(rule, P(p), Q(q), reading(p), k, sample) for P in FORMS.values() for Q in FORMS.values()]
+    """The law (V,) of the token that comes out if k children were drawn from q.
+
+    And the chance that it is one of them; the same in any mixture of forms."""
+    found = [
+        _at_one_node(rule, P(p), Q(q), reading(p), k, sample)
+        for P in FORMS.values()
+        for Q in FORMS.values()
+    ]
     for law, accepted in found[1:]:
         torch.testing.assert_close(law, found[0][0], atol=1e-12, rtol=0)
         assert abs(accepted - found[0][1]) < 1e-12
@@ -82,7 +100,7 @@ def _at_one_node(rule, p: Distribution, q: Distribution, target: Reading, k: int
 
 
 def distributions(seed: int, V: int = 4) -> tuple[torch.Tensor, torch.Tensor]:
-    """A target and a draft distribution in float64; two of three pairs have zeros, in different places."""
+    """Target and draft in float64; two of three pairs have zeros, in different places."""
     generator = torch.Generator().manual_seed(seed)
     rows = torch.rand(2, V, generator=generator, dtype=torch.float64) ** 2
     if seed % 3:

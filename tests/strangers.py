@@ -1,4 +1,6 @@
-"""A package that somebody else might install beside ours: one decoder of it is whole, the others are broken, each in its own way."""
+"""A package that somebody might install beside ours: one decoder is whole, the others broken.
+
+Each is broken in another way."""
 
 from pathlib import Path
 
@@ -63,7 +65,10 @@ ENTRIES = {
 REASONS = {
     "double": "there is a decoder 'greedy' already.",
     "silent": "Silent does not say its law, paper, section, summary.",
-    "lawless": "its law is 'my own', and a law is one of 'target', 'beam sampling', 'beam sampling per layer' or None.",
+    "lawless": (
+        "its law is 'my own', and a law is one of 'target', 'beam sampling', 'beam sampling per "
+        "layer' or None."
+    ),
     "bare": "its strength is not made with decoders.settings.setting, as every setting must be.",
     "nothing": "3 is not a dataclass that inherits from decoders.Method.",
     "missing": "AttributeError: module 'others' has no attribute 'missing'",

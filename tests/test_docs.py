@@ -1,4 +1,6 @@
-"""The documentation and the README: every code block runs, every link leads somewhere, and the site builds strictly and without network."""
+"""The documentation and the README: code blocks run, links lead somewhere, the site builds.
+
+It builds strictly and without network."""
 
 import os
 import re
@@ -22,8 +24,13 @@ from tests.browser.conftest import serving
 from tests.workbench.conftest import byte_tokenizer, pair  # noqa: F401 - fixtures
 from workbench import __main__ as program
 from workbench.experiments import plan_file
+from workbench.kinds.advice import command as advise
+from workbench.kinds.batch import command as batch
+from workbench.kinds.branch import command as branch
+from workbench.kinds.comparison import command as compare
+from workbench.kinds.draw import command as draw
+from workbench.kinds.experiment import command as experiment
 from workbench.models import keeper
-from workbench.terminal import advise, batch, branch, compare, draw, experiment
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -33,7 +40,8 @@ PORT = "7860"  # the address that a page names
 
 @pytest.fixture(autouse=True, scope="module")
 def loaded_once() -> Iterator[None]:
-    """What readers load again and again is loaded once here, and no number of threads is tried out."""
+    """Loads once what readers load again and again, and skips the search for a number of
+    threads."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_THREADS", "1")
         patch.setattr(decoders, "load_pair", cache(decoders.load_pair))
@@ -43,9 +51,16 @@ def loaded_once() -> Iterator[None]:
 
 def blocks(page: Path, language: str) -> list[tuple[str, str]]:
     """(title, code) of the blocks of a page in one language, with the files that they include."""
-    found = re.findall(rf'^```{language}(?: title="(.*?)")?\n(.*?)^```', page.read_text(encoding="utf-8"), re.S | re.M)
+    found = re.findall(
+        rf'^```{language}(?: title="(.*?)")?\n(.*?)^```',
+        page.read_text(encoding="utf-8"),
+        re.S | re.M,
+    )
     include = re.compile(r'--8<-- "(.*?)"')
-    return [(title, include.sub(lambda match: (ROOT / match[1]).read_text("utf-8"), code)) for title, code in found]
+    return [
+        (title, include.sub(lambda match: (ROOT / match[1]).read_text("utf-8"), code))
+        for title, code in found
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -55,9 +70,13 @@ def port(pair, tmp_path_factory) -> Iterator[str]:  # noqa: F811
         yield str(urlsplit(address).port)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [p for p in PAGES if blocks(p, "python")], ids=lambda page: page.stem
+)
 def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
-    """One after another in one namespace, as a reader would type them; against a page that is served where one is named."""
+    """Code blocks run in turn in one namespace, as a reader would type them.
+
+    Those that name a served page run against one."""
     monkeypatch.chdir(tmp_path)
     module = sys.modules["__reader__"] = type(sys)("__reader__")
     for _, code in blocks(page, "python"):
@@ -74,16 +93,24 @@ def test_the_code_on_the_models_card_runs(monkeypatch):
     monkeypatch.chdir(ROOT)
     ((_, code),) = blocks(ROOT / "assets" / "stories" / "README.md", "python")
     exec(code, known := {})
-    assert known["target"].config.vocab_size == known["draft"].config.vocab_size == len(known["tokenizer"])
+    assert (
+        known["target"].config.vocab_size
+        == known["draft"].config.vocab_size
+        == len(known["tokenizer"])
+    )
 
 
 def test_the_entry_point_of_the_page_is_one_that_is_looked_for():
-    ((_, text),) = [block for block in blocks(ROOT / "docs" / "own.md", "toml") if "entry-points" in block[1]]
+    ((_, text),) = [
+        block for block in blocks(ROOT / "docs" / "own.md", "toml") if "entry-points" in block[1]
+    ]
     assert list(tomllib.loads(text)["project"]["entry-points"]) == [GROUP]
 
 
 def test_the_readmes_table_of_decoders_is_the_catalog():
-    shown = re.search(r"<!-- decoders: begin.*?-->\n(.*?)\n?<!-- decoders: end -->", README.read_text(), re.S)[1]
+    shown = re.search(
+        r"<!-- decoders: begin.*?-->\n(.*?)\n?<!-- decoders: end -->", README.read_text(), re.S
+    )[1]
     assert shown == table(), "paste the output of `python -m decoders` between the markers"
 
 
@@ -92,8 +119,10 @@ PLACEHOLDER = re.compile(r"\b(?:DOWNLOADS|HOST|PROMPTS|RUN)\b")
 
 @pytest.mark.parametrize("page", [p for p in PAGES if blocks(p, "sh")], ids=lambda page: page.stem)
 def test_every_command_runs_or_is_there(page, tmp_path, monkeypatch, capsys):
-    """One after another in one folder, beside the files that the page shows. The workbench's commands are run; of those with a
-    placeholder it is tested that the words are known, of `make` and `pip` that the target and the extra exist."""
+    """Commands run in turn in one folder, beside the files that the page shows.
+
+    The workbench's commands are run; for those with a placeholder, only the words are tested, and
+    for `make` and `pip` that the target and the extra exist."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path / "data"))
     for title, text in blocks(page, "toml"):
@@ -136,7 +165,9 @@ def is_target(arguments: list[str]) -> None:
 
 
 def is_extra(arguments: list[str]) -> None:
-    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"]["hooks"]["custom"]
+    metadata = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["metadata"][
+        "hooks"
+    ]["custom"]
     assert arguments[0] == "install"
     assert re.fullmatch(r"\.(?:\[(.*)\])?", arguments[1])[1] in (None, "dev", *metadata["extras"])
 
@@ -149,12 +180,19 @@ THERE = {"make": is_target, "pip": is_extra}
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory) -> Path:
-    """Built strictly, so a warning fails; every request is refused by a proxy that is not there."""
+    """Built strictly, so a warning fails; a missing proxy refuses every request."""
     folder = tmp_path_factory.mktemp("site")
     nowhere = {"http_proxy": "http://127.0.0.1:9", "https_proxy": "http://127.0.0.1:9"}
     nowhere |= {"NO_MKDOCS_2_WARNING": "true"}  # the theme's news of another version
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=500, env={**os.environ, **nowhere})
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=500,
+        env={**os.environ, **nowhere},
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "WARNING" not in done.stdout + done.stderr
     return folder
@@ -171,7 +209,7 @@ def test_every_decoder_has_a_page_with_a_round_and_figures(site):
 
 
 class Links(HTMLParser):
-    """What a page refers to, and the names of its places."""
+    """The links of a page, and the names of its places."""
 
     def __init__(self, page: Path):
         super().__init__()
@@ -191,7 +229,7 @@ class Links(HTMLParser):
 
 
 def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
-    """Links to other sites are tested for their form alone."""
+    """Links to other sites are only tested for their form."""
     pages = {page.resolve(): Links(page) for page in site.rglob("*.html")}
     dead = []
     for page, found in pages.items():
@@ -200,20 +238,30 @@ def test_every_link_leads_somewhere_and_nothing_is_loaded_from_elsewhere(site):
         for link in found.links + found.loads:
             parts = urlsplit(link)
             if parts.scheme:
-                sound = link in found.links and (parts.scheme == "mailto" or (parts.scheme == "https" and parts.netloc))
+                sound = link in found.links and (
+                    parts.scheme == "mailto" or (parts.scheme == "https" and parts.netloc)
+                )
             else:
                 target = (page.parent / unquote(parts.path)).resolve() if parts.path else page
                 sound = target.is_file() and (
-                    not parts.fragment or target not in pages or unquote(parts.fragment) in pages[target].places
+                    not parts.fragment
+                    or target not in pages
+                    or unquote(parts.fragment) in pages[target].places
                 )
             dead += [] if sound else [f"{page.name}: {link}"]
     assert not dead
 
 
 @pytest.mark.parametrize(
-    "page", [README, ROOT / "NOTES.md", ROOT / "CHANGELOG.md", *(ROOT / "assets").rglob("README.md")],
+    "page",
+    [
+        README,
+        ROOT / "CHANGELOG.md",
+        *sorted((ROOT / "notes").glob("*.md")),
+        *(ROOT / "assets").rglob("README.md"),
+    ],
     ids=lambda page: str(page.relative_to(ROOT)),
-)  # fmt: skip
+)
 def test_links_of_pages_that_are_read_in_the_repository(page):
     text = re.sub(r"^```.*?^```|`[^`\n]*`", "", page.read_text(encoding="utf-8"), flags=re.S | re.M)
     for link in re.findall(r"\]\(([^)\s]+)\)", text):
@@ -222,4 +270,6 @@ def test_links_of_pages_that_are_read_in_the_repository(page):
         assert parts.scheme == "https" or target.exists(), link
         if not parts.scheme and parts.fragment and target.suffix == ".md":
             titles = re.findall(r"^#+ (.*)$", target.read_text(encoding="utf-8"), re.M)
-            assert parts.fragment in {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}, link
+            assert parts.fragment in {
+                re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles
+            }, link

@@ -1,7 +1,9 @@
-"""Tiny random models of every causal architecture of transformers, and whether decoders run them right.
+"""Tiny random models of every causal architecture of transformers, and whether decoders run them
+right.
 
-Right means: the greedy tokens of a text alone, those of speculative decoding in a batch of three, and those of a draft tree, are the
-likeliest of plain forward passes over the whole text, whose log-probabilities the traces have too.
+Right means: the greedy tokens of a text alone, those of speculative decoding in a batch of three,
+and those of a draft tree, are the likeliest of plain forward passes over the whole text, whose
+log-probabilities the traces have too.
 """
 
 import copy
@@ -22,7 +24,8 @@ SIZES: dict[str, Any] = {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "max_position_embeddings": 96,
-    "initializer_range": 0.3,  # the usual 0.02 gives nearly uniform distributions, which hide errors
+    # the usual 0.02 gives nearly uniform distributions, which hide errors
+    "initializer_range": 0.3,
     "init_std": 0.3,
     "bos_token_id": None,
     "eos_token_id": None,
@@ -50,7 +53,9 @@ OTHERS = {
     "qk_nope_head_dim": 8,
     "v_head_dim": 8,
     "index_topk": 16,
-    "index_n_heads": 64,  # of equal scores the place decides, also between whole passes of two lengths: so that none are
+    # many, so that no scores are equal: the place would decide between them, also between whole
+    # passes of two lengths
+    "index_n_heads": 64,
     "index_head_dim": 16,
     "sliding_window": 16,
     "attention_chunk_size": 16,
@@ -122,9 +127,16 @@ OWN: dict[str, dict[str, Any]] = {
     "ctrl": {"dff": 48},
     "dbrx": {
         "attn_config": {"kv_n_heads": 2, "rope_theta": 10000.0, "clip_qkv": 8.0},
-        "ffn_config": {"ffn_hidden_size": 48, "moe_num_experts": 4, "moe_top_k": 2, "hidden_size": 32},
+        "ffn_config": {
+            "ffn_hidden_size": 48,
+            "moe_num_experts": 4,
+            "moe_top_k": 2,
+            "hidden_size": 32,
+        },
     },
-    "cohere_compass_text": {"rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}},
+    "cohere_compass_text": {
+        "rope_parameters": {"full_attention": {"rope_type": "default", "rope_theta": 10000.0}}
+    },
     "falcon": {"ffn_hidden_size": 48},
     "gemma3n_text": {
         "num_hidden_layers": 4,
@@ -135,7 +147,12 @@ OWN: dict[str, dict[str, Any]] = {
     "gpt_neo": {"num_layers": 2, "attention_types": [[["global", "local"], 1]], "window_size": 16},
     "hunyuan_v1_dense": {"head_dim": 8},
     "hunyuan_v1_moe": {"head_dim": 8},
-    "jamba": {"attn_layer_period": 2, "attn_layer_offset": 1, "expert_layer_period": 2, "expert_layer_offset": 1},
+    "jamba": {
+        "attn_layer_period": 2,
+        "attn_layer_offset": 1,
+        "expert_layer_period": 2,
+        "expert_layer_offset": 1,
+    },
     "lfm2": {"layer_types": ["conv", "full_attention"]},
     "lfm2_moe": {"layer_types": ["conv", "full_attention"], "num_dense_layers": 1},
     "mamba2": {"num_heads": 8, "head_dim": 8, "n_groups": 2, "chunk_size": 8},
@@ -203,7 +220,9 @@ def small(model_type: str, **changes: Any) -> PretrainedConfig:
             return 0
 
     sizes = {**SIZES, **EXPERTS, **OTHERS, **HYBRID}
-    settings = {k: v for k, v in sizes.items() if default(k, sizes) is not sizes or k == "vocab_size"}
+    settings = {
+        k: v for k, v in sizes.items() if default(k, sizes) is not sizes or k == "vocab_size"
+    }
     if default("num_key_value_heads") is None:
         settings.pop("num_key_value_heads", None)
     if "kv_lora_rank" in settings and "num_key_value_heads" in settings:
@@ -215,13 +234,17 @@ def small(model_type: str, **changes: Any) -> PretrainedConfig:
     if isinstance(default("pad_token_id"), int):
         settings["pad_token_id"] = 1  # such types use it
     kinds = list(dict.fromkeys(default("layer_types") or ()))
-    if len(kinds) > 1 and not isinstance(getattr(kind, "layer_types", None), property):  # a layer of each
+    # a layer of each
+    if len(kinds) > 1 and not isinstance(getattr(kind, "layer_types", None), property):
         settings |= {"layer_types": kinds, "num_hidden_layers": len(kinds)}
-    for name in ("sliding_window", "head_dim"):  # only where the type uses it by itself, and can be told
+    # only where the type uses it by itself, and can be told
+    for name in ("sliding_window", "head_dim"):
         if isinstance(getattr(kind, name, None), property) or default(name) is None:
             settings.pop(name, None)
     settings |= {**OWN.get(model_type, {}), **changes}
-    settings = {k: v for k, v in settings.items() if v is not DROPPED and (v is not None or k in SIZES)}
+    settings = {
+        k: v for k, v in settings.items() if v is not DROPPED and (v is not None or k in SIZES)
+    }
     try:
         return kind(**settings)
     except StrictDataclassFieldValidationError:  # some cannot do without these tokens
@@ -229,7 +252,8 @@ def small(model_type: str, **changes: Any) -> PretrainedConfig:
 
 
 def build_pair(model_type: str, **changes: Any) -> tuple[PreTrainedModel, PreTrainedModel]:
-    """A target, and a draft that is the same model with noise on its weights, so that some drafts are accepted."""
+    """A target and, as its draft, the same with noise on its weights, so that some drafts are
+    kept."""
     attention = {"attn_implementation": changes.pop("attn_implementation", None)}
     torch.manual_seed(0)
     target = AutoModelForCausalLM.from_config(small(model_type, **changes), **attention).eval()
@@ -241,9 +265,11 @@ def build_pair(model_type: str, **changes: Any) -> tuple[PreTrainedModel, PreTra
 
 
 def assert_right(model: PreTrainedModel, prompt: list[int], result: Any) -> None:
-    """The tokens are the likeliest of a plain pass over the whole text, and their log-probabilities are its own."""
+    """The tokens are the likeliest of a plain pass over the text, with its log-probabilities."""
     with torch.inference_mode():
-        logits = model(torch.tensor([prompt + result.tokens]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+        logits = model(torch.tensor([prompt + result.tokens]), use_cache=False).logits[
+            0, len(prompt) - 1 : -1
+        ]
     assert result.tokens == logits.argmax(-1).tolist()
     found = torch.tensor([trial.log_p for trial in result.trials])
     torch.testing.assert_close(found, logits.log_softmax(-1).amax(-1), rtol=1e-3, atol=1e-3)
@@ -254,6 +280,9 @@ def assert_pair_right(pair: ModelPair, target: PreTrainedModel) -> None:
     prompts = [[5, 6, 7], list(range(10, 31)), [3]]
     options = {"max_new_tokens": 24, "temperature": 0, "ignore_eos": True}
     assert_right(target, prompts[1], generate(pair, prompts[1], "greedy", **options))
-    for method in (catalog["speculative"](draft_length=3), catalog["specinfer"](expansion=(2, 2, 1))):
+    for method in (
+        catalog["speculative"](draft_length=3),
+        catalog["specinfer"](expansion=(2, 2, 1)),
+    ):
         for prompt, result in zip(prompts, generate(pair, prompts, method, **options), strict=True):
             assert_right(target, prompt, result)

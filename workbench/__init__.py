@@ -1,1 +1,1 @@
-"""The workbench: runs decoders side by side, keeps what they did and shows it, in a browser or a terminal."""
+"""Runs decoders side by side, keeps the results, and shows them on a page or in a terminal."""

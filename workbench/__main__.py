@@ -1,4 +1,8 @@
-"""The command `decoding-workbench`, or `python -m workbench`: the page; with `compare`, `branch`, `draw`, `batch`, `experiment`, `advise` or `runs` the workbench without a browser."""
+"""The command `decoding-workbench`, or `python -m workbench`.
+
+Without a command it opens the page. `compare`, `branch`, `draw`, `batch`, `experiment`, `advise`
+and `runs` do without a browser.
+"""
 
 import argparse
 import sys
@@ -7,10 +11,14 @@ from typing import NoReturn
 
 import decoders
 from decoders import InputError
-from decoders.inputs import whole
-from workbench.terminal import advise, batch, branch, compare, draw, experiment, runs
+from decoders.values import whole
+from workbench.kinds.registry import KINDS
+from workbench.terminal import runs
 
-DESCRIPTION = "Without a command: open the page, and print its address. With one: run decoders, and manage past runs, in the terminal."
+DESCRIPTION = (
+    "Without a command: open the page, and print its address. With one: run decoders, and manage "
+    "past runs, in the terminal."
+)
 
 
 class Parser(argparse.ArgumentParser):
@@ -20,27 +28,45 @@ class Parser(argparse.ArgumentParser):
 
 def page(args: argparse.Namespace) -> None:
     """Serve the page until it is interrupted."""
-    from workbench.page.opening import prepare, serve  # imported late: the terminal starts without Gradio
+    # Imported late: the terminal starts without Gradio.
+    from workbench.page.opening import prepare, serve
 
     serve(*prepare(), args.port)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Exit status: 0, 1 if a decoder failed, 2 for input that cannot be used, 130 if it was stopped."""
+    """Run the command.
+
+    Args:
+        arguments: the command line without the name of the program; by default that of the process
+
+    Returns:
+        the exit status: 0, 1 if a decoder failed, 2 for input that cannot be used, 130 if it was
+            stopped
+    """
     called = Path(sys.argv[0]).name
-    parser = Parser(prog="python -m workbench" if called.endswith(".py") else called, description=DESCRIPTION)
+    parser = Parser(
+        prog="python -m workbench" if called.endswith(".py") else called, description=DESCRIPTION
+    )
     parser.add_argument("--version", action="version", version=decoders.__version__)
-    parser.add_argument("--port", help="of the page (default: GRADIO_SERVER_PORT, or the first free one from 7860 on)")
+    parser.add_argument(
+        "--port",
+        help="port of the page (default: GRADIO_SERVER_PORT, or the first free one from 7860 on)",
+    )
     parser.set_defaults(command=page)
     commands = parser.add_subparsers(metavar="command", title="commands")
-    for command in (compare, branch, draw, batch, experiment, advise, runs):
-        command.register(commands)
+    for kind in KINDS.values():
+        if (part := kind.part("command")) is not None:
+            part.register(commands)
+    runs.register(commands)
     args = parser.parse_args(arguments)
     if args.port and args.command is not page:
         parser.error("--port belongs to the page, which opens without a command")
     try:
         if args.port:
-            args.port = whole("--port", int(args.port) if args.port.isdecimal() else args.port, 2**16 - 1)
+            args.port = whole(
+                "--port", int(args.port) if args.port.isdecimal() else args.port, 2**16 - 1
+            )
         return args.command(args) or 0
     except InputError as error:
         print(error, file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The files that the page and the terminal need at run time: web, prompts, measurements that are shipped."""
+"""The files that the page and the terminal need at run time: prompts, shipped measurements."""
 
 from pathlib import Path
 
@@ -6,5 +6,5 @@ from decoders.assets import assets as assets_of
 
 
 def assets() -> Path:
-    """Their folder: `assets` in a repository checkout, `workbench/_assets` where this is installed."""
+    """Their folder: `assets` in a checkout, `workbench/_assets` in an installed package."""
     return assets_of(__file__)

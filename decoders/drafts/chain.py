@@ -1,4 +1,8 @@
-"""A chain of draft tokens (speculative-decoding.txt, algorithm 1, first half)."""
+"""A chain of draft tokens.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, first half.
+"""
 
 from collections.abc import Generator
 
@@ -7,7 +11,7 @@ from decoders.request import Ask, Drawn, Request
 
 
 def chain(request: Request, length: int) -> Generator[Ask, list[Drawn], Draft]:
-    """Up to `length` tokens of the draft model, each drawn after the one before."""
+    """At most `length` tokens of the draft model below the tip, each drawn after the one before."""
     draft = Draft(request.tip)
     steps = min(length, request.left - 1)
     for drawn in (yield request.draw("draft", request.tip, steps)) if steps else ():

@@ -1,4 +1,4 @@
-"""What every draft source returns: draws in the tree, and the distributions that they were really drawn from."""
+"""The result of every draft source: draws in the tree, with the distributions they came from."""
 
 from dataclasses import dataclass, field
 
@@ -17,9 +17,13 @@ class Draw:
 
 @dataclass(slots=True)
 class Draft:
-    """Draws below `root`, in the order drawn; `q` maps a parent to the distribution its children were drawn from.
+    """The draws of one round.
 
-    A parent without an entry has one certain child (a point mass), as copied text has.
+    Attributes:
+        root: the node that all draws are below
+        draws: the draws, in the order drawn
+        q: from a parent to the distribution that its children were drawn from. A parent without an
+            entry has one certain child (a point mass), as copied text has.
     """
 
     root: NodeId

@@ -9,8 +9,11 @@ from decoders.shapes import TokenId
 
 
 def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
-    """A chain of these tokens below the tip, as far as the answer may become longer and up to an end token. They are certain: drawn
-    from no distribution, so a rule tests each against a point mass, which is exact whatever proposed them."""
+    """A chain of these tokens below the tip, up to an end token or the length left to the answer.
+
+    The tokens are certain, drawn from no distribution. So a rule tests each against a point mass,
+    which is exact wherever they come from.
+    """
     draft = Draft(request.tip)
     node = draft.root
     for token in tokens[: max(0, request.left - 1)]:
@@ -23,19 +26,24 @@ def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
 
 
 class Lookup:
-    """Proposes what followed an earlier occurrence of the tokens that the output ends with.
+    """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
 
-    Reads the reference documents, then the prompt, then the output as it grows, each token once.
+    It reads the reference documents, then the prompt, then the output as it grows, each token once.
 
-    match  longest run of tokens to look up; shorter runs are tried down to 1
-    copy   most tokens proposed;   first  take the first occurrence in reading order, as LLMA's code does, rather than the last
+    Args:
+        request: the request being decoded
+        match: longest run of tokens to look up; shorter runs are tried down to 1
+        copy: most tokens proposed
+        first: take the first occurrence in reading order, as LLMA's code does, rather than the last
+
+    Source:
+        LLMA, Yang et al. 2023 (arXiv 2304.04487); prompt lookup, Saxena 2023.
     """
 
     def __init__(self, request: Request, match: int, copy: int, first: bool = False):
         self.match, self.copy, self.first = match, copy, first
-        self._seen: dict[
-            tuple[TokenId, ...], tuple[list[TokenId], int]
-        ] = {}  # a run -> a text, and the index after the run
+        # From a run of tokens to a text, and the index after the run in it.
+        self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}
         for reference in request.references:
             self._read([], reference)
         self._text: list[TokenId] = []
@@ -48,7 +56,7 @@ class Lookup:
         return certain(request, self._continuation())
 
     def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
-        """Append tokens to a text, and note for each of them the runs that it follows."""
+        """Append tokens to a text, and record for each of them the runs that it follows."""
         for token in tokens:
             for n in range(1, min(self.match, len(text)) + 1):
                 run = tuple(text[-n:])
@@ -58,11 +66,12 @@ class Lookup:
 
     def _continuation(self) -> list[TokenId]:
         for n in range(min(self.match, len(self._text)), 0, -1):
-            found = self._seen.get(tuple(self._text[-n:]))
-            if found:
-                text, start = found
+            match = self._seen.get(tuple(self._text[-n:]))
+            if match:
+                text, start = match
                 copied = text[start : start + self.copy]
-                # A match that reaches the end of the text continues with its own copy: a loop is drafted whole.
+                # A match that reaches the end of the text continues with its own copy, so that a
+                # loop is drafted whole.
                 while text is self._text and len(copied) < self.copy:
                     copied += copied[: self.copy - len(copied)]
                 return copied

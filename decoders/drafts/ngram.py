@@ -1,4 +1,8 @@
-"""Drafts from counts: unigram and bigram tables (speculative-decoding.txt §3.6), which cost next to nothing."""
+"""Drafts from counts: unigram and bigram tables, which cost next to nothing.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192), section 3.6.
+"""
 
 from collections import Counter, defaultdict
 from collections.abc import Generator, Iterable
@@ -12,17 +16,22 @@ from decoders.shapes import NodeId, Probs, TokenId
 
 
 class NGram:
-    """Smoothed counts of single tokens and pairs over the reference documents, the prompt and the output so far.
+    """Smoothed counts of tokens and pairs in references, the prompt and the output so far.
 
-    Unigram: q1(x) = (count(x) + s / V) / (tokens + s).  Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
-    Tokens are drawn from the warped tables, as with every other model.
+    Unigram: q1(x) = (count(x) + s / V) / (tokens + s).
+    Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
+    Tokens are drawn from the warped tables, as from every other model.
 
-    smoothing  s > 0, in counts;   pairs  whether to use the bigram table
+    Args:
+        request: the request being decoded
+        smoothing: s > 0, in counts
+        pairs: whether to use the bigram table
     """
 
     def __init__(self, request: Request, smoothing: float, pairs: bool):
         self.smoothing, self.pairs = smoothing, pairs
-        assert request.vocabulary is not None  # drafts without a model must be told
+        # The loop sets it for drafts without a model.
+        assert request.vocabulary is not None
         self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
         self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
         for reference in request.references:
@@ -30,15 +39,21 @@ class NGram:
         self._depth = 0
         self._last: TokenId | None = None
 
-    def predict(self, request: Request, nodes: list[NodeId]) -> Generator[Ask, list[Reading], list[Distribution]]:
-        """The warped distributions of the token after each node."""
+    def predict(
+        self, request: Request, nodes: list[NodeId]
+    ) -> Generator[Ask, list[Reading], list[Distribution]]:
+        """The warped distribution of the token after each node."""
         yield from ()  # asks no model
         tree = request.tree
         new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
         self._last = self._count(new, self._last)
         self._depth += len(new)
-        prior = (self._tokens + self.smoothing / len(self._tokens)) / (self._tokens.sum() + self.smoothing)
-        rows = torch.stack([self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes])
+        prior = (self._tokens + self.smoothing / len(self._tokens)) / (
+            self._tokens.sum() + self.smoothing
+        )
+        rows = torch.stack(
+            [self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes]
+        )
         return [request.warp(reading) for reading in Readings(rows.log(), held(request.warping))]
 
     def _after(self, token: TokenId, prior: Probs) -> Probs:

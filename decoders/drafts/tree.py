@@ -1,4 +1,4 @@
-"""A tree of draws: all draft tokens are sampled here, for a chain, several chains or an expansion."""
+"""A tree of draws: a chain, several chains or an expansion."""
 
 from collections.abc import Callable, Generator, Sequence
 
@@ -10,25 +10,33 @@ from decoders.request import Ask, Request
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, TokenId
 
-Predict = Callable[[Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution] | None]]
+Predict = Callable[
+    [Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution] | None]
+]
 Sampler = Callable[[RandomSource, Distribution, int], list[TokenId]]
 LARGEST_TREE = 512
 
 
-def draft_model(request: Request, nodes: list[NodeId]) -> Generator[Ask, list[Reading], list[Distribution]]:
-    """The warped distributions of the draft model."""
+def draft_model(
+    request: Request, nodes: list[NodeId]
+) -> Generator[Ask, list[Reading], list[Distribution]]:
+    """The warped distributions of the draft model after these nodes."""
     return [request.warp(reading) for reading in (yield request.ask("draft", nodes))]
 
 
 def confident(
     request: Request, nodes: list[NodeId], least: float
 ) -> Generator[Ask, list[Reading], list[Distribution] | None]:
-    """The same, or None if the draft model hesitates: its largest raw probability is below `least` at every node.
+    """The warped distributions of the draft model, or None if it hesitates.
 
-    This depends on the path so far and not on the token that would be drawn, so a draft that ends here is as exact as any.
+    It hesitates if its largest raw probability is below `least` at every node. This depends on the
+    path so far and not on the token that would be drawn, so a draft that ends here is as exact as
+    any.
     """
     readings = yield request.ask("draft", nodes)
-    return [request.warp(r) for r in readings] if max(r.highest for r in readings) >= least else None
+    return (
+        [request.warp(r) for r in readings] if max(r.highest for r in readings) >= least else None
+    )
 
 
 def with_replacement(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:
@@ -37,7 +45,7 @@ def with_replacement(source: RandomSource, q: Distribution, count: int) -> list[
 
 
 def without_replacement(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:
-    """`count` different children, each drawn from q without those before it, or as many as q has: for MCSS."""
+    """At most `count` different children, each drawn from q without those before it: for MCSS."""
     tokens: list[TokenId] = []
     while len(tokens) < count and q.total > 0:
         tokens += source.draw(q)
@@ -51,10 +59,17 @@ def tree(
     predict: Predict = draft_model,
     sample: Sampler = with_replacement,
 ) -> Generator[Ask, list[Reading], Draft]:
-    """Grow a draft below the tip: every draw of layer i gets expansion[i] children, with one draft pass per layer.
+    """Grow a draft below the tip, with one draft pass per layer.
 
-    (1, 1, 1) is a chain, (k, 1, 1) are k chains. Equal draws share a node, but each has children of its own.
-    The tree ends early when the budget is reached, when every branch has ended, or when `predict` returns None for a layer.
+    (1, 1, 1) is a chain, (k, 1, 1) are k chains. Equal draws share a node, but each has its own
+    children. The tree ends early when the budget is reached, when every branch has ended, or when
+    `predict` returns None for a layer.
+
+    Args:
+        request: the request being decoded
+        expansion: the number of children of every draw, layer by layer
+        predict: the distributions that the children of these nodes are drawn from
+        sample: draws the children of one node
     """
     draft = Draft(request.tip)
     layer = [draft.root]
@@ -82,6 +97,7 @@ def tree_size(name: str, expansion: tuple[int, ...]) -> int:
         size += layer
         if size > LARGEST_TREE:
             raise InputError(
-                f"{name}: more than {LARGEST_TREE} draft tokens per round are too many; take fewer children or layers."
+                f"{name}: more than {LARGEST_TREE} draft tokens per round are too many; take fewer "
+                "children or layers."
             )
     return size

@@ -1,23 +1,77 @@
-"""What an engine is asked (Wants), and what it answers (Answer)."""
+"""The types of a forward pass: its input (Wants), its result (Output), its answers (Answer)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
 from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
-Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]  # for each request the nodes whose logits it wants
+# For each request, the nodes whose logits it wants.
+Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
+# Layers whose hidden states are requested, numbered as in `hidden_states` of transformers: 0 is the
+# embedding.
+Layers = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of one pass.
+
+    Attributes:
+        logits: logits of the tokens that want them, (n, V)
+        features: for each requested layer, the hidden states of all tokens of the pass, (tokens, H)
+    """
+
+    logits: Logits
+    features: tuple[Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Hidden states of the nodes that one pass fed.
+
+    Attributes:
+        nodes: the nodes in the order in which they were fed, which is that of their ids
+        states: for each requested layer, (nodes, H)
+    """
+
+    nodes: Sequence[NodeId]
+    states: tuple[Tensor, ...]
+
+    def of(self, layers: Sequence[int], asked: Sequence[int]) -> "Features":
+        """Select the hidden states of some layers.
+
+        Args:
+            layers: the layers that `states` belong to
+            asked: the layers to select, in the order of the result
+        """
+        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in asked))
+
+    def at(self, node: NodeId) -> tuple[Tensor, ...]:
+        """Look up the hidden states of one node, (H,) for each layer.
+
+        Raises:
+            ValueError: if the pass did not feed this node
+        """
+        place = self.nodes.index(node)
+        return tuple(states[place] for states in self.states)
 
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """What padding added to one pass for one request (see `decoders.engine.padding`).
+    """The padding that one pass added for one request (see `decoders.engine.passes.padded`).
 
-    tokens   computed only to fill up its input;   rows  added only to align its cache
-    longest_growth   the most rows that any request of the batch kept since the last alignment (tau_max of ems-sd.txt eq. 8); 0 if
-                     nothing was aligned
+    Attributes:
+        tokens: tokens that were computed only to fill up the request's input
+        rows: rows that were added only to align its cache
+        longest_growth: the most rows that any request of the batch kept since the last alignment
+            (tau_max of the source); 0 if nothing was aligned
+
+    Source:
+        Ni et al. 2024, EMS-SD (arXiv 2405.07542), equation 8
     """
 
     tokens: int
@@ -27,12 +81,19 @@ class Waste:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The result of one pass for one request, and what it took.
+    """The result of one pass for one request, and its cost.
 
-    rows     the raw logits of the whole pass, (n, V), in memory that no later pass writes to: readings look at them when asked
-    part     those at its nodes; None if only a part of the prompt was fed: ask again
-    cache_bytes, weight_bytes   bytes read of its cache, and of weights, which all requests of the pass share
-    waste    None in batches without padding;   passes  forward passes that it took
+    Attributes:
+        rows: the raw logits of the whole pass, (n, V), in memory that no later pass overwrites,
+            because readings look at them on demand
+        part: the rows at the request's nodes; None if only a part of the prompt was fed, so that
+            the request must ask again
+        cache_bytes: bytes read from the request's cache
+        weight_bytes: bytes of weights read, which all requests of the pass share
+        waste: the padding; None in batches without padding
+        passes: forward passes that the answer took
+        features: hidden states of every node that was fed, parts of a prompt included; None unless
+            layers were requested
     """
 
     rows: Logits
@@ -41,18 +102,23 @@ class Answer:
     weight_bytes: int
     waste: Waste | None = None
     passes: int = 1
+    features: Features | None = None
 
     @property
     def logits(self) -> Logits | None:
-        """The raw logits (nodes, V) at its nodes."""
+        """The raw logits at the request's nodes, (nodes, V); None if `part` is."""
         return None if self.part is None else self.rows[self.part]
 
 
 def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
-    """Answers that have rows of their own, over the rows of all together."""
+    """Join answers with separate rows, so that all of them share one tensor of rows."""
     parts = [answer.logits for answer in answers if answer.logits is not None]
     rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
     for answer in answers:
-        part = None if answer.part is None else slice(start, start := start + len(answer.rows[answer.part]))
+        part = (
+            None
+            if answer.part is None
+            else slice(start, start := start + len(answer.rows[answer.part]))
+        )
         together.append(replace(answer, rows=rows, part=part))
     return together

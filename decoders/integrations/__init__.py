@@ -1,1 +1,1 @@
-"""The decoders inside of other libraries."""
+"""The decoders inside other libraries."""

@@ -1,4 +1,4 @@
-"""Drafts from transformers' candidate generators: what assisted generation proposes, tested by our rules, in batches too."""
+"""Drafts from transformers' candidate generators: assisted generation under our rules."""
 
 import inspect
 from collections.abc import Generator
@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from transformers.generation.candidate_generator import AssistedCandidateGenerator, CandidateGenerator
+from transformers.generation.candidate_generator import (
+    AssistedCandidateGenerator,
+    CandidateGenerator,
+)
 
 from decoders.drafts.draft import Draft
 from decoders.drafts.lookup import certain
@@ -18,19 +21,30 @@ from decoders.settings import Decoding, setting
 
 
 def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
-    """The generator, if all that it needs is the text so far. Raises InputError, by name, for any other."""
+    """The generator, if it needs only the text so far.
+
+    Raises:
+        InputError: for any other, by name
+    """
     name = type(generator).__name__
     if not isinstance(generator, CandidateGenerator):
-        raise InputError(f"{owner}: a draft is a model or a candidate generator of transformers, not {name}.")
+        raise InputError(
+            f"{owner}: a draft is a model or a candidate generator of transformers, not {name}."
+        )
     if isinstance(generator, AssistedCandidateGenerator):
-        raise InputError(f"{name} follows one text with a model of its own; give that model as the draft instead.")
+        raise InputError(
+            f"{name} follows one text with its own model; give that model as the draft instead."
+        )
     parameters = list(inspect.signature(generator.get_candidates).parameters.values())[1:]
     needed = [
-        p.name for p in parameters if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
+        p.name
+        for p in parameters
+        if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
     if generator.requires_model_outputs or needed:
         raise InputError(
-            f"{name} drafts from outputs of the model ({', '.join(needed) or 'hidden states'}), which decoders do not pass on; take "
+            f"{name} drafts from outputs of the model ({', '.join(needed) or 'hidden states'}), "
+            "which decoders do not pass on; take "
             "PromptLookupCandidateGenerator or another that needs the text alone."
         )
     return generator
@@ -41,10 +55,17 @@ GENERATOR = setting(None, "the candidate generator", read=proposes_from_text)
 
 @dataclass(frozen=True)
 class Candidates(Lenient):
-    """Speculative sampling of what a candidate generator proposes. Its tokens count as certain: accepted with probability p, else drawn
-    from what is left of p; so the output has the target's law whatever proposed them.
+    """Speculative sampling of a candidate generator's proposals.
 
-    One generator serves all requests of a batch, so it must be a function of the text alone. Raises InputError if it needs more.
+    Its tokens count as certain: each is accepted with probability p, else a token is drawn from the
+    rest of p. So the output has the target's law wherever they come from.
+
+    Attributes:
+        generator: serves all requests of a batch, so it must be a function of the text alone
+        lenience: as for `speculative`
+
+    Raises:
+        InputError: if the generator needs more than the text
     """
 
     name = "candidates"
@@ -62,10 +83,11 @@ class Candidates(Lenient):
         if request.left < 2:
             return certain(request, ())
         text = [request.tree.tokens[n] for n in request.tree.lineage(request.tip)]
-        found, _ = self.generator.get_candidates(torch.tensor([text]))
-        tokens = found[0, len(text) :].tolist()
+        candidates, _ = self.generator.get_candidates(torch.tensor([text]))
+        tokens = candidates[0, len(text) :].tolist()
         if strange := [t for t in tokens if not 0 <= t < request.vocabulary]:
             raise ModelError(
-                f"{type(self.generator).__name__} proposed the token {strange[0]}, which the target has not."
+                f"{type(self.generator).__name__} proposed the token {strange[0]}, which is "
+                "outside the target's vocabulary."
             )
         return certain(request, tokens)

@@ -1,8 +1,11 @@
-"""The decoders as a model of the lm-evaluation-harness: every task of it, with every decoder.
+"""The decoders as a model of the lm-evaluation-harness: every task, with every decoder.
 
-import decoders, lm_eval
-from decoders.integrations.lm_eval import DecodersLM
-lm_eval.simple_evaluate(model=DecodersLM(decoders.load_pair(), "speculative"), tasks=["gsm8k"])
+Example:
+    import decoders, lm_eval
+    from decoders.integrations.lm_eval import DecodersLM
+
+    model = DecodersLM(decoders.load_pair(), "speculative")
+    lm_eval.simple_evaluate(model=model, tasks=["gsm8k"])
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,29 +17,41 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import normalize_gen_kwargs
 
-from decoders.engine.model import undisturbed
-from decoders.engine.pair import ModelPair
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.models.loaded import undisturbed
 from decoders.errors import InputError
 from decoders.generate import generate
 from decoders.settings import Method
 from decoders.shapes import TokenId
 
-LONGEST = 1024  # of a model whose config says no positions
+LONGEST = 1024  # tokens that a model sees, if its config does not say
 Scored = tuple[float, bool]
 
 
 class DecodersLM(TemplateLM):
     """A pair and a decoder.
 
-    method      a decoder of the catalog, or its name: it writes what tasks generate; log-likelihoods are the target's own
-    batch_size  requests decoded together;   max_gen_toks  new tokens where a task does not say
-    seed        of the first request of a task's list; request i has seed + i
-    Raises InputError for a pair without a tokenizer.
+    Args:
+        pair: the models, with a tokenizer
+        method: a decoder or its name; it writes the texts, while log-likelihoods are the target's
+            own
+        batch_size: requests decoded together
+        max_gen_toks: new tokens if a task does not say
+        seed: request i of a task's list has seed + i
+
+    Raises:
+        InputError: for a pair without a tokenizer
     """
 
     def __init__(
-        self, pair: ModelPair, method: Method | str = "greedy", *, batch_size: int = 1, max_gen_toks: int = 256, seed: int = 0
-    ):  # fmt: skip
+        self,
+        pair: ModelPair,
+        method: Method | str = "greedy",
+        *,
+        batch_size: int = 1,
+        max_gen_toks: int = 256,
+        seed: int = 0,
+    ):
         super().__init__()
         if pair.tokenizer is None:
             raise InputError("Tasks are texts, and this pair has no tokenizer; load one that has.")
@@ -62,23 +77,39 @@ class DecodersLM(TemplateLM):
     def tokenizer_name(self) -> str:
         return str(self.tokenizer.name_or_path).replace("/", "__")
 
-    def tok_encode(self, string: str, add_special_tokens: bool | None = None, **_: Any) -> list[TokenId]:
+    def tok_encode(
+        self, string: str, add_special_tokens: bool | None = None, **_: Any
+    ) -> list[TokenId]:
         special = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        if add_special_tokens is None and self.tokenizer.bos_token and string.startswith(self.tokenizer.bos_token):
-            special = {"add_special_tokens": False}  # a chat template has put it there
+        if (
+            add_special_tokens is None
+            and self.tokenizer.bos_token
+            and string.startswith(self.tokenizer.bos_token)
+        ):
+            # A chat template has put it there.
+            special = {"add_special_tokens": False}
         return list(self.tokenizer(string, **special).input_ids)
 
-    def apply_chat_template(self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True) -> str:
+    def apply_chat_template(
+        self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
+    ) -> str:
         if not getattr(self.tokenizer, "chat_template", None):
             raise InputError(
-                "This pair's tokenizer has no chat template; leave apply_chat_template out, or load a chat model."
+                "This pair's tokenizer has no chat template; leave apply_chat_template out, or "
+                "load a chat model."
             )
         return self.tokenizer.apply_chat_template(
-            chat_history, tokenize=False, add_generation_prompt=add_generation_prompt, continue_final_message=not add_generation_prompt
-        )  # fmt: skip
+            chat_history,
+            tokenize=False,
+            add_generation_prompt=add_generation_prompt,
+            continue_final_message=not add_generation_prompt,
+        )
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
-        """The text of each request up to the first of its stop strings; a context too long for the models loses its beginning."""
+        """The text of each request up to the first of its stop strings.
+
+        A context that is too long for the models loses its beginning.
+        """
         groups: dict[str, list[int]] = {}
         for i, request in enumerate(requests):
             groups.setdefault(repr(sorted(request.args[1].items())), []).append(i)
@@ -87,59 +118,90 @@ class DecodersLM(TemplateLM):
             for start in range(0, len(members), self.batch_size):
                 batch = members[start : start + self.batch_size]
                 contexts = [requests[i].args[0] for i in batch]
-                for i, text in zip(batch, self._written(contexts, requests[batch[0]].args[1], batch), strict=True):
+                for i, text in zip(
+                    batch, self._written(contexts, requests[batch[0]].args[1], batch), strict=True
+                ):
                     texts[i] = text
                     self.cache_hook.add_partial("generate_until", requests[i].args, text)
         return texts
 
-    def _written(self, contexts: Sequence[str], asked: dict[str, Any], numbers: Sequence[int]) -> list[str]:
+    def _written(
+        self, contexts: Sequence[str], asked: dict[str, Any], numbers: Sequence[int]
+    ) -> list[str]:
         options = normalize_gen_kwargs(asked, self.max_gen_toks)
-        until = [options["until"]] if isinstance(options.get("until"), str) else options.get("until") or []
+        until = (
+            [options["until"]]
+            if isinstance(options.get("until"), str)
+            else options.get("until") or []
+        )
         budget = options["max_gen_toks"]
         room = self.max_length - budget
         if room < 1:
             raise InputError(
-                f"A task asks for {budget} new tokens, and the models see {self.max_length}; set max_gen_toks lower."
+                f"A task asks for {budget} new tokens, and the models see {self.max_length}; set "
+                "max_gen_toks lower."
             )
-        prompts = [self.tok_encode(context)[-room:] or [self.prefix_token_id] for context in contexts]
+        prompts = [
+            self.tok_encode(context)[-room:] or [self.prefix_token_id] for context in contexts
+        ]
         sampled = {"temperature": float(options.get("temperature") or 0.0)}
         if sampled["temperature"] > 0:
-            sampled |= {"top_k": int(options.get("top_k") or 0), "top_p": float(options.get("top_p") or 1.0)}
+            sampled |= {
+                "top_k": int(options.get("top_k") or 0),
+                "top_p": float(options.get("top_p") or 1.0),
+            }
         stop = [words for words in until if words]
         results = generate(
-            self.pair, prompts, self.method, max_new_tokens=budget, stop=stop, seed=[self.seed + i for i in numbers],
-            max_batch=self.batch_size, **sampled,
-        )  # fmt: skip
+            self.pair,
+            prompts,
+            self.method,
+            max_new_tokens=budget,
+            stop=stop,
+            seed=[self.seed + i for i in numbers],
+            max_batch=self.batch_size,
+            **sampled,
+        )
         for result in results:
             if result.error is not None:
                 raise result.error
         return [result.text for result in results]
 
     def _loglikelihood_tokens(
-        self, requests: list[tuple[Any, list[TokenId], list[TokenId]]], disable_tqdm: bool = False, **_: Any
+        self,
+        requests: list[tuple[Any, list[TokenId], list[TokenId]]],
+        disable_tqdm: bool = False,
+        **_: Any,
     ) -> list[Scored]:
         return [self._scored(context, continuation) for _, context, continuation in requests]
 
     def _scored(self, context: list[TokenId], continuation: list[TokenId]) -> Scored:
-        """The target's log-likelihood (nats) of the continuation, and whether it is what greedy decoding writes."""
+        """The target's log-likelihood (nats) of the continuation; whether it is the greedy one."""
         ids = [*context, *continuation][-(self.max_length + 1) :]
         with undisturbed(self._device):
-            logits = self.pair.target(torch.tensor([ids[:-1]], device=self._device), use_cache=False).logits[0]
+            logits = self.pair.target(
+                torch.tensor([ids[:-1]], device=self._device), use_cache=False
+            ).logits[0]
         logits = logits[-len(continuation) :]
         logits = logits if logits.dtype == torch.float64 else logits.float()
         wanted = torch.tensor(ids[-len(continuation) :], device=self._device)
-        found = logits.log_softmax(-1).gather(-1, wanted[:, None]).sum().item()
-        return found, bool((logits.argmax(-1) == wanted).all())
+        total = logits.log_softmax(-1).gather(-1, wanted[:, None]).sum().item()
+        return total, bool((logits.argmax(-1) == wanted).all())
 
-    def loglikelihood_rolling(self, requests: list[Instance], disable_tqdm: bool = False) -> list[float]:
-        """The target's log-likelihood (nats) of each whole text, in windows as long as the model sees."""
-        found = []
+    def loglikelihood_rolling(
+        self, requests: list[Instance], disable_tqdm: bool = False
+    ) -> list[float]:
+        """The target's log-likelihood (nats) of each text, in windows of the model's length."""
+        totals = []
         for request in requests:
-            total = sum(self._scored(context, text)[0] for context, text in self._windows(request.args[0]))
-            found.append(total)
+            total = sum(
+                self._scored(context, text)[0] for context, text in self._windows(request.args[0])
+            )
+            totals.append(total)
             self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
-        return found
+        return totals
 
     def _windows(self, text: str) -> Iterator[tuple[list[TokenId], list[TokenId]]]:
-        windows = utils.get_rolling_token_windows(self.tok_encode(text), self.prefix_token_id, self.max_length, 1)
+        windows = utils.get_rolling_token_windows(
+            self.tok_encode(text), self.prefix_token_id, self.max_length, 1
+        )
         return map(utils.make_disjoint_window, windows)

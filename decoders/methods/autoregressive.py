@@ -1,7 +1,8 @@
-"""One token at a time: the baselines."""
+"""The baselines: one token at a time."""
 
 from dataclasses import dataclass, replace
 
+from decoders.laws import Law
 from decoders.request import Request
 from decoders.settings import Decoding, Method
 from decoders.trace import Fate, Trial
@@ -12,9 +13,9 @@ from decoders.warp import Warping
 class Multinomial(Method):
     name = "multinomial"
     title = "Plain sampling"
-    law = "target"
+    law = Law.TARGET
     paper, section = "Leviathan et al. 2023", "2.2"
-    summary = "Draws each token at random, each as often as the large model finds it likely."
+    summary = "Samples each token from the large model."
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:

@@ -1,4 +1,8 @@
-"""BiLD, the big little decoder: the small model writes, and the large one is called when it hesitates."""
+"""BiLD, the big little decoder: the small model writes and calls the large one when it hesitates.
+
+Source:
+    Kim et al. 2023 (arXiv 2302.07863), fallback and rollback policies.
+"""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +22,21 @@ from decoders.shapes import TokenId
 
 @dataclass(frozen=True)
 class RollbackRule:
-    """Keep a token while -log p(x) <= rollback (nats, raw p); a refused one is dropped with all that follows."""
+    """Keep a token while -log p(x) <= rollback; a refused one is dropped with all that follows.
+
+    Attributes:
+        rollback: threshold in nats, on the raw p
+    """
 
     rollback: float = 2.0
 
     def pick(
-        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
     ) -> Pick:
         (token,) = tokens
         log_p = reading.log_p(token)
@@ -39,7 +52,8 @@ class BiLD(Method):
     law = None
     paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
     summary = (
-        "The small model writes while it is sure; the large one takes over when it hesitates, and undoes its mistakes."
+        "The small model writes while it is sure; the large one takes over when it hesitates, and "
+        "undoes its mistakes."
     )
     uses_draft = True
 
@@ -57,5 +71,7 @@ class BiLD(Method):
     def decode(self, request: Request) -> Decoding:
         predict = partial(confident, least=self.fallback)
         return speculate(
-            request, partial(tree, expansion=(1,) * self.draft_length, predict=predict), RollbackRule(self.rollback)
+            request,
+            partial(tree, expansion=(1,) * self.draft_length, predict=predict),
+            RollbackRule(self.rollback),
         )

@@ -1,4 +1,8 @@
-"""Dynamic-width speculative beam decoding (DSBD): beam sampling whose layers a draft model drafts."""
+"""Dynamic-width speculative beam decoding (DSBD): a draft model drafts beam sampling's layers.
+
+Source:
+    Qin et al. 2024 (arXiv 2409.16560), section 3.
+"""
 
 import itertools
 from collections.abc import Generator, Sequence
@@ -6,6 +10,7 @@ from dataclasses import dataclass
 
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Distribution, residual
+from decoders.laws import Law
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource
@@ -17,14 +22,28 @@ from decoders.trace import Fate, Trial
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """One layer of the draft forest: its draws, and the distribution q_beam over (row, token) pairs that they were drawn from.
+    """One layer of the draft forest.
 
-    `parents[r]` is the index in the layer above of the beam that row r of q_beam continues; a draw's `parent` is such an r.
+    Attributes:
+        draws: its draws; the `parent` of a draw is a row of q_beam
+        q_beam: the distribution over (row, token) pairs that they were drawn from
+        parents: for each row of q_beam, the index in the layer above of the beam that it continues
     """
 
     draws: list[BeamDraw]
     q_beam: Distribution
     parents: list[int]
+
+    def places(self, rows: dict[int, int], size: int) -> list[int | None]:
+        """The index of each draw if its row moves to rows[row]; None if `rows` lacks its row."""
+        return [rows[d.parent] * size + d.token if d.parent in rows else None for d in self.draws]
+
+    def untested(self, request: Request) -> list[Trial]:
+        """The trials of its draws before any of them is tested."""
+        return [
+            Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED)
+            for d in self.draws
+        ]
 
 
 def accept_layer(
@@ -35,10 +54,19 @@ def accept_layer(
     q_beam: Distribution,
     width: int,
 ) -> tuple[set[int], Distribution]:
-    """The inner loop of dsbd.txt algorithm 1: draws from q_beam are tried in turn until `width` are accepted.
+    """The inner loop of algorithm 1: try draws from q_beam in turn until `width` are accepted.
 
-    places   for each draw its index in p_beam and q_beam, None if its parent is not live: it is skipped
-    Fills in the trials. Returns the indices of the accepted draws, and the distribution for a correction.
+    Args:
+        source: the randomness
+        trials: the trials of the draws, which are filled in
+        places: index of each draw in p_beam and q_beam; a draw with None, whose parent is not live,
+            is skipped
+        p_beam: the target's distribution over (beam, token) pairs
+        q_beam: the distribution that they were drawn from
+        width: W_L
+
+    Returns:
+        The indices of the accepted draws, and the distribution for a correction.
     """
     accepted: set[int] = set()
     rest = p_beam
@@ -64,7 +92,10 @@ class DSBD(Method):
     title = "DSBD"
     stands_for = "dynamic-width speculative beam decoding"
     paper, section = "Qin et al. 2024 (DSBD)", "3"
-    summary = "The small model drafts a forest of beams, the large one verifies it layer by layer: beam sampling in fewer passes."
+    summary = (
+        "The small model drafts a forest of beams, the large one verifies it layer by layer: beam "
+        "sampling in fewer passes."
+    )
     uses_draft = True
 
     draft_length: int = setting(2, "layers drafted per round (gamma)", low=1, high=16)
@@ -77,16 +108,21 @@ class DSBD(Method):
         choices=(None,),
     )
     width_threshold: float = setting(
-        0.9, "with a dynamic width, the chance that a whole layer is accepted (t)", low=0.0, high=1.0
+        0.9,
+        "with a dynamic width, the chance that a whole layer is accepted (t)",
+        low=0.0,
+        high=1.0,
     )
-    min_beams: int = setting(1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64)
+    min_beams: int = setting(
+        1, "with a dynamic width, the fewest beams of a layer (W_min)", low=1, high=64
+    )
     keep_one: bool = setting(
         False, "continue from the best beam only, which saves memory (§3.4)", choices=(False, True)
     )
 
     @claim
-    def law(self) -> str:
-        return "beam sampling per layer" if self.beams is None or self.keep_one else "beam sampling"
+    def law(self) -> Law:
+        return Law.PER_LAYER if self.beams is None or self.keep_one else Law.BEAM_SAMPLING
 
     @property
     def branches(self) -> tuple[int, int]:
@@ -98,17 +134,28 @@ class DSBD(Method):
         ended: list[Beam] = []
         while not request.finished:
             forest = yield from self._draft(request, live)
-            nodes = dict.fromkeys([b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws])
+            nodes = dict.fromkeys(
+                [b.node for b in live] + [d.beam.node for layer in forest for d in layer.draws]
+            )
             readings = yield request.ask("target", list(nodes))
-            trials, drawn = self._verify(request, live, forest, dict(zip(nodes, readings, strict=True)), ended)
+            trials, drawn = self._verify(
+                request, live, forest, dict(zip(nodes, readings, strict=True)), ended
+            )
             yield commit_beams(request, trials, drawn, live, ended, self.keep_one)
 
-    def _draft(self, request: Request, live: list[Beam]) -> Generator[Ask, list[Reading], list[Layer]]:
-        """gamma steps of beam sampling by the draft model. The input beams are weighted by the target's joint likelihoods: any known
-        proposal is valid, and this one is accepted more often than one with the draft model's own weights."""
+    def _draft(
+        self, request: Request, live: list[Beam]
+    ) -> Generator[Ask, list[Reading], list[Layer]]:
+        """gamma steps of beam sampling by the draft model.
+
+        The target's joint likelihoods weight the input beams: any known proposal is valid, and this
+        one is accepted more often than one with the draft model's own weights.
+        """
         forest: list[Layer] = []
         above, parents = live, list(range(len(live)))
-        for _ in range(min(self.draft_length, request.budget - request.tree.new_length(live[0].node) - 1)):
+        for _ in range(
+            min(self.draft_length, request.budget - request.tree.new_length(live[0].node) - 1)
+        ):
             joint = Joint(above, (yield request.ask("draft", [b.node for b in above])))
             q_beam = joint.warp(request.warping)
             draws = draw_beams(request, joint, q_beam, self.draft_beams)
@@ -120,23 +167,29 @@ class DSBD(Method):
         return forest
 
     def _verify(
-        self, request: Request, live: list[Beam], forest: list[Layer], p: dict[NodeId, Reading], ended: list[Beam]
+        self,
+        request: Request,
+        live: list[Beam],
+        forest: list[Layer],
+        p: dict[NodeId, Reading],
+        ended: list[Beam],
     ) -> tuple[list[Trial], list[Beam]]:
-        """dsbd.txt algorithm 1, with its inverted ratio corrected. Returns every trial and the beams of the last layer reached;
-        beams that ended in an earlier layer are added to `ended`."""
-        trials = [
-            [Trial(d.beam.node, d.token, request.tree.parents[d.beam.node], Fate.DISCARDED) for d in layer.draws]
-            for layer in forest
-        ]
+        """Algorithm 1, with its inverted ratio corrected: every trial, and the last layer's beams.
+
+        Beams that ended in an earlier layer are added to `ended`.
+        """
+        trials = [layer.untested(request) for layer in forest]
         tried = list(itertools.chain.from_iterable(trials))
-        above = dict(enumerate(live))  # index in the layer above -> live beam with the target's score
+        # From the index in the layer above to a live beam with the target's score.
+        above = dict(enumerate(live))
         width = self.beams or max(self.min_beams, len(live))
         for layer, layer_trials in zip(forest, trials, strict=True):
             joint, p_beam = self._target(request, above, p)
-            # q_beam of the draws with live parents, renormalised and never warped again, rows in the order of p_beam.
+            # q_beam of the draws with live parents, renormalised and never warped again, with rows
+            # in the order of p_beam.
             rows = {layer.parents.index(i): row for row, i in enumerate(above)}
             q_beam = layer.q_beam.regrouped(rows, joint.size)
-            places = [rows[d.parent] * joint.size + d.token if d.parent in rows else None for d in layer.draws]
+            places = layer.places(rows, joint.size)
             surviving = sum(place is not None for place in places)
             if self.beams is None:
                 alphas = beam_acceptances(p_beam, q_beam, surviving)
@@ -150,7 +203,8 @@ class DSBD(Method):
             if len(accepted) < width:
                 draws = draw_beams(request, joint, rest, 1)
                 draws += draw_beams(request, joint, p_beam, width - len(accepted) - 1)
-                fates = [Fate.CORRECTED if surviving else Fate.SAMPLED] + [Fate.SAMPLED] * (len(draws) - 1)
+                first = Fate.CORRECTED if surviving else Fate.SAMPLED
+                fates = [first] + [Fate.SAMPLED] * (len(draws) - 1)
                 tried += drawn_trials(joint, draws, p_beam, fates)
                 return tried, [*accepted.values(), *(d.beam for d in draws)]
             above = {i: b for i, b in accepted.items() if not request.ends(b.node)}
@@ -159,9 +213,12 @@ class DSBD(Method):
                 return tried, []
         joint, p_beam = self._target(request, above, p)
         draws = draw_beams(request, joint, p_beam, width)
-        tried += drawn_trials(joint, draws, p_beam, [Fate.BONUS if forest else Fate.SAMPLED] * len(draws))
+        fate = Fate.BONUS if forest else Fate.SAMPLED
+        tried += drawn_trials(joint, draws, p_beam, [fate] * len(draws))
         return tried, [d.beam for d in draws]
 
-    def _target(self, request: Request, above: dict[int, Beam], p: dict[NodeId, Reading]) -> tuple[Joint, Distribution]:
+    def _target(
+        self, request: Request, above: dict[int, Beam], p: dict[NodeId, Reading]
+    ) -> tuple[Joint, Distribution]:
         joint = Joint(list(above.values()), [p[b.node] for b in above.values()])
         return joint, joint.warp(request.warping)

@@ -1,4 +1,8 @@
-"""Multi-candidate speculative sampling: a tree of drafts whose children all differ."""
+"""Multi-candidate speculative sampling: a tree of drafts whose children all differ.
+
+Source:
+    Yang et al. 2024 (arXiv 2401.06706), without replacement.
+"""
 
 from dataclasses import dataclass
 from functools import partial

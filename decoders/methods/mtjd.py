@@ -1,4 +1,10 @@
-"""Multi-token joint decoding (MTJD; MJGD if greedy): the target commits several tokens at a time by their joint likelihood."""
+"""Multi-token joint decoding (MTJD; MJGD if greedy): commits several tokens at a time.
+
+The target chooses them by their joint likelihood.
+
+Source:
+    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 3.1.
+"""
 
 from dataclasses import dataclass
 
@@ -18,19 +24,28 @@ class MTJD(Method):
     stands_for = "multi-token joint decoding"
     law = None
     paper, section = "Qin et al. 2024 (MTAD)", "3.1"
-    summary = "Chooses the next few tokens together, by their joint likelihood: likelier text, not faster."
+    summary = (
+        "Chooses the next few tokens together, by their joint likelihood: likelier text, not "
+        "faster."
+    )
 
     block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
     beams: int = setting(8, "beams that search for them (W)", low=1, high=64)
     form: str = setting(
-        "search", "how the beams are chosen: beam search or beam sampling", choices=("search", "sample")
+        "search",
+        "how the beams are chosen: beam search or beam sampling",
+        choices=("search", "sample"),
     )
-    exact: bool = setting(False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True))
+    exact: bool = setting(
+        False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True)
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.exact and self.form == "sample":
-            raise InputError("mtjd: exact needs form='search'; beam sampling does not try every sequence.")
+            raise InputError(
+                "mtjd: exact needs form='search'; beam sampling does not try every sequence."
+            )
 
     @property
     def branches(self) -> tuple[int, int]:
@@ -40,7 +55,8 @@ class MTJD(Method):
         length = min(self.block_length, budget)
         if self.exact and vocabulary**length > MOST_SEQUENCES:
             raise InputError(
-                f"mtjd: exact would try {vocabulary}**{length} sequences, more than {MOST_SEQUENCES}; "
+                f"mtjd: exact would try {vocabulary}**{length} sequences, more than "
+                f"{MOST_SEQUENCES}; "
                 "take a smaller block_length, or beams."
             )
 

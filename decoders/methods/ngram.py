@@ -1,4 +1,8 @@
-"""Drafts from counts of tokens and pairs."""
+"""Drafts from counts of tokens and pairs.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192), section 3.6.
+"""
 
 from dataclasses import dataclass
 from functools import partial
@@ -16,14 +20,22 @@ class NGramDrafts(Lenient):
     name = "ngram"
     title = "N-gram drafts"
     paper, section = "Leviathan et al. 2023", "3.6"
-    summary = "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
+    summary = (
+        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
+    )
 
-    order: str = setting("bigram", "what is counted: pairs of tokens, or single ones", choices=("bigram", "unigram"))
+    order: str = setting(
+        "bigram",
+        "the units counted: pairs of tokens, or single ones",
+        choices=("bigram", "unigram"),
+    )
     draft_length: int = setting(3, "draft tokens per round (gamma)", low=1, high=64)
-    smoothing: float = setting(1.0, "counts added for what has not been seen", low=1e-6, high=1e6)
+    smoothing: float = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
     references: tuple[str, ...] = REFERENCES
     lenience: float = LENIENCE
 
     def decode(self, request: Request) -> Decoding:
         predict = NGram(request, self.smoothing, self.order == "bigram").predict
-        return self.speculate(request, partial(tree, expansion=(1,) * self.draft_length, predict=predict))
+        return self.speculate(
+            request, partial(tree, expansion=(1,) * self.draft_length, predict=predict)
+        )

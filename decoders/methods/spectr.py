@@ -1,9 +1,14 @@
-"""SpecTr: several drafts at once, of which the target keeps the one that agrees longest."""
+"""SpecTr: several drafts at once, of which the target keeps the one that agrees longest.
+
+Source:
+    Sun et al. 2023 (arXiv 2310.15141), K-SEQ.
+"""
 
 from dataclasses import dataclass
 from functools import partial
 
 from decoders.drafts.tree import tree, tree_size
+from decoders.laws import Law
 from decoders.methods.speculative import DRAFT_LENGTH, speculate
 from decoders.request import Request
 from decoders.rules.kseq import KSeqRule
@@ -15,9 +20,12 @@ class SpecTr(Method):
     name = "spectr"
     title = "SpecTr"
     stands_for = "speculative decoding by optimal transport"
-    law = "target"
+    law = Law.TARGET
     paper, section = "Sun et al. 2023 (SpecTr)", "K-SEQ"
-    summary = "Several drafts at once: the large model keeps the one that agrees longest, by optimal transport."
+    summary = (
+        "Several drafts at once: the large model keeps the one that agrees longest, by optimal "
+        "transport."
+    )
     uses_draft = True
 
     drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)

@@ -1,4 +1,8 @@
-"""Draft, verify, correct: the speculative loop, for any draft source and any rule."""
+"""Draft, verify, correct: the speculative loop, for any draft source and any rule.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192).
+"""
 
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
@@ -8,6 +12,7 @@ from typing import Any
 from decoders.drafts.chain import chain
 from decoders.drafts.draft import Draft
 from decoders.drafts.tree import confident, tree
+from decoders.laws import Law
 from decoders.request import Ask, Request
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Rule, walk
@@ -18,7 +23,13 @@ Propose = Callable[[Request], Generator[Ask, Any, Draft]]
 
 
 def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
-    """speculative-decoding.txt algorithm 1 for any draft source and any rule that judges a draft node by node."""
+    """Algorithm 1, for any draft source and any rule that judges a draft node by node.
+
+    Args:
+        request: the request being decoded
+        propose: returns the draft of a round
+        rule: judges it
+    """
     while not request.finished:
         draft = yield from propose(request)
         readings = yield request.ask("target", draft.nodes)
@@ -27,21 +38,28 @@ def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
 
 DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
 LENIENCE = setting(
-    1.0, "below 1, drafts are accepted more readily and the output is no longer exact", low=0.01, high=1.0
+    1.0,
+    "below 1, drafts are accepted more readily and the output is no longer exact",
+    low=0.01,
+    high=1.0,
 )
 
 
 class Lenient(Method):
-    """A method whose one rule is speculative sampling, with a lenience; below 1 it claims no law."""
+    """A method whose only rule is speculative sampling with a lenience; below 1 it has no law."""
 
     lenience: float
 
     @claim
-    def law(self) -> str | None:
-        return "target" if self.lenience == 1 else None
+    def law(self) -> Law | None:
+        return Law.TARGET if self.lenience == 1 else None
 
     def speculate(self, request: Request, propose: Propose) -> Decoding:
-        return speculate(request, propose, SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0))
+        return speculate(
+            request,
+            propose,
+            SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0),
+        )
 
 
 @dataclass(frozen=True)
@@ -49,7 +67,10 @@ class Speculative(Lenient):
     name = "speculative"
     title = "Speculative"
     paper, section = "Leviathan et al. 2023", "2.3, A.5"
-    summary = "A small model drafts a few tokens, the large one tests them all in one pass and corrects the first miss."
+    summary = (
+        "A small model drafts a few tokens, the large one tests them all in one pass and corrects "
+        "the first miss."
+    )
     uses_draft = True
 
     draft_length: int | str = setting(
@@ -60,7 +81,10 @@ class Speculative(Lenient):
         choices=("auto",),
     )
     confidence: float = setting(
-        0.0, "stop drafting when the draft model's largest probability is below this; 0 never stops", low=0.0, high=1.0
+        0.0,
+        "stop drafting when the draft model's largest probability is below this; 0 never stops",
+        low=0.0,
+        high=1.0,
     )
     lenience: float = LENIENCE
 
@@ -75,10 +99,18 @@ class Speculative(Lenient):
 
 @dataclass
 class AutoLength:
-    """The draft length with the largest wall-time factor (§3.3, §3.5) for alpha and c as measured in the request's rounds so far.
+    """The draft length with the largest wall-time factor for alpha and c as measured so far.
 
-    It uses only finished rounds, so the output keeps the target's law. But c is measured with the clock: above temperature 0, two
-    runs with one seed may draft different lengths and so draw different (equally distributed) tokens.
+    It uses only finished rounds, so the output keeps the target's law. But c is measured with the
+    clock: above temperature 0, two runs with one seed may draft different lengths and so draw
+    different (equally distributed) tokens.
+
+    Attributes:
+        request: the request whose rounds are measured
+        longest: lengths from 1 to this are compared
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5.
     """
 
     request: Request

@@ -1,1 +1,1 @@
-"""How the target's distributions judge a draft."""
+"""The rules by which the target's distributions judge a draft."""

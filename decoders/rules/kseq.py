@@ -9,15 +9,25 @@ from decoders.theory import kseq_division
 
 
 class KSeqRule:
-    """Accept draft i = 1 .. k in turn with probability min(1, p / (rho q)); if none is accepted, draw from
+    """Accept draft i = 1 .. k in turn with probability min(1, p / (rho q)).
 
-        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k,    beta = sum min(q, p/rho).
+    If none is accepted, draw from the residual: with beta = sum min(q, p/rho), it is
+
+        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k.
 
     k is the number of drafts still on the accepted path; k = 1 is speculative decoding.
+
+    Source:
+        Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ.
     """
 
     def pick(
-        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
     ) -> Pick:
         assert q is not None  # its drafts are drawn
         rho = kseq_division(p, q, len(tokens))

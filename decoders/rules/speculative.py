@@ -1,4 +1,4 @@
-"""Speculative sampling: accept a draft token with probability min(1, p / (l q)), else draw from the residual."""
+"""Speculative sampling: accept with chance min(1, p / (l q)), else draw from the residual."""
 
 import math
 from dataclasses import dataclass
@@ -12,18 +12,27 @@ from decoders.shapes import TokenId
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeRule:
-    """speculative-decoding.txt algorithm 1 and §2.3; lenience l of appendix A.5.
+    """Speculative sampling with lenience l.
 
-    lenience  l in (0, 1]; 1 is exact
-    greedy    the temperature is 0: accept with lenience when p(x) >= l * max p on the raw target (the paper prints the inequality
-              the wrong way round)
+    Attributes:
+        lenience: l in (0, 1]; 1 is exact
+        greedy: whether the temperature is 0. With lenience, a token is then accepted if p(x) >= l *
+            max p on the raw target (the paper prints the inequality the wrong way round).
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, section 2.3 and appendix A.5.
     """
 
     lenience: float = 1.0
     greedy: bool = False
 
     def pick(
-        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
     ) -> Pick:
         (token,) = tokens
         p_token = p[token]

@@ -1,4 +1,7 @@
-"""Walking a draft: at each node a rule tests the children drawn there, and the walk continues below the one that it keeps."""
+"""Walking a draft: at each node a rule tests the children drawn there.
+
+The walk continues below the child that the rule keeps.
+"""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -16,36 +19,59 @@ from decoders.trace import Fate, Trial, Trials
 
 @dataclass(slots=True)
 class Pick:
-    """What a rule did at one node.
+    """The outcome of a rule at one node.
 
-    tests   (p, q, accept probability, u) of each child that it tested, in the order drawn
-    kept    whether it kept the last one tested
-    rest    if not, the distribution that the target's token is drawn from instead
+    Attributes:
+        tests: (p, q, accept probability, u) of each child that it tested, in the order drawn
+        kept: whether it kept the last one tested
+        rest: if not, the distribution that the target's token is drawn from instead
     """
 
-    tests: list[tuple[float, float | None, float | None, float | None]] = field(default_factory=list)
+    tests: list[tuple[float, float | None, float | None, float | None]] = field(
+        default_factory=list
+    )
     kept: bool = False
     rest: Distribution | None = None
 
 
-Judged = tuple[
-    list[Draw], list[tuple], bool
-]  # the children of a node, their tests, and whether the last one tested was kept
+# The children of a node, their tests, and whether the last one tested was kept.
+Judged = tuple[list[Draw], list[tuple], bool]
 
 
 class Rule(Protocol):
     def pick(
-        self, p: Distribution, q: Distribution | None, tokens: list[TokenId], reading: Reading, source: RandomSource
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
     ) -> Pick:
-        """Judge the children `tokens` of one node, in the order drawn.
+        """Judge the children of one node.
 
-        p, reading   the target's warped distribution of the next token there, and its raw numbers
-        q            the distribution that the children were drawn from, or None for a certain child
+        Args:
+            p: the target's warped distribution of the next token there
+            q: the distribution that the children were drawn from; None for a certain child
+            tokens: the children, in the order drawn
+            reading: the target's raw numbers there
+            source: the randomness
         """
 
 
-def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule) -> tuple[Trials, NodeId]:
-    """Judge a draft, given the target's readings at `draft.nodes`. Returns every trial and the new tip."""
+def walk(
+    request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
+) -> tuple[Trials, NodeId]:
+    """Judge a draft.
+
+    Args:
+        request: the request being decoded
+        draft: the draft
+        readings: the target's readings at `draft.nodes`
+        rule: judges the children of each node
+
+    Returns:
+        Every trial, and the new tip.
+    """
     known = dict(zip(draft.nodes, readings, strict=True))
     children = defaultdict(list)
     for draw in draft.draws:
@@ -70,7 +96,9 @@ def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
         after, fate = node, Fate.BONUS if draft.draws else Fate.SAMPLED
     tested = sum(len(tests) for _, tests, _ in judged)
     untested = [draw for rest in children.values() for draw in rest]
-    trials = Trials(kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept))
+    trials = Trials(
+        kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept)
+    )
     if fate == Fate.BONUS and request.tree.tokens[after] in request.end_tokens:
         return trials, after  # nothing follows the end of the text
     token = request.source.draw(probs)[0]
@@ -79,8 +107,10 @@ def walk(request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
     return trials, tip
 
 
-def in_order(judged: Sequence[Judged], untested: Sequence[Draw], kept: Sequence[Trial]) -> list[Trial]:
-    """The trials of a walk: the children of each node that it came to, then those of the others, then the target's own token."""
+def in_order(
+    judged: Sequence[Judged], untested: Sequence[Draw], kept: Sequence[Trial]
+) -> list[Trial]:
+    """A walk's trials: the children of each visited node, all others, the target's own token."""
     trials, ours = [], iter(kept)
     for draws, tests, passed in judged:
         for i, d in enumerate(draws):

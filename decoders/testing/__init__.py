@@ -1,11 +1,18 @@
-"""What proves our decoders, for anyone's: toy models, a source that takes every way in turn, and the laws that decoders claim.
+"""The tools that prove our decoders, for any decoder.
 
-from decoders.testing import assert_law
-assert_law(MyDecoder(draft_length=2))
+They are toy models, a random source that takes every way in turn, and the laws that decoders claim.
+
+Example:
+    ```python
+    from decoders.testing import assert_law
+
+    assert_law(MyDecoder(draft_length=2))
+    ```
 """
 
 from collections.abc import Iterable
 
+from decoders.laws import Law
 from decoders.settings import Method
 from decoders.testing.laws import variation
 from decoders.testing.mutants import mutant
@@ -14,8 +21,8 @@ from decoders.testing.situations import Drawn, Rows, Situation, drawn
 from decoders.warp import Warping
 
 __all__ = [
-    "SITUATIONS", "Drawn", "Rows", "Situation", "TooManyWays", "assert_law", "decode", "distance", "drawn", "mutant", "output_law",
-    "variation", "ways",
+    "SITUATIONS", "Drawn", "Rows", "Situation", "TooManyWays", "assert_law", "decode", "distance",
+    "drawn", "mutant", "output_law", "variation", "ways",
 ]  # fmt: skip
 
 SITUATIONS = tuple(
@@ -31,19 +38,36 @@ SITUATIONS = tuple(
 
 
 def assert_law(
-    method: Method, law: str | None = None, situations: Iterable[Situation] = SITUATIONS, *, limit: int = 20_000
+    method: Method,
+    law: str | None = None,
+    situations: Iterable[Situation] = SITUATIONS,
+    *,
+    limit: int = 20_000,
 ) -> None:
-    """Assert that a decoder has a law, in total variation to 1e-9, by enumerating every way it can go.
+    """Assert that a decoder has a law, by enumerating every way it can go.
 
-    law         "target", "beam sampling" or "beam sampling per layer"; by default the one that it claims
-    situations  the toy models, prompts, warpings and ends to try: by default three tokens, whole and warped, with and without an end
-    limit       the most ways of a situation; more raise TooManyWays, so take small settings
-    Raises AssertionError with a call that shows the difference again, and ValueError for a decoder that claims no law.
+    The laws must agree to 1e-9 in total variation.
+
+    Args:
+        method: the decoder
+        law: "target", "beam sampling" or "beam sampling per layer"; by default the law that it
+            claims
+        situations: the toy models, prompts, warpings and ends to try; by default three tokens,
+            whole and warped, with and without an end
+        limit: most ways of a situation, so take small settings
+
+    Raises:
+        AssertionError: if the laws differ, with a call that shows the difference again
+        TooManyWays: if a situation has more ways than `limit`
+        ValueError: for a decoder that claims no law
     """
     claimed = law or method.law
     if claimed is None:
-        raise ValueError(f"{method.name} claims no law with these settings; say which one it should have.")
+        raise ValueError(
+            f"{method.name} claims no law with these settings; say which one it should have."
+        )
+    name = Law(claimed).value
     for situation in situations:
-        found = distance(method, situation, law=claimed, limit=limit)
-        call = f"decoders.testing.distance({method!r}, {situation!r}, law={claimed!r})"
-        assert found < 1e-9, f"{method.name} has not the law {claimed!r}: {call} is {found:.3g}"
+        d = distance(method, situation, law=name, limit=limit)
+        call = f"decoders.testing.distance({method!r}, {situation!r}, law={name!r})"
+        assert d < 1e-9, f"{method.name} does not have the law {name!r}: {call} is {d:.3g}"

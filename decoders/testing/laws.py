@@ -1,26 +1,28 @@
-"""The laws that decoders claim, restated plainly from ALGORITHMS.md: they share no code with the decoders."""
+"""The laws that decoders claim, restated plainly: they share no code with the decoders."""
 
 import itertools
 import math
 from collections import defaultdict
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
+from decoders.laws import Law
 from decoders.testing.situations import Path, Situation, logits
 from decoders.warp import Warping
 
-Law = dict[Any, float]
+Chances = dict[Any, float]  # from an outcome to its probability
 
 
-def variation(a: Law, b: Law) -> float:
+def variation(a: Chances, b: Chances) -> float:
     """Total variation."""
     return sum(abs(a.get(x, 0.0) - b.get(x, 0.0)) for x in {*a, *b}) / 2
 
 
 def warp(row: Any, warping: Warping) -> np.ndarray:
-    """Temperature, top-k, top-p by the book: the tokens in order of likelihood, ties to the lower id."""
+    """Temperature, top-k, top-p by definition: tokens by falling likelihood, ties by rising id."""
     row = np.asarray(row, dtype=np.float64)
     order = sorted(range(len(row)), key=lambda i: (-row[i], i))
     if warping.temperature == 0:
@@ -41,14 +43,17 @@ def warp(row: Any, warping: Warping) -> np.ndarray:
 
 @lru_cache(maxsize=100_000)
 def log_likelihood(situation: Situation, path: Path) -> float:
-    """Of the new tokens under the raw target."""
+    """The log-likelihood (nats) of the new tokens under the raw target."""
     new = range(len(situation.prompt), len(path))
     return sum(logits(situation.target, path[:i]).log_softmax(-1)[path[i]].item() for i in new)
 
 
-def ancestral(situation: Situation, warping: Warping) -> Law:
-    """One token at a time from the warped target, up to an end token or the budget."""
-    law: Law = {}
+def ancestral(situation: Situation, warping: Warping) -> Chances:
+    """The law of sampling one token at a time from the warped target.
+
+    It goes on to an end token or the budget.
+    """
+    law: Chances = {}
 
     def extend(path: Path, probability: float) -> None:
         new = path[len(situation.prompt) :]
@@ -64,10 +69,13 @@ def ancestral(situation: Situation, warping: Warping) -> Law:
 
 
 @lru_cache(maxsize=20_000)
-def beam_probs(situation: Situation, warping: Warping, live: tuple[Path, ...]) -> Law:
-    """p_beam over the paths of the next layer: one entry for each (copy of a beam, token), warped as one row."""
+def beam_probs(situation: Situation, warping: Warping, live: tuple[Path, ...]) -> Chances:
+    """p_beam over the paths of the next layer.
+
+    It has one entry for each (copy of a beam, token), and all are warped as one row.
+    """
     pairs = [(path, token) for path in live for token in range(len(logits(situation.target, path)))]
-    law: Law = defaultdict(float)
+    law: Chances = defaultdict(float)
     for (path, token), p in zip(
         pairs, warp([log_likelihood(situation, (*b, x)) for b, x in pairs], warping), strict=True
     ):
@@ -76,16 +84,21 @@ def beam_probs(situation: Situation, warping: Warping, live: tuple[Path, ...]) -
     return law
 
 
-def beam_states(situation: Situation, warping: Warping, width: int, steps: int) -> Law:
-    """The law of (live beams, ended beams) after some steps: W draws a step with replacement; beams that end are set aside."""
-    states: Law = {((situation.prompt,), ()): 1.0}
+def beam_states(situation: Situation, warping: Warping, width: int, steps: int) -> Chances:
+    """The law of (live beams, ended beams) after some steps.
+
+    Each step draws `width` continuations with replacement; beams that end are set aside.
+    """
+    states: Chances = {((situation.prompt,), ()): 1.0}
     for _ in range(steps):
-        following: Law = defaultdict(float)
+        following: Chances = defaultdict(float)
         for (live, ended), probability in states.items():
             if not live:
                 following[live, ended] += probability
                 continue
-            for draws in itertools.product(beam_probs(situation, warping, live).items(), repeat=width):
+            for draws in itertools.product(
+                beam_probs(situation, warping, live).items(), repeat=width
+            ):
                 beams = sorted(path for path, _ in draws)
                 over = [b for b in beams if b[-1] in situation.end]
                 state = tuple(b for b in beams if b not in over), (*ended, *over)
@@ -94,11 +107,22 @@ def beam_states(situation: Situation, warping: Warping, width: int, steps: int) 
     return states
 
 
-def beam_sampling(situation: Situation, warping: Warping, width: int) -> Law:
-    """The answer of beam sampling: the text of lowest perplexity among live and ended beams."""
-    law: Law = defaultdict(float)
+def beam_sampling(situation: Situation, warping: Warping, width: int) -> Chances:
+    """The law of beam sampling's answer: of live and ended beams, the one of lowest perplexity."""
+    law: Chances = defaultdict(float)
     prompt = len(situation.prompt)
-    for (live, ended), probability in beam_states(situation, warping, width, situation.budget).items():
+    for (live, ended), probability in beam_states(
+        situation, warping, width, situation.budget
+    ).items():
         best = max([*ended, *live], key=lambda b: log_likelihood(situation, b) / (len(b) - prompt))
         law[best[prompt:]] += probability
     return law
+
+
+# The laws that are about whole outputs, each as it is for a method with these settings.
+OUTPUTS: dict[Law, Callable[[Situation, Warping, Any], Chances]] = {
+    Law.TARGET: lambda situation, warping, method: ancestral(situation, warping),
+    Law.BEAM_SAMPLING: lambda situation, warping, method: beam_sampling(
+        situation, warping, method.beams
+    ),
+}

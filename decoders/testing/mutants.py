@@ -1,4 +1,4 @@
-"""Mistakes made on purpose: what finds none of them proves nothing."""
+"""Deliberate mistakes: a check that finds none of them proves nothing."""
 
 import inspect
 import sys
@@ -9,12 +9,19 @@ import torch
 
 
 def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
-    """A class or function as it would be with a mistake in it: its module anew, `old` replaced by `new` in the source, which may use
-    `names`."""
+    """A class or function with a mistake in it, from an edited copy of its module.
+
+    Args:
+        thing: the class or function
+        edits: pairs (old, new); each old text occurs once in the module's source and is replaced
+        names: values that the new source may use
+    """
     module = sys.modules[thing.__module__]
     source = inspect.getsource(module)
     for old, new in edits:
-        assert source.count(old) == 1, f"{old!r} stands {source.count(old)} times in {module.__name__}"
+        assert source.count(old) == 1, (
+            f"{old!r} stands {source.count(old)} times in {module.__name__}"
+        )
         source = source.replace(old, new)
     wrong = types.ModuleType(module.__name__)
     wrong.__dict__.update(names)

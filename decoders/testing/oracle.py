@@ -1,31 +1,36 @@
-"""Enumerates the complete law of a decoder's output: made-up next-token tables stand in for the models, and a random source
-that takes every way in turn stands in for the generator."""
+"""Enumerates the complete law of a decoder's output.
+
+Made-up next-token tables stand in for the models, and a random source that takes every way in turn
+stands in for the generator.
+"""
 
 import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 import torch
 
 from decoders.distribution import Distribution
+from decoders.laws import Law
 from decoders.ledger import Ledger
-from decoders.loop import Turn, read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Method
-from decoders.testing.laws import Law, ancestral, beam_probs, beam_sampling, variation
-from decoders.testing.situations import Path, Situation, logits
+from decoders.testing.laws import OUTPUTS, Chances, beam_probs, variation
+from decoders.testing.situations import Path, Situation, drafted, logits
 from decoders.trace import KEPT, Round, Trial, Trials
+from decoders.turn import Turn, read
 
-NOTHING = 1e-14  # an outcome less likely than this is rounding
+NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 
 
 class Source:
-    """A random source that goes the way told by `choices`, then takes the first outcome each time, and notes the `untried`.
+    """A random source that takes the outcomes that `choices` tells, then the first one each time.
 
-    `probability` is that of the way taken; a draw from something that is no distribution fails.
+    Every other outcome on the way is added to `untried`. `probability` is that of the way taken. A
+    draw from something that is no distribution fails.
     """
 
     def __init__(self, choices: tuple[int, ...] = ()):
@@ -62,13 +67,15 @@ class Source:
 
 
 class Watched(Request):
-    """A request that remembers the tips of each round, equal beams as often as they are alive."""
+    """A request that records the tips of each round, equal beams as often as they are alive."""
 
     def __init__(self, *args: Any, **options: Any):
         super().__init__(*args, **options)
         self.all_tips: list[list[int]] = []
 
-    def commit(self, trials: Trials | list[Trial], tips: Sequence[int], *args: Any, **options: Any) -> Round:
+    def commit(
+        self, trials: Trials | list[Trial], tips: Sequence[int], *args: Any, **options: Any
+    ) -> Round:
         self.all_tips.append(list(tips))
         return super().commit(trials, tips, *args, **options)
 
@@ -91,11 +98,10 @@ def decode(
     stops: Callable[[list[int]], bool] | None = None,
     whole: bool = False,
 ) -> Watched:
-    """Drive a decoder to its end as the loop would, with tables for models and a clock that ticks once a look.
+    """Drive a decoder to its end as the loop would, with tables for models and a ticking clock.
 
-    whole   take whole distributions, as of large vocabularies; these vocabularies are so small that else all of them are small
+    With `whole`, all distributions are whole, as they are for large vocabularies.
     """
-    models = {"target": situation.target, "draft": situation.draft}
     r = request(
         situation.prompt,
         source=source,
@@ -109,23 +115,42 @@ def decode(
     )
     turn = Turn(0, r, method.decode(r))
     turn.start()
+    seen: set[int] = set()  # by the target
     while not turn.over:
-        model = turn.waiting.model
-        rows = torch.stack([logits(models[model], r.path(n)) for n in turn.missing()])
+        model, nodes = turn.waiting.model, turn.missing()
+        if model == "target":
+            rows = torch.stack([logits(situation.target, r.path(n)) for n in nodes])
+            seen.update(*map(r.tree.lineage, nodes))
+        else:
+            rows = torch.stack(
+                [
+                    drafted(situation, r.path(n), len(seen.intersection(r.tree.lineage(n))))
+                    for n in nodes
+                ]
+            )
         r.ledger.count(model)
         r.ledger.charge(model)
-        turn.answer(Readings(rows, 0) if whole else read(rows, [turn]))
+        readings = list(Readings(rows, 0) if whole else read(rows, [turn]))
+        for node, reading in zip(nodes, readings, strict=True):
+            reading.features = tuple(
+                situation.features[layer](r.path(node)) for layer in turn.waiting.features
+            )
+        turn.answer(readings)
     return r
 
 
 class TooManyWays(Exception):
-    """There are more ways to go than a test has time for."""
+    """More ways to go than a test has time for."""
 
 
 def outcomes(
     run: Callable[[Source], Any], *, source: type[Source] = Source, limit: int = 20_000
 ) -> Iterator[tuple[float, Any]]:
-    """What `run` returns, every way its random source can go, with the probability of the way."""
+    """The probability and result of `run` for every way its random source can go.
+
+    Raises:
+        TooManyWays: for more than `limit` ways
+    """
     untried: list[tuple[int, ...]] = [()]
     total, count = 0.0, 0
     while untried:
@@ -141,15 +166,20 @@ def outcomes(
 
 
 def ways(
-    method: Method, situation: Situation, *, source: type[Source] = Source, limit: int = 20_000, **options: Any
+    method: Method,
+    situation: Situation,
+    *,
+    source: type[Source] = Source,
+    limit: int = 20_000,
+    **options: Any,
 ) -> Iterator[tuple[float, Watched]]:
-    """Every way the decoder can go, with its probability."""
+    """Every way the decoder can go, with its probability; options as `decode`."""
     return outcomes(lambda s: decode(method, situation, s, **options), source=source, limit=limit)
 
 
-def output_law(method: Method, situation: Situation, **options: Any) -> Law:
-    """The law of the new tokens."""
-    law: Law = defaultdict(float)
+def output_law(method: Method, situation: Situation, **options: Any) -> Chances:
+    """The law of the new tokens; options as `ways`."""
+    law: Chances = defaultdict(float)
     for probability, r in ways(method, situation, **options):
         law[r.output] += probability
     return law
@@ -159,7 +189,7 @@ def output_law(method: Method, situation: Situation, **options: Any) -> Law:
 
 
 def layers(r: Watched) -> Iterator[tuple[tuple[Path, ...], tuple[Path, ...]]]:
-    """The layers of one run of a beam decoder: (the live beams above, the beams of the layer in the order made)."""
+    """The layers of one run of a beam decoder: the live beams above, and its beams as made."""
     above = [r.path(r.tree.prompt_length - 1)]
     for entry, tips in zip(r.rounds, r.all_tips, strict=True):
         by_depth = defaultdict(list)
@@ -174,35 +204,42 @@ def layers(r: Watched) -> Iterator[tuple[tuple[Path, ...], tuple[Path, ...]]]:
 
 
 def layer_variation(method: Method, situation: Situation, **options: Any) -> float:
-    """How far each layer's beams, given the layers above and their number, are from i.i.d. draws of p_beam: the total variation,
-    in the mean over what they are given, added up over the layers."""
-    seen: dict[Any, Law] = defaultdict(lambda: defaultdict(float))
+    """How far each layer's beams are from i.i.d. draws of p_beam.
+
+    This is the total variation given the layers above and the number of beams, in the mean over
+    these, added up over the layers.
+    """
+    seen: dict[Any, Chances] = defaultdict(lambda: defaultdict(float))
     for probability, r in ways(method, situation, **options):
         history: tuple[Any, ...] = ()
         for above, beams in layers(r):
             seen[history, above, len(beams)][beams] += probability
             history += ((above, beams),)
     total = 0.0
-    for (_, above, _), found in seen.items():
+    for (_, above, _), law in seen.items():
         p_beam = beam_probs(situation, method.warping(situation.warping), above)
-        claimed = {beams: math.prod(p_beam.get(b, 0.0) for b in beams) for beams in found}
-        mass = sum(found.values())
-        total += sum(abs(found[b] - mass * claimed[b]) for b in found) / 2 + mass * (1 - sum(claimed.values())) / 2
+        claimed = {beams: math.prod(p_beam.get(b, 0.0) for b in beams) for beams in law}
+        mass = sum(law.values())
+        total += (
+            sum(abs(law[b] - mass * claimed[b]) for b in law) / 2
+            + mass * (1 - sum(claimed.values())) / 2
+        )
     return total
 
 
-def distance(method: Method, situation: Situation, *, law: str | None = None, **options: Any) -> float:
-    """How far a decoder is from the law it declares (or from `law`), in total variation, by enumeration."""
-    law, warping = law or method.law, method.warping(situation.warping)
-    if law == "target":
-        return variation(output_law(method, situation, **options), ancestral(situation, warping))
-    if law == "beam sampling":
-        expected = beam_sampling(situation, warping, cast(Any, method).beams)  # decoders that claim this law have beams
-        return variation(output_law(method, situation, **options), expected)
-    assert law == "beam sampling per layer", f"the oracle knows no law {law!r}"
-    return layer_variation(method, situation, **options)
+def distance(
+    method: Method, situation: Situation, *, law: str | None = None, **options: Any
+) -> float:
+    """The total variation between a decoder's law and the law it declares (or `law`)."""
+    claimed = Law(str(law or method.law))
+    if claimed not in OUTPUTS:
+        return layer_variation(method, situation, **options)
+    expected = OUTPUTS[claimed](situation, method.warping(situation.warping), method)
+    return variation(output_law(method, situation, **options), expected)
 
 
 def assert_exact(method: Method, situation: Situation, **options: Any) -> None:
     d = distance(method, situation, **options)
-    assert d < 1e-9, f"decoders.testing.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
+    assert d < 1e-9, (
+        f"decoders.testing.distance({method!r}, {situation!r}, **{options!r}) is {d:.3g}"
+    )

@@ -1,4 +1,4 @@
-"""Pages that are generated when the documentation is built: one for each decoder, and their index."""
+"""The pages that are generated when the documentation is built: each decoder's and their index."""
 
 import dataclasses
 import inspect
@@ -18,24 +18,36 @@ from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
+from decoders.laws import Law  # noqa: E402
 from decoders.settings import Method  # noqa: E402
 
 PROVEN = {
-    "target": "sampling from the target one token at a time, with the same temperature, top-k and top-p",
-    "beam sampling": "beam sampling: the sequence that it would answer",
-    "beam sampling per layer": "beam sampling, layer by layer: given the layers above and their widths, the beams of a layer are i.i.d. draws",
+    Law.TARGET: (
+        "sampling from the target one token at a time, with the same temperature, top-k and top-p"
+    ),
+    Law.BEAM_SAMPLING: "beam sampling: the sequence that it would answer",
+    Law.PER_LAYER: (
+        "beam sampling, layer by layer: given the layers above and their widths, the beams of a "
+        "layer are i.i.d. draws"
+    ),
 }
 PROMPT = "Once upon a time, there was a little girl who"
-STYLES = """.wb-chart { --ink: var(--md-default-fg-color); --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
+STYLES = """.wb-chart { --ink: var(--md-default-fg-color);
+  --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
   --ground: var(--md-code-bg-color); --paper: var(--md-default-bg-color); margin: 1.5em 0; }
 .md-typeset td:first-child code { white-space: nowrap; }
-@media (min-width: 60em) { .md-typeset .grid { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); } .md-typeset .grid pre { font-size: .65rem; } }
+@media (min-width: 60em) {
+  .md-typeset .grid { grid-template-columns: minmax(0, 2fr) minmax(0, 3fr); }
+  .md-typeset .grid pre { font-size: .65rem; } }
 .md-typeset .grid > :first-child code { white-space: pre-wrap; }
 """
 
 
 def on_files(files: Files, config: Any) -> Files:
-    pair, words = decoders.load_pair(), tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8"))
+    pair, words = (
+        decoders.load_pair(),
+        tomllib.loads((ROOT / "docs" / "decoders.toml").read_text("utf-8")),
+    )
     pages = {
         f"decoders/{name}.md": page(method, pair, words["pseudo"][name], words["tested"].get(name))
         for name, method in catalog.items()
@@ -43,19 +55,31 @@ def on_files(files: Files, config: Any) -> Files:
     pages["decoders/index.md"] = index()
     for path, text in pages.items():
         files.append(File.generated(config, path, content=text))
-    charts = (ROOT / "assets" / "web" / "charts.css").read_text("utf-8")
+    charts = (ROOT / "workbench" / "web" / "charts.css").read_text("utf-8")
     files.append(File.generated(config, "charts.css", content=STYLES + charts))
-    image = (ROOT / "assets" / "web" / "workbench.png").read_bytes()
+    image = (ROOT / "assets" / "workbench.png").read_bytes()
     files.append(File.generated(config, "workbench.png", content=image))
     return files
 
 
 def index() -> str:
-    rows = [f"| [`{name}`]({name}.md) | {m.summary} | {claim(m)} | {m.paper} |" for name, m in catalog.items()]
+    rows = [
+        f"| [`{name}`]({name}.md) | {m.summary} | {claim(m)} | {m.paper} |"
+        for name, m in catalog.items()
+    ]
     return "\n".join(
-        ["# Decoders", "", "An *exact* decoder has, provably and by a test that enumerates every outcome, the law named here.", "",
-         "| name | what it does | output | from |", "|---|---|---|---|", *rows, ""]
-    )  # fmt: skip
+        [
+            "# Decoders",
+            "",
+            "An *exact* decoder has, provably and by a test that enumerates every outcome, the law "
+            "named here.",
+            "",
+            "| name | what it does | output | from |",
+            "|---|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
 
 
 def claim(method: type[Method]) -> str:
@@ -64,7 +88,12 @@ def claim(method: type[Method]) -> str:
 
 def page(method: type[Method], pair: decoders.ModelPair, pseudo: str, tested: str | None) -> str:
     wide = "---\nhide: [toc]\n---"  # the code stands beside the paper's lines
-    parts = [wide, f"# {method.title}", method.summary, f"`{method.name}`, from {method.paper}, {method.section}."]
+    parts = [
+        wide,
+        f"# {method.title}",
+        method.summary,
+        f"`{method.name}`, from {method.paper}, {method.section}.",
+    ]
     parts += ["## What it claims", proof(method, tested)]
     columns = [
         f'```text title="The paper"\n{pseudo.strip()}\n```',
@@ -81,15 +110,18 @@ def proof(method: type[Method], tested: str | None) -> str:
     if method.law is None:
         return f"It claims the law of no other decoder. {tested.strip()}"
     return (
-        f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the place of the models and a source that "
-        "takes every way in turn in the place of the random generator, add up the probability of every output, and compare it with "
-        "that law: the total variation is below 1e-9 in float64, with and without top-k, top-p, an end of text and temperature 0. "
-        "You can [run the proof yourself](../own.md#prove-it)."
+        f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the "
+        "place of the models and a source that takes every way in turn in the place of the random "
+        "generator, add up the probability of every output, and compare it with that law: the "
+        "total variation is below 1e-9 in float64, with and without top-k, top-p, an end of text "
+        "and temperature 0. You can [run the proof yourself](../own.md#prove-it)."
     )
 
 
 def source(method: type[Method]) -> str:
-    """Its `decode`, and what that hands over to: functions of its module, the speculative loop, the rule."""
+    """The decoder's `decode` and the code that it calls.
+
+    The latter are functions of its module, the speculative loop and the rule."""
     own, shared = sys.modules[method.__module__], sys.modules["decoders.methods.speculative"]
     text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
     parts = [text]
@@ -110,9 +142,14 @@ def source(method: type[Method]) -> str:
 
 def real_round(method: type[Method], pair: decoders.ModelPair) -> str:
     """The first round after the first that drafted or kept something, on the embedded pair."""
-    result = decoders.generate(pair, PROMPT, method(), max_new_tokens=12, seed=3, temperature=1.0, top_k=20, top_p=0.9)
+    result = decoders.generate(
+        pair, PROMPT, method(), max_new_tokens=12, seed=3, temperature=1.0, top_k=20, top_p=0.9
+    )
     entry = max(result.rounds[1:4] or result.rounds, key=lambda r: len({t.node for t in r.trials}))
-    words = f"Round {entry.index + 1} of the embedded pair after *{PROMPT}* (T=1, top-k 20, top-p 0.9, seed 3). {FATE_WORDS}"
+    words = (
+        f"Round {entry.index + 1} of the embedded pair after *{PROMPT}* (T=1, top-k 20, top-p "
+        f"0.9, seed 3). {FATE_WORDS}"
+    )
     return f"{words}\n\n{picture(entry, pair.tokenizer)}"
 
 
@@ -120,7 +157,9 @@ def settings(method: type[Method]) -> str:
     fields = dataclasses.fields(method)
     if not fields:
         return "It has none of its own."
-    rows = [f"| `{f.name}` | `{f.default!r}` | {f.metadata['help'].replace('|', '/')} |" for f in fields]
+    rows = [
+        f"| `{f.name}` | `{f.default!r}` | {f.metadata['help'].replace('|', '/')} |" for f in fields
+    ]
     return "\n".join(["| name | default | what it is |", "|---|---|---|", *rows])
 
 
@@ -130,14 +169,21 @@ def figures(method: type[Method]) -> str:
     facts = dict(re.findall(r"^- (begun \(UTC\)|pair): (.*)$", report, re.M))
     section = report.partition("\n## Decoders\n")[2].splitlines()
     head, _, *rows = itertools.takewhile(
-        lambda line: line.startswith("|"), itertools.dropwhile(lambda line: not line.startswith("|"), section)
+        lambda line: line.startswith("|"),
+        itertools.dropwhile(lambda line: not line.startswith("|"), section),
     )
     row = next((row for row in rows if row.startswith(f"| {method.name} |")), None)
     if row is None:
         return "Not measured yet on the embedded pair."
-    lines = [f"| {name} | {value} |" for name, value in list(zip(split(head), split(row), strict=True))[1:]]
+    lines = [
+        f"| {name} | {value} |"
+        for name, value in list(zip(split(head), split(row), strict=True))[1:]
+    ]
     where = f"On {facts['begun (UTC)'][:10]}, {facts['pair']}."
-    how = "Brackets: 95% intervals. [The whole experiment](../stories.md) says how it was measured, and with which settings."
+    how = (
+        "Brackets: 95% intervals. [The whole experiment](../stories.md) says how it was measured, "
+        "and with which settings."
+    )
     return "\n".join([f"{where} {how}", "", "| | |", "|---|---|", *lines])
 
 

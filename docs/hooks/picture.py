@@ -15,7 +15,7 @@ FATE_WORDS = "Colours: " + ", ".join(
 
 
 def picture(entry: Round, tokenizer: Any) -> str:
-    """An SVG: layers from left to right, children below each other in the order drawn."""
+    """An SVG of a round: layers from left to right, children one below the other as drawn."""
     trials, children, seen = [], defaultdict(list), {}
     for trial in entry.trials:
         if trial.node not in seen and len(seen) < MOST:
@@ -47,7 +47,8 @@ def picture(entry: Round, tokenizer: Any) -> str:
     )
     style = f"min-width:{min(width, 700)}px;max-width:{width}px;width:100%"
     return (
-        f'<div style="overflow-x:auto"><svg role="img" aria-label="the tree of a round" viewBox="0 0 {width} {height}" '
+        '<div style="overflow-x:auto"><svg role="img" aria-label="the tree of a round" '
+        f'viewBox="0 0 {width} {height}" '
         f'style="{style}" xmlns="http://www.w3.org/2000/svg">{"".join(parts)}</svg></div>{cut}'
     )
 
@@ -58,17 +59,24 @@ def centre(place: tuple[int, int]) -> tuple[int, int]:
 
 def edge(above: tuple[int, int], below: tuple[int, int]) -> str:
     (x1, y1), (x2, y2) = centre(above), centre(below)
-    return f'<path d="M{x1 + WIDTH - 22} {y1} C{x2 - 4} {y1} {x2 - 18} {y2} {x2} {y2}" fill="none" stroke="#999"/>'
+    return (
+        f'<path d="M{x1 + WIDTH - 22} {y1} C{x2 - 4} {y1} {x2 - 18} {y2} {x2} {y2}" fill="none" '
+        'stroke="#999"/>'
+    )
 
 
 def token(place: tuple[int, int], trial: Any, tokenizer: Any) -> str:
     x, y = centre(place)
     text = escape(repr(tokenizer.decode([trial.token]))[1:-1].replace(" ", "\u2423"))[:14]
     colour = FATES[trial.fate].colour
-    numbers = " ".join(f"{n}={v:.2g}" for n, v in (("p", trial.p), ("q", trial.q), ("u", trial.u)) if v is not None)
+    numbers = " ".join(
+        f"{n}={v:.2g}" for n, v in (("p", trial.p), ("q", trial.q), ("u", trial.u)) if v is not None
+    )
     crossed = ' text-decoration="line-through"' if trial.fate in ("rejected", "discarded") else ""
     return (
         f"<g><title>{escape(FATES[trial.fate].label)} {numbers}</title>"
-        f'<rect x="{x}" y="{y - 12}" width="{WIDTH - 22}" height="24" rx="5" fill="{colour}22" stroke="{colour}"/>'
-        f'<text x="{x + 6}" y="{y + 4}" font-size="12" font-family="monospace" fill="currentColor"{crossed}>{text}</text></g>'
+        f'<rect x="{x}" y="{y - 12}" width="{WIDTH - 22}" height="24" rx="5" fill="{colour}22" '
+        f'stroke="{colour}"/>'
+        f'<text x="{x + 6}" y="{y + 4}" font-size="12" font-family="monospace" '
+        f'fill="currentColor"{crossed}>{text}</text></g>'
     )

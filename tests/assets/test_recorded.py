@@ -1,12 +1,14 @@
-"""The recorded runs are what the shipped pair does: if one of these fails, run `make record` on a quiet machine."""
+"""The recorded runs are those of the shipped pair.
+
+If one of these tests fails, run `make record` on a quiet machine."""
 
 import pytest
 
 import decoders
 from decoders import catalog
-from decoders.engine.load import EMBEDDED
+from decoders.engine.loading.load import EMBEDDED
+from workbench.kinds.comparison.study import Comparison
 from workbench.runs.recorded import checksum, recordings
-from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings
 
 AGAIN = "run `make record`: the recorded runs no longer show what this pair does"
@@ -34,7 +36,7 @@ def test_nothing_failed_and_where_and_when_is_said(recording):
 
 
 def test_the_same_seed_still_writes_the_same_tokens():
-    """Of each recorded comparison the decoder that took the fewest rounds, and every decoder of the first one."""
+    """The decoder with the fewest rounds in each comparison, and all decoders of the first one."""
     pair = decoders.load_pair(device="cpu")
     checked = [(COMPARED[0].run, result) for result in COMPARED[0].run.results]
     for each in COMPARED[1:]:
@@ -42,12 +44,16 @@ def test_the_same_seed_still_writes_the_same_tokens():
     for run, result in checked:
         settings = Settings.from_json(run.settings)
         method = catalog[result.decoder](**run.settings[result.decoder])
-        found = decoders.generate(pair, run.study["prompt"], method, **{**settings.decoding, "seed": result.seed})
-        assert found.tokens == [token.id for token in result.alone.tokens], f"{result.decoder}: {AGAIN}"
+        found = decoders.generate(
+            pair, run.study["prompt"], method, **{**settings.decoding, "seed": result.seed}
+        )
+        assert found.tokens == [token.id for token in result.alone.tokens], (
+            f"{result.decoder}: {AGAIN}"
+        )
 
 
 def test_the_refrain_is_copied():
-    """With another pair look-up saved not one pass under "copying it makes good drafts: no small model needed"."""
+    """With another pair look-up saved no pass, under "copying it makes good drafts"."""
     (refrain,) = [each.run for each in recordings() if each.title == "A refrain that is copied"]
     (lookup,) = [result for result in refrain.results if result.decoder == "lookup"]
     assert lookup.metrics["block_efficiency"] > 2, AGAIN

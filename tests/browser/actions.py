@@ -11,7 +11,7 @@ PANEL = ".wb-panel"
 
 
 def link(address: str, prompt: str, **settings: object) -> str:
-    """The address that fills the form; each decoder is timed once unless `settings` say otherwise."""
+    """The address that fills the form; each decoder is timed once unless `settings` differ."""
     return f"{address}?{urlencode({'prompt': prompt, 'timings': 1, **settings})}"
 
 
@@ -24,21 +24,23 @@ def press_run(page: Page) -> None:
 
 
 def run(page: Page) -> str:
-    """Press Run, wait for the end, and say the id of the run."""
+    """Press Run, wait for the end, and return the id of the run."""
     press_run(page)
     return finished(page)
 
 
 def finished(page: Page, tab: str = "") -> str:
-    """Wait for the end of the run in a tab ("" for Compare, "batch-"), and say its id."""
-    expect(page.locator(f"#{tab}progress")).to_contain_text(re.compile("Done|Stopped"), timeout=60_000)
+    """Wait for the end of the run in a tab ("" for Compare, "batch-") and return its id."""
+    expect(page.locator(f"#{tab}progress")).to_contain_text(
+        re.compile("Done|Stopped"), timeout=60_000
+    )
     kept = page.locator(f"#{tab}run-link a").first
     expect(kept).to_contain_text("run ")
     return kept.inner_text().removeprefix("run ")
 
 
 def open_recorded(page: Page, recording: Recording) -> None:
-    """From the gallery of the tab that compares."""
+    """Choose an entry from the gallery of the tab that compares."""
     page.get_by_role("tab", name="Compare").click()
     page.locator("#gallery").get_by_role("button", name=recording.title).click()
     prefix = "batch-" if recording.run.kind == "batch" else ""
@@ -50,25 +52,32 @@ def panel(page: Page, decoder: str) -> Locator:
 
 
 def text_of(page: Page, decoder: str) -> str:
-    """The text of a panel, without the refused drafts that may be shown in it."""
+    """The text of a panel, without the refused drafts that it may show."""
     return page.evaluate(
-        """(box) => [...box.querySelectorAll(":scope > .tok:not(.refused)")].map((t) => t.textContent).join("")""",
+        (
+            '(box) => [...box.querySelectorAll(":scope > .tok:not(.refused)")].map((t) => '
+            't.textContent).join("")'
+        ),
         panel(page, decoder).locator(".wb-paper > .wb-text").element_handle(),
     )
 
 
 def unfold_form(page: Page) -> None:
-    """Show decoders, settings and models: Gradio puts nothing of a fold on the page before it is opened."""
+    """Show decoders, settings and models: Gradio builds the contents of a fold when it opens."""
     fold = page.locator("#form > button")
     if "open" not in (fold.get_attribute("class") or ""):
         fold.click()
 
 
 def setting(page: Page, label: str) -> Locator:
-    """The input of a setting of the opened form. The label must match whole: the decoders' summaries speak of settings too."""
+    """The input of a setting of the opened form.
+
+    The label must match whole: the decoders' summaries speak of settings too."""
     return page.locator("#form").get_by_label(label, exact=True)
 
 
 def toggle(page: Page, group: str, label: str) -> None:
     """Tick a box of a group, or untick it."""
-    page.locator(f"#{group} label").filter(has_text=re.compile(rf"^\s*{re.escape(label)}\s*$")).click()
+    page.locator(f"#{group} label").filter(
+        has_text=re.compile(rf"^\s*{re.escape(label)}\s*$")
+    ).click()

@@ -1,4 +1,6 @@
-"""A real Chromium on a real server with a tiny pair: no request may leave 127.0.0.1, and nothing may be wrong in the console."""
+"""A real Chromium on a real server with a tiny pair.
+
+No request may leave 127.0.0.1, and the console must stay free of errors."""
 
 import os
 import shutil
@@ -19,22 +21,27 @@ from workbench.page.host import Host
 from workbench.page.layout import build, launch_options
 
 FLAGS = [
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
 expect.set_options(timeout=30_000)
 
 
 @contextmanager
 def serving(pair, folder: Path, **limits) -> Iterator[tuple[str, Host]]:  # noqa: F811
-    """The workbench on a free port, its runs in `folder`; gives its address and its host."""
+    """The workbench on a free port, with its runs in `folder`: its address and its host."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     host = a_host(pair, folder, **limits)
     page = build(host)
     page.launch(
-        **launch_options(host, page), server_name="127.0.0.1", server_port=port, prevent_thread_lock=True, quiet=True
+        **launch_options(host, page),
+        server_name="127.0.0.1",
+        server_port=port,
+        prevent_thread_lock=True,
+        quiet=True,
     )
     try:
         yield f"http://127.0.0.1:{port}/", host
@@ -61,7 +68,11 @@ def address(server) -> str:
 @pytest.fixture(scope="session")
 def chromium() -> Iterator[Browser]:
     # The shell draws no window around the pages: a fifth less time.
-    path = os.environ.get("CHROMIUM") or shutil.which("chromium-headless-shell") or shutil.which("chromium")
+    path = (
+        os.environ.get("CHROMIUM")
+        or shutil.which("chromium-headless-shell")
+        or shutil.which("chromium")
+    )
     if not path:
         pytest.fail("No Chromium: `apt-get install -y chromium`, or set CHROMIUM=/path/to/it.")
     with sync_playwright() as playwright:
@@ -72,22 +83,31 @@ def chromium() -> Iterator[Browser]:
 
 @contextmanager
 def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
-    """`visit(address, width=..., height=...)` opens a page as a visitor of its own. Their sins are told at the end."""
+    """A function `visit(address, width=..., height=...)` that opens a page as another visitor.
+
+    With `touch` it is a visitor on a phone. Errors of the page are reported at the end."""
     contexts, sins = [], []
 
     def guard(request: Request) -> None:
-        if urlparse(request.url).hostname not in ("127.0.0.1", None):  # none is that of blob: and data:
+        # none is that of blob: and data:
+        if urlparse(request.url).hostname not in ("127.0.0.1", None):
             sins.append(f"request to {request.url}")
 
-    def visit(address: str, width: int = 1400, height: int = 1000) -> Page:
-        contexts.append(chromium.new_context(viewport={"width": width, "height": height}, accept_downloads=True))
+    def visit(address: str, width: int = 1400, height: int = 1000, touch: bool = False) -> Page:
+        screen = {
+            "viewport": {"width": width, "height": height},
+            "has_touch": touch,
+            "is_mobile": touch,
+        }
+        contexts.append(chromium.new_context(**screen, accept_downloads=True))
         page = contexts[-1].new_page()
         page.on("request", guard)
         page.on("console", lambda message: sins.append(message.text) if is_sin(message) else None)
         page.on("pageerror", lambda error: sins.append(str(error)))
         page.goto(address)
         expect(page.locator("#opening")).to_have_count(0)  # the picture has given way to the page
-        expect(page.locator("#token-count")).to_contain_text("oken")  # what the address asks for is there
+        # the settings of the address have arrived
+        expect(page.locator("#run")).to_be_enabled()
         return page
 
     yield visit
@@ -97,7 +117,9 @@ def visits(chromium: Browser) -> Iterator[Callable[..., Page]]:
 
 
 def is_sin(message: ConsoleMessage) -> bool:
-    """Whether a console message is an error; not so the answer 422, which is how Gradio carries a message to a field."""
+    """Whether a console message is an error.
+
+    The answer 422 is not: with it Gradio carries a message to a field."""
     return message.type == "error" and "422 (Unprocessable" not in message.text
 
 
@@ -109,6 +131,6 @@ def visit(chromium) -> Iterator[Callable[..., Page]]:
 
 @pytest.fixture(scope="module")
 def page(chromium, address) -> Iterator[Page]:
-    """One page for all tests of a file that need none of their own: to load it takes longer than most of them."""
+    """One page for all tests of a file that can share it: most tests are quicker than loading."""
     with visits(chromium) as visit:
         yield visit(address)

@@ -1,4 +1,4 @@
-"""Readable for everybody: what axe-core finds in light and dark mode, and that nothing is wider than its screen."""
+"""Readable for everybody: axe-core's findings in light and dark mode, and widths of the page."""
 
 from pathlib import Path
 
@@ -10,8 +10,10 @@ WIDTHS = (1400, 768, 390)
 AT_ONCE = "*, *::before, *::after { transition: none !important; animation: none !important; }"
 # What is on another tab is not shown and has no faults; axe would walk through it all.
 FIND = """async ([within, options]) => {
-    for (const tab of document.querySelectorAll("[role=tabpanel]")) tab.toggleAttribute("data-away", !tab.checkVisibility());
-    const found = await axe.run({ include: [within], exclude: ["[data-away]"] }, { resultTypes: ["violations"], ...options });
+    for (const tab of document.querySelectorAll("[role=tabpanel]"))
+        tab.toggleAttribute("data-away", !tab.checkVisibility());
+    const found = await axe.run({ include: [within], exclude: ["[data-away]"] },
+        { resultTypes: ["violations"], ...options });
     return found.violations.filter((each) => ["serious", "critical"].includes(each.impact))
         .flatMap((each) => each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 120)}`));
 }"""
@@ -19,8 +21,11 @@ CONTRAST = {"runOnly": ["color-contrast"]}  # all that depends on the mode
 
 
 def faults(page: Page, within: str = "body") -> list[str]:
-    """What axe-core calls serious or critical, with where it is: everything in light mode, contrast in dark mode too."""
-    expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)  # plots that are not drawn yet
+    """The serious and critical findings of axe-core, with their places.
+
+    All rules are applied in light mode, contrast in dark mode too."""
+    # plots that are not drawn yet
+    expect(page.locator("[aria-label='Empty value']:visible")).to_have_count(0)
     page.evaluate(AXE)
     page.add_style_tag(content=AT_ONCE)
     found = page.evaluate(FIND, [within, {}])
@@ -31,7 +36,7 @@ def faults(page: Page, within: str = "body") -> list[str]:
 
 
 def faults_of_screens(page: Page, within: str) -> list[str]:
-    """Those of a part of the page at each width, and the widths at which the page would have to be pushed sideways."""
+    """The faults of a part of the page at each width, and the widths at which it overflows."""
     found = []
     for width in WIDTHS:
         page.set_viewport_size({"width": width, "height": 844})

@@ -1,4 +1,6 @@
-"""What a Space runs: `python app.py`, SYSTEM=spaces, no git, no Makefile; here without the embedded weights, too."""
+"""What a Space runs, here also without the embedded weights.
+
+It runs `python app.py` with SYSTEM=spaces, without git and without a Makefile."""
 
 import os
 import re
@@ -20,11 +22,20 @@ START_SECONDS = 120  # a busy machine; the bound that users feel is measured by 
 def bare(tmp_path):
     """The address of the app, started from a copy that holds no weights."""
     home = tmp_path / "space"
-    for part in ("decoders", "workbench", "assets/web"):
-        shutil.copytree(ROOT / part, home / part, ignore=shutil.ignore_patterns("__pycache__", "*.pyi"))
+    for part in ("decoders", "workbench"):
+        shutil.copytree(
+            ROOT / part, home / part, ignore=shutil.ignore_patterns("__pycache__", "*.pyi")
+        )
     shutil.copy(ROOT / "app.py", home)
-    environ = {**os.environ, "SYSTEM": "spaces", "WORKBENCH_DATA": str(tmp_path / "data"), "GRADIO_SERVER_PORT": "7899"}
-    process = subprocess.Popen([sys.executable, "app.py"], cwd=home, env=environ, stdout=subprocess.PIPE, text=True)
+    environ = {
+        **os.environ,
+        "SYSTEM": "spaces",
+        "WORKBENCH_DATA": str(tmp_path / "data"),
+        "GRADIO_SERVER_PORT": "7899",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "app.py"], cwd=home, env=environ, stdout=subprocess.PIPE, text=True
+    )
     try:
         for line in process.stdout:
             if found := re.search(r"http://\S+:\d+", line):
@@ -40,6 +51,7 @@ def bare(tmp_path):
 def test_without_weights_it_starts_and_says_what_to_do(bare, visit):
     page = visit(bare)
     expect(page.locator("#notice [role=alert]")).to_contain_text("make train")
-    expect(page.locator("#footer")).to_have_text("Built with Llama")  # what is typed here does reach a public machine
+    # a prompt typed here does reach a public machine
+    expect(page.locator("#footer")).to_have_text("Built with Llama")
     press_run(page)
     expect(page.locator("#progress [role=alert]")).to_contain_text("make train")

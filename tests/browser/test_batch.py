@@ -14,7 +14,10 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import finished, link, press_run, toggle
 from tests.browser.conftest import visits
 
-FEW = "kind=batch&count=3&sizes=1,2&decoders=lookup,speculative&max_new_tokens=6&temperature=0&timings=1"
+FEW = (
+    "kind=batch&count=3&sizes=1,2&decoders=lookup,speculative"
+    "&max_new_tokens=6&temperature=0&timings=1"
+)
 
 
 @pytest.fixture
@@ -35,7 +38,8 @@ def few(visit, address: str) -> Page:
     expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
     page.locator("#batch-form > button").click()
     page.locator("#batch-settings > button").click()
-    page.wait_for_timeout(1000)  # a fold that opens for the first time fills its fields in once more
+    # a fold that opens for the first time fills its fields in once more
+    page.wait_for_timeout(1000)
     expect(page.locator("#batch-count input")).to_have_value("3")
     return page
 
@@ -51,7 +55,9 @@ def download(page: Page, kind: str) -> str:
     return found.value.path().read_text("utf-8")
 
 
-def test_every_scheme_is_measured_shown_taken_home_and_reopened(tab, visit, address, server, tmp_path):
+def test_every_scheme_is_measured_shown_taken_home_and_reopened(
+    tab, visit, address, server, tmp_path
+):
     id = measure(tab)
     expect(tab.locator("#batch-verdict")).to_contain_text("Identical tokens in every scheme")
     expect(tab.locator("#batch-figures")).to_contain_text("unpadded cache")
@@ -84,14 +90,16 @@ def test_every_scheme_is_measured_shown_taken_home_and_reopened(tab, visit, addr
 
 
 def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, address, server):
-    """One visitor with a comparison running and a batch waiting: Stop and Leave are each tab's own."""
-    page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
+    """One visitor runs a comparison while a batch waits: each tab has its own Stop and Leave."""
+    page = visit(
+        link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100)
+    )
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     page.get_by_role("tab", name="Batch").click()
     page.locator("#batch-run").click()
     expect(page.locator("#batch-leave")).to_be_visible()
-    expect(page.locator("#batch-progress")).to_contain_text("Waiting for the device.")
+    expect(page.locator("#batch-progress")).to_contain_text("Waiting for the device")
     page.get_by_role("tab", name="Compare").click()
     page.locator("#stop").click()
     expect(page.locator("#progress")).to_contain_text("Stopped")
@@ -112,13 +120,17 @@ def test_stop_ends_the_job_of_its_own_tab_and_keeps_what_is_finished(visit, addr
 
 
 def test_a_file_of_ones_own(tab, tmp_path):
-    toggle(tab, "batch-prompts", "A file of yours")
+    toggle(tab, "batch-prompts", "Your own file")
     tab.locator("#batch-run").click()
-    expect(tab.locator("#batch-prompts")).to_contain_text("No file is chosen; choose one, or take a built-in set.")
+    expect(tab.locator("#batch-prompts")).to_contain_text(
+        "No file is chosen; choose one, or take a built-in set."
+    )
     bad, good, note = tmp_path / "bad.txt", tmp_path / "good.jsonl", tab.locator("#batch-file-note")
     bad.write_bytes(b"fine\n\xff")
     tab.locator("#batch-file input[type=file]").set_input_files(bad)
-    expect(note).to_have_text("bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8.")
+    expect(note).to_have_text(
+        "bad.txt, line 2: not text in UTF-8; save the file as plain text in UTF-8."
+    )
     tab.locator("#batch-file").get_by_label(re.compile("Clear|Remove")).first.click()
     expect(note).to_have_text("")
     good.write_text('{"prompt": "<img src=x onerror=window.hacked=1>"}\n{"prompt": "b"}\n')
@@ -135,14 +147,20 @@ def test_a_file_of_ones_own(tab, tmp_path):
 def test_a_path_that_a_client_sends_is_not_read(address):
     """The handler of an uploaded file takes only files that were uploaded."""
     handlers = httpx.get(f"{address}config").json()["dependencies"]
-    upload = next(h["id"] for h in handlers if [t[1] for t in h["targets"]] == ["upload"] and len(h["outputs"]) == 2)
+    upload = next(
+        h["id"]
+        for h in handlers
+        if [t[1] for t in h["targets"]] == ["upload"] and len(h["outputs"]) == 2
+    )
 
     def read(path: str) -> httpx.Response:
         data = [{"path": path, "meta": {"_type": "gradio.FileData"}}]
         body = {"data": data, "fn_index": upload, "session_hash": "a client"}
         return httpx.post(f"{address}gradio_api/run/predict", json=body)
 
-    [mine] = httpx.post(f"{address}gradio_api/upload", files={"files": ("mine.txt", b"one\ntwo\n")}).json()
+    [mine] = httpx.post(
+        f"{address}gradio_api/upload", files={"files": ("mine.txt", b"one\ntwo\n")}
+    ).json()
     assert "mine.txt: 2 prompts" in read(mine).text
     for path in ("/etc/passwd", str(Path(__file__))):
         answer = read(path)
@@ -155,17 +173,22 @@ def test_bad_numbers_are_told_in_a_sentence(page):
     for size in ("1", "2"):
         toggle(page, "batch-sizes", size)
     page.locator("#batch-run").click()
-    expect(page.locator("#batch-sizes")).to_contain_text("No batch size is chosen; choose at least one.")
+    expect(page.locator("#batch-sizes")).to_contain_text(
+        "No batch size is chosen; choose at least one."
+    )
     expect(page.locator("#batch-run")).to_be_visible()
     toggle(page, "batch-sizes", "2")
     budget = page.get_by_label("cache mb")
     budget.fill("much")
     page.locator("#batch-run").click()
     expect(page.locator("#batch-settings")).to_contain_text("cache_mb must be")
-    expect(page.locator("#batch-decoders")).to_contain_text("cache_mb must be")  # the fold may be shut
+    # the fold may be shut
+    expect(page.locator("#batch-decoders")).to_contain_text("cache_mb must be")
     budget.fill("0.01")
     page.locator("#batch-run").click()
-    expect(page.locator("#batch-schemes")).to_contain_text("leave out padded (usual), unpadded cache, unpadded inputs")
+    expect(page.locator("#batch-schemes")).to_contain_text(
+        "leave out padded (usual), unpadded cache, unpadded inputs"
+    )
     expect(budget).to_have_value("0.01")
     for _ in range(2):
         toggle(page, "batch-schemes", "padded (usual)")
@@ -183,7 +206,8 @@ def test_a_memory_budget_bounds_what_runs_at_once(page):
     page.get_by_label("prefill chunk").fill("64")
     measure(page)
     cells = {
-        (c["decoder"], c["batch_size"]): int(c["at_once"]) for c in csv.DictReader(io.StringIO(download(page, "CSV")))
+        (c["decoder"], c["batch_size"]): int(c["at_once"])
+        for c in csv.DictReader(io.StringIO(download(page, "CSV")))
     }
     assert cells["speculative", "2"] == 1
     page.get_by_role("button", name="Environment").last.click()

@@ -1,4 +1,6 @@
-"""Branching in a browser: from a token to its alternatives to a new run and back, by mouse and by keyboard."""
+"""Branching in a browser: from a token to its alternatives to a new run and back.
+
+By mouse and by keyboard."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +17,12 @@ PROMPT = "<b>é ${window.hacked=1}</b><img src=x onerror=window.hacked=1>"
 
 @pytest.fixture(scope="module")
 def first(chromium, address) -> Iterator[tuple[Page, str]]:
-    settings = {"decoders": "greedy,beam_search,speculative", "max_new_tokens": 10, "temperature": 0.7, "top_k": 6}
+    settings = {
+        "decoders": "greedy,beam_search,speculative",
+        "max_new_tokens": 10,
+        "temperature": 0.7,
+        "top_k": 6,
+    }
     with visits(chromium) as visit:
         page = visit(link(address, PROMPT, **settings))
         yield page, run(page)

@@ -1,4 +1,6 @@
-"""Charts, tables and texts of a report and of the page: nothing lies over anything else or is cut off, at any width and on paper."""
+"""Charts, tables and texts of a report and of the page: nothing overlaps or is cut off.
+
+At any width and on paper."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -16,36 +18,49 @@ PAPER = 718  # px: A4 with margins of 10 mm
 
 FAULTS = """() => {
     const faults = [], edge = document.documentElement.clientWidth + 1;
-    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+    const meet = (a, b) => a.left < b.right - 1 && b.left < a.right - 1
+        && a.top < b.bottom - 1 && b.top < a.bottom - 1;
     for (const chart of document.querySelectorAll(".wb-chart")) {
         const title = chart.querySelector("h4").textContent;
-        const texts = [...chart.querySelectorAll(".plot text, .wb-bars th bdi, .wb-bars td.value, h4, .better, .says, .legend li, .small b")]
-            .map((text) => [text.textContent, text.getBoundingClientRect()]).filter(([, box]) => box.width > 0);
+        const texts = [...chart.querySelectorAll(".plot text, .wb-bars th bdi, .wb-bars td.value, "
+            + "h4, .better, .says, .legend li, .small b")]
+            .map((text) => [text.textContent, text.getBoundingClientRect()])
+            .filter(([, box]) => box.width > 0);
         if (texts.length < 3) faults.push(`${title}: empty`);
         texts.forEach(([text, box], i) => {
             if (box.right > edge) faults.push(`${title}: ${text} beyond the edge`);
-            for (const [other, at] of texts.slice(i + 1)) if (meet(box, at)) faults.push(`${title}: ${text} over ${other}`);
+            for (const [other, at] of texts.slice(i + 1))
+                if (meet(box, at)) faults.push(`${title}: ${text} over ${other}`);
         });
         for (const name of chart.querySelectorAll(".wb-bars th"))
-            if (name.scrollWidth > name.clientWidth + 1) faults.push(`${title}: ${name.textContent} is cut off`);
+            if (name.scrollWidth > name.clientWidth + 1)
+                faults.push(`${title}: ${name.textContent} is cut off`);
     }
     return faults;
 }"""
 CUT_ON_PAPER = """() => {
     const edge = document.documentElement.clientWidth + 1, cut = [];
-    for (const part of document.querySelectorAll("#figures table, .wb-report .wb-table table, .wb-panel, .wb-charts > *"))
+    for (const part of document.querySelectorAll(
+        "#figures table, .wb-report .wb-table table, .wb-panel, .wb-charts > *"))
         if (part.getBoundingClientRect().right > edge) cut.push(part.className || part.tagName);
     for (const paper of document.querySelectorAll(".wb-panel .wb-paper"))
-        if (paper.scrollHeight > paper.clientHeight + 2 || paper.scrollWidth > paper.clientWidth + 2) cut.push("text");
+        if (paper.scrollHeight > paper.clientHeight + 2
+            || paper.scrollWidth > paper.clientWidth + 2)
+            cut.push("text");
     return cut;
 }"""
 
 
 @pytest.fixture(scope="module")
 def runs(run) -> dict[str, Run]:
-    """With laps and with repeats; of one decoder, five and all of them."""
+    """Runs with laps and with repeats, of one decoder, of five and of all."""
     five, everything = recordings()[0].run, recordings()[5].run
-    return {"one": replace(five, results=five.results[:1]), "five": five, "all": everything, "repeats": run}
+    return {
+        "one": replace(five, results=five.results[:1]),
+        "five": five,
+        "all": everything,
+        "repeats": run,
+    }
 
 
 @pytest.fixture
@@ -63,8 +78,9 @@ def report(chromium, tmp_path, runs, request) -> Iterator[Page]:
 
 @pytest.mark.parametrize("report", ["one", "five", "all", "repeats"], indirect=True)
 def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
-    """With 15 decoders values and names lay over each other and every second name was missing (P7); on paper columns were cut and
-    2 of 5 rows were there (P21)."""
+    """With 15 decoders, values and names overlapped and every second name was missing.
+
+    On paper, columns were cut and 2 of 5 rows were there."""
     for width in (1400, 768, 390):
         report.set_viewport_size({"width": width, "height": 900})
         report.wait_for_timeout(100)

@@ -13,9 +13,11 @@ from workbench.runs.recorded import id_of
 from workbench.show.fates import FATES
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
-# A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds what templates would run.
+# A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds
+# text that templates would run.
 HOSTILE = (
-    "<b>é 🦊</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}} </script>\n\tif x:\n  y"
+    "<b>é 🦊</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}} "
+    "</script>\n\tif x:\n  y"
 )
 
 
@@ -45,7 +47,9 @@ def test_one_button_five_panels(shown):
     for result in shown.run.results:
         assert text_of(shown.page, result.decoder) == result.alone.text
         counts = f"{result.metrics['new_tokens']} tokens / {result.metrics['target_calls']} passes"
-        expect(panel(shown.page, result.decoder).locator(".block_efficiency .detail")).to_have_text(counts)
+        expect(panel(shown.page, result.decoder).locator(".block_efficiency .detail")).to_have_text(
+            counts
+        )
     expect(shown.page.locator("#charts .wb-bars")).to_have_count(5)
     expect(shown.page.locator("#charts .wb-bars").first.locator("tr")).to_have_count(5)
     expect(shown.page.locator("#figures tbody tr")).to_have_count(5)
@@ -56,7 +60,9 @@ def test_what_a_visitor_writes_stays_text(shown):
     assert panel(shown.page, "greedy").locator(".prompt").text_content() == HOSTILE
     assert shown.page.locator("#panels img, #panels script").count() == 0
     shown.page.get_by_role("button", name="Environment").click()
-    expect(shown.page.locator("#environment")).to_contain_text("${window.hacked=1} {{{window.hacked}}}")
+    expect(shown.page.locator("#environment")).to_contain_text(
+        "${window.hacked=1} {{{window.hacked}}}"
+    )
     assert shown.page.evaluate("window.hacked") is None
 
 
@@ -65,7 +71,13 @@ def test_pointing_at_a_token_shows_what_decided(shown):
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
     card = page.locator("#panels .wb-card")
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
-    for part in (f"#{result.tokens[index].id}", "p / q", "accept probability", "random number", "Likeliest here"):
+    for part in (
+        f"#{result.tokens[index].id}",
+        "p / q",
+        "accept probability",
+        "random number",
+        "Likeliest here",
+    ):
         expect(card).to_contain_text(part)
     expect(card.locator("li")).to_have_count(5)
     page.mouse.move(0, 0)
@@ -74,20 +86,26 @@ def test_pointing_at_a_token_shows_what_decided(shown):
     expect(card).to_contain_text(f"#{result.tokens[0].id}")
     page.keyboard.press("ArrowRight")
     expect(card).to_contain_text(f"#{result.tokens[1].id}")
-    label = FATES[result.tokens[1].fate].label  # said aloud too: fates were told by colours alone (P20)
+    # also spoken by a screen reader: only colours told fates apart
+    label = FATES[result.tokens[1].fate].label
     expect(page.locator("#panels .wb-unseen[aria-live]")).to_contain_text(f", {label}.")
 
 
 def test_rejected_drafts_behind_a_toggle(shown):
     refused = panel(shown.page, "speculative").locator(".wb-paper .tok.rejected")
-    rejected = sum(t.fate == "rejected" for r in shown.result("speculative").alone.rounds for t in r.trials)
+    rejected = sum(
+        t.fate == "rejected" for r in shown.result("speculative").alone.rounds for t in r.trials
+    )
     assert refused.count() == rejected > 0
     expect(refused.first).to_be_hidden()
     shown.page.get_by_label("show rejected drafts").check()
     expect(refused.first).to_be_visible()
     assert text_of(shown.page, "speculative") == shown.result("speculative").alone.text
-    # Of a tree all branches once stood in a row (P11): now the refused ones, and how many others there were.
-    forks = [[t for t in r.trials if t.fate in ("rejected", "discarded")] for r in shown.result("dsbd").alone.rounds]
+    # All branches of a tree once stood in a row: now the refused ones and a count of the others.
+    forks = [
+        [t for t in r.trials if t.fate in ("rejected", "discarded")]
+        for r in shown.result("dsbd").alone.rounds
+    ]
     assert any(len({t.parent for t in tried}) < len(tried) for tried in forks)
     expect(panel(shown.page, "dsbd").locator(".wb-paper .others").first).to_contain_text("+")
 
@@ -97,7 +115,9 @@ def test_replay_walks_the_rounds(shown):
     panel(shown.page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     replay = shown.page.locator(".wb-replay")
     for i, entry in enumerate(result.rounds):
-        expect(replay.locator(".caption").first).to_contain_text(f"Round {i + 1} of {len(result.rounds)}")
+        expect(replay.locator(".caption").first).to_contain_text(
+            f"Round {i + 1} of {len(result.rounds)}"
+        )
         assert replay.locator("g.node:not(.trunk)").count() == len({t.node for t in entry.trials})
         if i + 1 < len(result.rounds):
             replay.get_by_label("next round").click()
@@ -109,18 +129,25 @@ def test_replay_walks_the_rounds(shown):
 
 
 def test_the_card_names_what_decided(shown):
-    """Nobody saw the random number against its bound, nor which token a correction replaced (P10)."""
+    """Nobody saw the random number against its bound, nor the token that a correction replaced."""
     page, card = shown.page, shown.page.locator("#panels .wb-card")
     result = shown.result("speculative").alone
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "corrected")
-    refused = [t for t in result.rounds[result.tokens[index].round].trials if t.fate == "rejected"][-1]
+    refused = [t for t in result.rounds[result.tokens[index].round].trials if t.fate == "rejected"][
+        -1
+    ]
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
     why = card.locator(".why")
-    expect(why).to_contain_text("It stands in place of the guess")
-    expect(why).to_contain_text(f"gave {refused.p:.3f} and the draft {refused.q:.3f}")  # once only that it was refused
+    expect(why).to_contain_text("It replaces the guess")
+    # once only that it was refused
+    expect(why).to_contain_text(f"gave {refused.p:.3f} and the draft {refused.q:.3f}")
     expect(why).to_contain_text("refused")
     expect(card.locator(".toss")).to_have_count(1)
-    kept = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted" and 0 < t.accept_probability < 1)
+    kept = next(
+        i
+        for i, t in enumerate(result.tokens)
+        if t.fate == "accepted" and 0 < t.accept_probability < 1
+    )
     panel(page, "speculative").locator(".tok:not(.refused)").nth(kept).hover()
     token = result.tokens[kept]
     expect(card.locator(".why")).to_have_text(
@@ -137,7 +164,7 @@ def test_the_card_names_what_decided(shown):
 
 
 def test_the_cards_bars_have_one_scale(shown):
-    """The larger of p and q filled its bar whatever it was, above a list of likely tokens on a scale from 0 to 1."""
+    """The larger of p and q always filled its bar; the list of likely tokens had a scale to 1."""
     page, result = shown.page, shown.result("speculative").alone
     index = next(i for i, t in enumerate(result.tokens) if t.fate == "accepted")
     panel(page, "speculative").locator(".tok:not(.refused)").nth(index).hover()
@@ -149,20 +176,20 @@ def test_the_cards_bars_have_one_scale(shown):
 
 
 def test_a_correction_says_why_each_of_several_guesses_was_refused(visit, address):
-    """The card only named them, and one that was drawn four times was named four times."""
+    """The card only named them, and a token drawn four times was named four times."""
     page = visit(f"{address}?run={id_of('all')}", 1400)
     panel(page, "specinfer").locator(".tok.corrected", has_text="bear").hover()
     why = page.locator("#panels .wb-card .why")
-    expect(why).to_contain_text("in place of “␣car”, “␣with”, which were refused.")
+    expect(why).to_contain_text("It replaces “␣car”, “␣with”, which were refused.")
     expect(why).to_contain_text("“␣car”: the random number 0.830 is not below")
     expect(why).to_contain_text("“␣with”: the accept probability is 0")
     page.mouse.move(0, 0)
     panel(page, "specinfer").locator(".tok.corrected", has_text="named").hover()
-    expect(why).to_contain_text("in place of “.”, “␣that”, which were refused.")
+    expect(why).to_contain_text("It replaces “.”, “␣that”, which were refused.")
 
 
 def test_refused_drafts_have_their_round(shown):
-    """Their card said "round –" (P10)."""
+    """Their card said "round –"."""
     page = shown.page
     page.get_by_label("show rejected drafts").check()
     panel(page, "speculative").locator(".wb-paper .tok.rejected").first.hover()
@@ -185,9 +212,14 @@ def test_the_whole_tree_is_in_view_and_can_be_zoomed(shown):
     opener = panel(page, "dsbd").get_by_role("button", name="Step through its rounds")
     opener.click()
     replay = page.locator(".wb-replay")
-    cut = """(frame) => { const box = frame.getBoundingClientRect();
-        return [...frame.querySelectorAll(".node rect")].filter((node) => { const at = node.getBoundingClientRect();
-            return at.left < box.left - 1 || at.right > box.right + 1 || at.top < box.top - 1 || at.bottom > box.bottom + 1; }).length; }"""
+    cut = """(frame) => {
+        const box = frame.getBoundingClientRect();
+        return [...frame.querySelectorAll(".node rect")].filter((node) => {
+            const at = node.getBoundingClientRect();
+            return at.left < box.left - 1 || at.right > box.right + 1
+                || at.top < box.top - 1 || at.bottom > box.bottom + 1;
+        }).length;
+    }"""
     for width in (1400, 768, 390):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(150)
@@ -204,7 +236,7 @@ def test_the_whole_tree_is_in_view_and_can_be_zoomed(shown):
 
 
 def test_the_replay_is_led_by_the_keyboard(shown):
-    """Opening it left the focus above the screen, and Escape did not close it (P20)."""
+    """Opening it left the focus above the screen, and Escape did not close it."""
     page, result = shown.page, shown.result("speculative").alone
     opener = panel(page, "speculative").get_by_role("button", name="Step through its rounds")
     opener.focus()
@@ -215,21 +247,27 @@ def test_the_replay_is_led_by_the_keyboard(shown):
     expect(replay.locator(".caption").first).to_contain_text("Round 2 of")
     page.keyboard.press("Home")
     first = result.rounds[0]
-    counts = {fate: sum(t.fate == fate for t in first.trials) for fate in ("accepted", "rejected", "discarded")}
+    counts = {
+        fate: sum(t.fate == fate for t in first.trials)
+        for fate in ("accepted", "rejected", "discarded")
+    }
     total = sum(counts.values())
     share = f"all {total}" if counts["accepted"] == total else f"{counts['accepted']} of {total}"
-    expect(replay.locator(".sentence")).to_contain_text(f"The large model kept {share} drafted tokens")
+    expect(replay.locator(".sentence")).to_contain_text(
+        f"The large model kept {share} drafted tokens"
+    )
     expect(replay.locator(".as-text li")).to_have_count(len({t.node for t in first.trials}) + 1)
     replay.locator(".node[tabindex='0']").focus()
     page.keyboard.press("ArrowLeft")
     expect(replay.locator(".node:focus")).to_have_count(1)
-    expect(replay.locator(".caption").first).to_contain_text("Round 1 of")  # arrows walk the tree now
+    # arrows walk the tree now
+    expect(replay.locator(".caption").first).to_contain_text("Round 1 of")
     page.keyboard.press("Escape")
     expect(opener).to_be_focused()
 
 
 def test_beams_show_their_joint_scores(shown):
-    """Beam search showed no joint scores (P22)."""
+    """Beam search showed no joint scores."""
     page, result = shown.page, shown.result("beam_search").alone
     panel(page, "beam_search").get_by_role("button", name="Step through its rounds").click()
     replay = page.locator(".wb-replay")
@@ -246,7 +284,9 @@ def test_losing_beams_unfold(shown):
 
 
 def test_stop_ends_and_keeps_what_there_is(visit, address, server):
-    page = visit(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
+    page = visit(
+        link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100)
+    )
     press_run(page)
     expect(page.locator("#progress")).to_contain_text("token")
     page.get_by_role("button", name="Stop", exact=True).click()
@@ -273,10 +313,12 @@ def contrast(page: Page) -> tuple[float, float]:
     return page.evaluate(
         """() => {
             const luminance = (colour) => {
-                const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255).map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+                const [r, g, b] = colour.match(/[\\d.]+/g).map((v) => v / 255)
+                    .map((v) => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
                 return 0.2126 * r + 0.7152 * g + 0.0722 * b;
             };
             const panel = document.querySelector(".wb-panel");
-            return [getComputedStyle(panel.querySelector(".tok")).color, getComputedStyle(panel).backgroundColor].map(luminance);
+            const ink = getComputedStyle(panel.querySelector(".tok")).color;
+            return [ink, getComputedStyle(panel).backgroundColor].map(luminance);
         }"""
     )

@@ -1,4 +1,5 @@
-"""Draws in a browser: a button, trees side by side that unfold by keyboard, what they say, and the way to the proof."""
+"""Draws in a browser: a button, trees side by side that unfold by keyboard, the way to the
+proof."""
 
 import re
 from urllib.parse import urlencode
@@ -31,7 +32,9 @@ def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     page = drawn(visit, address)
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
     expect(page.locator("#draw-headline li")).to_have_count(3)
-    expect(page.locator("#draw-headline")).to_contain_text(re.compile(r"Plain sampling: .*30 draws"))
+    expect(page.locator("#draw-headline")).to_contain_text(
+        re.compile(r"Plain sampling: .*30 draws")
+    )
     assert "?run=" in page.url
     summary = page.locator("#draw-trees summary").first
     summary.focus()
@@ -46,6 +49,25 @@ def test_trees_side_by_side_with_what_they_say_on_every_screen(visit, address):
     assert faults_of_screens(page, "#draw-trees") == []
     page.reload()
     expect(page.locator("#draw-trees .wb-panel")).to_have_count(3)
+
+
+def test_draws_with_other_seeds_join_those_on_screen(visit, address):
+    """After 200 odd draws plain sampling was called unlike the target; nobody could add draws."""
+    page = drawn(visit, address)
+    run, again = page.url, page.get_by_role("button", name="Again with other seeds")
+    expect(page.locator("#draw-headline")).to_contain_text("All share seeds 0 to 29")
+    again.click()
+    expect(page.locator("#draw-headline")).to_contain_text(
+        "All share seeds 0 to 59", timeout=60_000
+    )
+    expect(page.locator("#draw-trees .pace").first).to_have_text("60 draws")
+    expect(page.locator("#draw-progress")).to_contain_text("Done", timeout=60_000)
+    expect(page).to_have_url(run)
+    expect(again).to_be_visible()
+    page.reload()
+    expect(page.locator("#draw-headline")).to_contain_text("All share seeds 0 to 59")
+    expect(again).to_be_visible()
+    assert faults_of_screens(page, "#draw-headline") == []
 
 
 def test_stop_keeps_what_is_drawn(visit, address):

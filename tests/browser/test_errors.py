@@ -1,4 +1,6 @@
-"""What goes wrong while a visitor watches: a sentence, Run is back, and the next run works (tests/workbench/page tries every pair)."""
+"""Failures while a visitor watches: a sentence, Run is back, and the next run works.
+
+The tests in tests/workbench/page try every pair."""
 
 from collections.abc import Iterator
 
@@ -14,7 +16,11 @@ from workbench.runs.events import Finished
 ERRORS = [
     (gr.Error("You have exceeded your GPU quota."), None, "You have exceeded your GPU quota."),
     (torch.OutOfMemoryError("CUDA out of memory"), Finished, "The device ran out of memory"),
-    (KeyError("layers.3"), Finished, "Something went wrong here (KeyError); the server's log says more. Try again."),
+    (
+        KeyError("layers.3"),
+        Finished,
+        "Something went wrong (KeyError); the server's log says more. Try again.",
+    ),
 ]
 
 
@@ -60,7 +66,9 @@ def test_a_run_that_cannot_be_kept(page, server, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(host.store, "save", full)
         press_run(page)
-        expect(page.locator("#progress [role=alert]")).to_contain_text("Download this run below, or it is lost.")
+        expect(page.locator("#progress [role=alert]")).to_contain_text(
+            "Download this run below, or it is lost."
+        )
     expect(page.locator("#run-link")).to_contain_text("Not kept")
     with page.expect_download() as download:
         page.locator("#run-link").get_by_role("link", name="JSON").click()

@@ -1,7 +1,13 @@
-"""The Experiments tab in Chromium: a plan of one's own runs while the page is used, and is there after a reload, on any screen."""
+"""The Experiments tab in Chromium: a visitor's own plan runs while the page is used.
+
+It is there after a reload, on any screen."""
+
+import re
 
 import pytest
 from playwright.sync_api import Page, expect
+
+from tests.browser.actions import finished, link, press_run
 
 PLAN = """
 title = "Small <b>plan</b>"
@@ -37,23 +43,92 @@ def plan(tmp_path, monkeypatch):
     return file
 
 
-def test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visitor(visit, address, plan):
+def test_a_plan_runs_is_shown_and_is_there_after_a_reload_and_for_a_second_visitor(
+    visit, address, plan
+):
     page = tab(visit(address))
     run(page, plan)
-    expect(page.locator("#experiment-progress")).to_contain_text("3 of 3 items done", timeout=120_000)
-    expect(page.locator("#experiment-report td").filter(has_text="mtad threshold=0.9").first).to_be_visible()
+    expect(page.locator("#experiment-progress")).to_contain_text(
+        "3 of 3 items done", timeout=120_000
+    )
+    expect(
+        page.locator("#experiment-report td").filter(has_text="mtad threshold=0.9").first
+    ).to_be_visible()
     expect(page.locator("#experiment-report svg.plot").first).to_be_visible()
+    expect(page.locator("#experiment-past input")).to_have_value(re.compile("Small <b>plan</b>"))
+    # it stayed above a filled list
+    expect(page.locator("#experiment-past")).not_to_contain_text("None yet")
     page.reload()
     for again in (tab(page), tab(visit(address))):
-        expect(again.locator("#experiment-progress")).to_contain_text("Small <b>plan</b>: 3 of 3 items done")
+        expect(again.locator("#experiment-progress")).to_contain_text(
+            "Small <b>plan</b>: 3 of 3 items done"
+        )
         expect(again.locator("#experiment-stop")).to_be_hidden()
 
 
 def test_nothing_is_wider_than_the_screen(visit, address, plan):
     page = tab(visit(address, width=390))
     run(page, plan)
-    expect(page.locator("#experiment-report td").filter(has_text="speculative").first).to_be_visible(timeout=120_000)
+    expect(
+        page.locator("#experiment-report td").filter(has_text="speculative").first
+    ).to_be_visible(timeout=120_000)
     for width in (390, 768, 1400):
         page.set_viewport_size({"width": width, "height": 1000})
         page.wait_for_timeout(200)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def assert_free(host) -> None:
+    """Whoever waits for the device gets it."""
+    assert host.device.turn.acquire(timeout=30)
+    host.device.turn.release()
+
+
+def test_advice_shows_how_far_it_is_and_stops(visit, server):
+    """A visitor who asked for advice could not stop it and saw no remaining time."""
+    address, host = server
+    page = tab(visit(address))
+    page.locator("#experiment-advice > button").click()
+    answer, ask, stop = (page.locator(f"#advice-{name}") for name in ("answer", "ask", "stop"))
+    count = page.locator("#advice-count input")
+    expect(count).to_have_value("5")  # it is filled in as the fold opens
+    count.fill("20")
+    count.press("Tab")
+    ask.click()
+    expect(answer).to_contain_text(re.compile(r"on prompt \d+ of 20 · about .* left"))
+    expect(answer.locator(".wb-track")).to_be_visible()
+    expect(ask).to_be_hidden()
+    stop.click()
+    expect(ask).to_be_visible(timeout=5_000)
+    expect(answer).to_have_text("Stopped.")
+    assert_free(host)
+
+    count.fill("3")
+    ask.click()
+    expect(answer).to_contain_text("The best exact decoder is", timeout=120_000)
+    expect(
+        answer.locator("td").filter(has_text=re.compile(r"\d\.\d\d \(\d\.\d\d to \d")).first
+    ).to_be_visible()
+    expect(stop).to_be_hidden()
+
+
+def test_advice_is_stopped_while_it_waits_for_its_turn_or_in_the_queue(visit, server):
+    address, host = server
+    page = tab(visit(address))
+    page.locator("#experiment-advice > button").click()
+    answer, ask = page.locator("#advice-answer"), page.locator("#advice-ask")
+    with host.device.turn:  # an experiment has the device
+        ask.click()
+        page.locator("#advice-stop").click()
+        expect(answer).to_have_text("Stopped.", timeout=10_000)
+
+        other = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+        press_run(other)  # and is first in the queue
+        expect(other.locator("#stop")).to_be_visible()
+        ask.click()
+        expect(answer).to_contain_text("Waiting for the device")
+        page.locator("#advice-leave").click()
+        expect(answer).to_have_text("You left the queue.")
+        expect(ask).to_be_visible()
+    finished(other)
+    assert_free(host)

@@ -1,4 +1,6 @@
-"""What is served shows the opening run before any script of Gradio's has run, and gives way to Gradio's page without a jump."""
+"""The served page shows the opening run before Gradio's scripts have run.
+
+It gives way to Gradio's page without a jump."""
 
 import urllib.request
 from dataclasses import replace
@@ -45,18 +47,34 @@ def places(page, selectors) -> list[tuple[float, float]]:
 @pytest.mark.parametrize(
     ("width", "height", "theme"), [(1400, 1000, "light"), (768, 1024, "dark"), (390, 844, "light")]
 )
-def test_the_served_page_shows_the_opening_run_at_once(chromium, visit, address, width, height, theme):
-    """The run was painted 2.5 s after a first visit began: when Gradio had mounted its page and asked for it. Now nothing moves then."""
+def test_the_served_page_shows_the_opening_run_at_once(
+    chromium, visit, address, width, height, theme
+):
+    """The run appeared 2.5 s after a first visit began, once Gradio had mounted its page.
+
+    Now nothing moves at that moment."""
     before = picture(chromium, f"{address}?__theme={theme}", width, height)
-    expect(before.locator("#opening")).to_contain_text(recordings()[0].run.results[0].alone.tokens[0].text.strip())
+    expect(before.locator("#opening")).to_contain_text(
+        recordings()[0].run.results[0].alone.tokens[0].text.strip()
+    )
     expect(before.locator("#opening .wb-panel")).to_have_count(len(recordings()[0].run.decoders))
-    looks = "(box) => [getComputedStyle(box).color, getComputedStyle(box).backgroundColor, getComputedStyle(box).fontFamily]"
+    looks = (
+        "(box) => [getComputedStyle(box).color, getComputedStyle(box).backgroundColor, "
+        "getComputedStyle(box).fontFamily]"
+    )
     after = visit(f"{address}?__theme={theme}", width, height)
-    for (x, y), (later_x, later_y) in zip(places(before, PLACES), places(after, PLACES.values()), strict=True):
+    for (x, y), (later_x, later_y) in zip(
+        places(before, PLACES), places(after, PLACES.values()), strict=True
+    ):
         assert abs(later_x - x) <= 2
         assert abs(later_y - y) <= 8
-    for part, later in ((".opening .wb-panel", "#panels .wb-panel"), (".opening h2", "#headline h2")):
-        assert before.locator(part).first.evaluate(looks) == after.locator(later).first.evaluate(looks)
+    for part, later in (
+        (".opening .wb-panel", "#panels .wb-panel"),
+        (".opening h2", "#headline h2"),
+    ):
+        assert before.locator(part).first.evaluate(looks) == after.locator(later).first.evaluate(
+            looks
+        )
     assert before.evaluate("document.documentElement.scrollWidth") <= width
     before.context.close()
 
@@ -65,7 +83,10 @@ def test_the_picture_is_not_read_aloud_and_leaves_nothing_behind(chromium, visit
     """Two copies of the texts would be read one after the other."""
     before = picture(chromium, address)
     assert before.locator("#opening").get_attribute("inert") is not None
-    assert before.locator("gradio-app").evaluate("(app) => getComputedStyle(app).visibility") == "hidden"
+    assert (
+        before.locator("gradio-app").evaluate("(app) => getComputedStyle(app).visibility")
+        == "hidden"
+    )
     assert faults(before) == []
     assert before.locator("#opening [id]").count() == 0  # no name is taken from the page
     before.context.close()
@@ -77,7 +98,13 @@ def test_the_picture_is_not_read_aloud_and_leaves_nothing_behind(chromium, visit
 def test_an_address_that_asks_for_something_is_not_given_the_opening_run(address):
     assert 'id="opening"' in served(address)
     assert 'id="opening"' in served(f"{address}?__theme=dark&utm_source=a")
-    for asked in ("?run=nothing", "?run=", f"?run={recordings()[1].run.id}", "?prompt=%3Cb%3E", "?temperature=x"):
+    for asked in (
+        "?run=nothing",
+        "?run=",
+        f"?run={recordings()[1].run.id}",
+        "?prompt=%3Cb%3E",
+        "?temperature=x",
+    ):
         page = served(address + asked)
         assert 'id="opening"' not in page
         assert "const WorkbenchPage" in page
@@ -85,7 +112,7 @@ def test_an_address_that_asks_for_something_is_not_given_the_opening_run(address
 
 
 def test_texts_of_the_opening_run_stay_texts(server, monkeypatch):
-    """Whatever a recorded run says cannot end the script that it comes in, nor become markup."""
+    """No text of a recorded run can end the script that holds it or become markup."""
     _, host = server
     evil = "</script><img src=x onerror=alert(1)>\u202e\0"
     first = recordings()[0]

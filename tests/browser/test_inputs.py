@@ -1,9 +1,9 @@
-"""What cannot be used is refused at its field in one sentence, and nothing typed is lost."""
+"""Unusable values are refused at their field in one sentence, and nothing typed is lost."""
 
 from playwright.sync_api import Route, expect
 
 from tests.browser.actions import fill_prompt, link, press_run, run, setting, unfold_form
-from workbench.models.presets import PairChoice
+from workbench.models.presets import EMBEDDED, PairChoice
 
 
 def test_faults_are_told_at_their_fields(visit, address):
@@ -45,7 +45,9 @@ def test_faults_are_told_at_their_fields(visit, address):
 
 
 def test_a_message_stays_until_its_field_changes(visit, address):
-    """Once the answer to a change of the form that came after Run's redrew the fields, and a message was gone before it was read."""
+    """The answer to a change of the form that came after Run's redrew the fields.
+
+    A message was gone before it was read."""
     page = visit(link(address, "Once", decoders="greedy,mtad", max_new_tokens=8))
     unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(2)
@@ -53,7 +55,9 @@ def test_a_message_stays_until_its_field_changes(visit, address):
     decoders, prompt = page.locator("#decoders"), page.locator("#prompt")
     held: list[Route] = []
     holding = True
-    page.route("**/gradio_api/run/**", lambda route: held.append(route) if holding else route.continue_())
+    page.route(
+        "**/gradio_api/run/**", lambda route: held.append(route) if holding else route.continue_()
+    )
     for name in ("greedy", "mtad"):
         decoders.locator(f"input[name={name}]").uncheck()
     fill_prompt(page, " ")
@@ -89,6 +93,39 @@ def test_a_refused_pair_leaves_the_one_in_use(visit, server):
     run(page)
 
 
+def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
+    """The header spoke of two tiny story models whatever pair was loaded."""
+    for role in ("target", "draft"):
+        getattr(pair, role).save_pretrained(tmp_path / role)
+        pair.tokenizer.save_pretrained(tmp_path / role)
+    page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
+    header = page.locator("#header p")
+    expect(header).to_contain_text("two tiny story models")
+    unfold_form(page)
+    page.locator("#models > button").click()
+    setting(page, "Pair").click()
+    page.get_by_role("option", name="own models").click()
+    page.locator("#own-target").get_by_role("textbox").fill(str(tmp_path / "target"))
+    page.get_by_role("button", name="Load").click()
+    size = sum(p.numel() for p in pair.target.parameters())
+    expect(header).to_contain_text(
+        f"In use: {tmp_path / 'target'} ({size:,} parameters), without a draft model."
+    )
+    page.locator("#own-draft").get_by_role("textbox").fill(str(tmp_path / "draft"))
+    page.get_by_role("button", name="Load").click()
+    expect(header).to_contain_text(f"In use: {tmp_path / 'target'} + {tmp_path / 'draft'} (")
+    expect(header).not_to_contain_text("story")
+    for width in (1400, 390):
+        page.set_viewport_size({"width": width, "height": 844})
+        page.evaluate("scrollTo(0, 0)")
+        expect(header).to_be_in_viewport()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+    setting(page, "Pair").click()
+    page.get_by_role("option", name=EMBEDDED.name).click()
+    page.get_by_role("button", name="Load").click()
+    expect(header).to_contain_text("two tiny story models")
+
+
 def test_links_that_cannot_be_followed_say_so(visit, address):
     for query, word in (("run=000000000000", "run"), ("temperatur=1", "temperature")):
         notice = visit(f"{address}?{query}").locator("#notice [role=alert]")
@@ -96,7 +133,8 @@ def test_links_that_cannot_be_followed_say_so(visit, address):
 
 
 def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, server):
-    """A click before that ran what the page opens with, and then the form showed something else than what was run."""
+    """A click before that ran the settings of an untouched page, and then the form showed
+    others."""
     address, host = server
     context = chromium.new_context()
     page, held = context.new_page(), []
@@ -114,7 +152,9 @@ def test_run_waits_until_the_page_shows_what_its_address_asks_for(chromium, serv
 
 def test_what_others_add_to_a_link_is_passed_over(visit, address):
     """utm_source once raised an alert with 60 names."""
-    page = visit(link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b"))
+    page = visit(
+        link(address, "Twice", decoders="greedy", utm_source="news", fbclid="IwAR0", __sign="a.b")
+    )
     expect(page.locator("#prompt textarea")).to_have_value("Twice")
     unfold_form(page)
     expect(page.locator("#decoders input:checked")).to_have_count(1)
@@ -123,7 +163,9 @@ def test_what_others_add_to_a_link_is_passed_over(visit, address):
 
 def test_what_a_link_fills_in_a_shut_fold_is_run(visit, server):
     address, host = server
-    page = visit(link(address, "Once", decoders="mtad", max_new_tokens=4, **{"mtad.threshold": 0.25}))
+    page = visit(
+        link(address, "Once", decoders="mtad", max_new_tokens=4, **{"mtad.threshold": 0.25})
+    )
     expect(page.locator("#token-count")).to_contain_text("· 4 new tokens · MTAD")
     expect(page.locator("#decoders")).to_have_count(0)  # what is shut is not on the page
     assert host.store.get(run(page)).settings["mtad"]["threshold"] == 0.25

@@ -1,4 +1,4 @@
-"""What `pip install` gives: the wheel, installed outside of the repository, its command, its page, and what uninstalling leaves."""
+"""`pip install`: the wheel outside of the repository, its command, its page, and uninstalling."""
 
 import json
 import os
@@ -23,7 +23,9 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def call(*command: object, **options) -> str:
-    done = subprocess.run([*map(str, command)], capture_output=True, text=True, timeout=300, **options)
+    done = subprocess.run(
+        [*map(str, command)], capture_output=True, text=True, timeout=300, **options
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -36,7 +38,8 @@ def wheel(tmp_path_factory) -> Path:
 
 
 class Home:
-    """A virtual environment of its own that sees the libraries of this one, and a folder to work in that is not the repository."""
+    """A virtual environment with the libraries of this one, and a folder outside of the
+    repository."""
 
     def __init__(self, folder: Path, wheel: Path):
         self.folder, self.bin = folder, folder / "venv" / "bin"
@@ -49,7 +52,11 @@ class Home:
 
     def files(self) -> set[Path]:
         found = {p.relative_to(self.packages) for p in self.packages.rglob("*")}
-        return {p for p in found if "__pycache__" not in p.parts or "decoders" in p.parts or "workbench" in p.parts}
+        return {
+            p
+            for p in found
+            if "__pycache__" not in p.parts or "decoders" in p.parts or "workbench" in p.parts
+        }
 
     def pip(self, *arguments: object) -> None:
         call(sys.executable, "-m", "pip", "--python", self.bin / "python", *arguments)
@@ -59,8 +66,16 @@ class Home:
 
     @property
     def environ(self) -> dict[str, str]:
-        inherited = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")}
-        return {**inherited, "WORKBENCH_DATA": str(self.folder / "data"), "GRADIO_SERVER_PORT": "7921"}
+        inherited = {
+            k: v
+            for k, v in os.environ.items()
+            if k not in ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE")
+        }
+        return {
+            **inherited,
+            "WORKBENCH_DATA": str(self.folder / "data"),
+            "GRADIO_SERVER_PORT": "7921",
+        }
 
 
 @pytest.fixture(scope="module")
@@ -69,16 +84,26 @@ def home(tmp_path_factory, wheel) -> Home:
 
 
 def test_a_wheel_holds_two_packages_and_every_asset_inside_of_them(wheel):
-    """Once `pip wheel .` failed. A folder of assets that no package reads is named here, so that a new one is not forgotten."""
+    """Once `pip wheel .` failed.
+
+    A folder of assets that no package reads is named here, so that a new one is not forgotten."""
     names = [Path(name) for name in zipfile.ZipFile(wheel).namelist()]
-    assert {name.parts[0] for name in names} == {"decoders", "workbench", f"decoding_workbench-{__version__}.dist-info"}
-    mapped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"][
-        "sources"
-    ]
+    assert {name.parts[0] for name in names} == {
+        "decoders",
+        "workbench",
+        f"decoding_workbench-{__version__}.dist-info",
+    }
+    mapped = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"][
+        "targets"
+    ]["wheel"]["sources"]
     folders = {f"assets/{p.name}" for p in (ROOT / "assets").iterdir() if p.is_dir()}
     assert folders <= {*mapped, "assets/custom_generate"}
     assert {"py.typed"} <= {name.name for name in names if name.parts[0] == "decoders"}
-    assert not [name for name in names if name.suffix == ".pyi" or name.suffix == ".png" or name.stem == "train"]
+    assert not [
+        name
+        for name in names
+        if name.suffix == ".pyi" or name.suffix == ".png" or name.stem == "train"
+    ]
     assert sum(1 for name in names if "licenses" in name.parts) == 3
 
 
@@ -92,8 +117,10 @@ FROM_A_FOLDER = """
 import torch
 given = pair.tokenizer("Once upon a time", return_tensors="pt")
 wanted = pair.target.generate(**given, max_new_tokens=12, do_sample=False)
-found = pair.target.generate(**given, max_new_tokens=12, do_sample=False, custom_generate="hub", trust_remote_code=True,
-    decoder="speculative", assistant_model=pair.draft, settings={"draft_length": 3}, tokenizer=pair.tokenizer)
+found = pair.target.generate(
+    **given, max_new_tokens=12, do_sample=False, custom_generate="hub", trust_remote_code=True,
+    decoder="speculative", assistant_model=pair.draft, settings={"draft_length": 3},
+    tokenizer=pair.tokenizer)
 assert torch.equal(wanted, found)
 """
 
@@ -108,20 +135,35 @@ def test_without_the_package_its_error_names_it_and_not_a_strangers(tmp_path):
     """The package called decoders on PyPI is another one."""
     (tmp_path / "decoders.py").write_text("")
     file = ROOT / "assets" / "custom_generate" / "custom_generate" / "generate.py"
-    program = f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path[1:]]; exec(open({str(file)!r}).read())"
-    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert "ImportError: This generation method needs the package decoding-workbench: pip install" in done.stderr
+    program = (
+        f"import sys; sys.path[:] = [{str(tmp_path)!r}, *sys.path[1:]]; "
+        f"exec(open({str(file)!r}).read())"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (
+        "ImportError: This generation method needs the package decoding-workbench: pip install"
+        in done.stderr
+    )
 
 
 def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_settings(home):
     """The broken ones beside it are named in a warning each."""
-    asked = "compare Once --decoders greedy mine --set mine.strength=0.25 --max-new-tokens 4 --timings 1"
+    asked = (
+        "compare Once --decoders greedy mine --set mine.strength=0.25 --max-new-tokens 4 "
+        "--timings 1"
+    )
     command = [home.bin / "decoding-workbench", *asked.split()]
     command += ["--json", "run.json", "--csv", "run.csv", "--html", "run.html"]
-    done = subprocess.run(command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        command, cwd=home.folder, env=home.environ, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     assert "\nmine  " in done.stdout
-    assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(strangers.REASONS)
+    assert [done.stderr.count(strangers.warning(name)) for name in strangers.REASONS] == [1] * len(
+        strangers.REASONS
+    )
     assert "Traceback" not in done.stderr
     kept = json.loads((home.folder / "run.json").read_text())
     assert kept["study"]["settings"]["mine"] == {"strength": 0.25}
@@ -131,12 +173,20 @@ def test_a_strangers_decoder_runs_in_the_terminal_and_is_exported_with_its_setti
 
 
 def test_its_page_decodes_and_uninstalling_leaves_nothing(home, visit):
-    """Gradio once wrote type stubs into site-packages, which uninstalling left there. A stranger's decoder is chosen, set and run too."""
+    """Gradio once wrote type stubs into site-packages, and uninstalling left them there.
+
+    A stranger's decoder is chosen, set and run too."""
     process = subprocess.Popen(
-        [home.bin / "decoding-workbench"], cwd=home.folder, env=home.environ, stdout=subprocess.PIPE, text=True
+        [home.bin / "decoding-workbench"],
+        cwd=home.folder,
+        env=home.environ,
+        stdout=subprocess.PIPE,
+        text=True,
     )
     try:
-        found = next(match for line in process.stdout if (match := re.search(r"http://\S+:\d+", line)))
+        found = next(
+            match for line in process.stdout if (match := re.search(r"http://\S+:\d+", line))
+        )
         chosen = {"decoders": "greedy,mine", "mine.strength": 0.75}
         page = visit(link(found[0] + "/", "Once upon a time", max_new_tokens=8, **chosen))
         unfold_form(page)

@@ -4,7 +4,7 @@ import json
 import urllib.error
 import urllib.request
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, expect
 
 from tests.browser.actions import link, panel, run
 
@@ -28,9 +28,15 @@ def test_requests_that_no_page_sends_leave_no_traceback(server, capfd):
         functions = json.load(answer)["dependencies"]
     for function in functions:
         for value in GARBAGE:
-            body = {"data": [value] * len(function["inputs"]), "fn_index": function["id"], "session_hash": "h"}
+            body = {
+                "data": [value] * len(function["inputs"]),
+                "fn_index": function["id"],
+                "session_hash": "h",
+            }
             asked = urllib.request.Request(
-                f"{address}gradio_api/run/predict", json.dumps(body).encode(), {"Content-Type": "application/json"}
+                f"{address}gradio_api/run/predict",
+                json.dumps(body).encode(),
+                {"Content-Type": "application/json"},
             )
             try:
                 urllib.request.urlopen(asked, timeout=30).read()
@@ -40,34 +46,31 @@ def test_requests_that_no_page_sends_leave_no_traceback(server, capfd):
     assert "Traceback" not in out + err
 
 
-def type_half_a_character(page: Page, selector: str) -> None:
-    """What no keyboard makes, but a program may put into any field."""
-    page.evaluate(
-        """selector => {
-            const field = document.querySelector(selector);
-            field.value = "\\ud800";
-            field.dispatchEvent(new Event("input", { bubbles: true }));
-        }""",
-        selector,
-    )
+def type_half_a_character(field: Locator) -> None:
+    """Text that no keyboard makes, but that a program may put into any field."""
+    field.evaluate("""(field) => {
+        field.value = "\\ud800";
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+    }""")
 
 
 def test_half_a_character_in_any_field_leaves_no_traceback(visit, address, capfd):
-    """Typed as a prompt, looked for in Runs, or asked for as a token, it gave "TextEncodeInput must be Union[...]", and a search told the
-    visitor to set WORKBENCH_DATA to another folder."""
+    """As a prompt, in a search, or as a token it gave "TextEncodeInput must be Union[...]".
+
+    A search told the visitor to set WORKBENCH_DATA to another folder."""
     page = visit(link(address, "Once upon", decoders="greedy", max_new_tokens=4))
     run(page)
     panel(page, "greedy").locator(".wb-paper > .wb-text > .tok").nth(2).click()
-    type_half_a_character(page, ".wb-branch input.other")
+    type_half_a_character(page.locator(".wb-branch input.other"))
     page.locator(".wb-branch").get_by_role("button", name="Look it up").click()
     expect(page.locator(".wb-branch")).to_contain_text("half a character")
     page.keyboard.press("Escape")
-    type_half_a_character(page, "#prompt textarea")
+    type_half_a_character(page.locator("#prompt textarea"))
     expect(page.locator("#token-count")).to_contain_text("0 of")
     page.get_by_role("button", name="Run", exact=True).click()
     expect(page.locator(".validation-error", has_text="lone surrogate")).to_be_visible()
     page.get_by_role("tab", name="Runs").click()
-    type_half_a_character(page, "#search-runs textarea, #search-runs input")
-    expect(page.get_by_text("No run has all of these words")).to_be_visible()
+    type_half_a_character(page.locator("#search-runs").locator("textarea, input").first)
+    expect(page.get_by_text("No run matches these words")).to_be_visible()
     out, err = capfd.readouterr()
     assert "Traceback" not in out + err

@@ -1,4 +1,4 @@
-"""One device, many visitors: each waits, sees it, and gets what is theirs; who leaves frees it."""
+"""One device, many visitors: each waits, sees the queue, and gets a result; leaving frees it."""
 
 import json
 import threading
@@ -24,7 +24,10 @@ def client(address) -> Client:
 
 
 def test_ten_visitors_each_get_their_own(visit, server):
-    """(On a busy machine the visitor of the page was sometimes served before the other nine had asked; so the device is busy until then.)"""
+    """The device stays busy until all have asked.
+
+    On a busy machine, the visitor of the page was sometimes served before the other nine had
+    asked."""
     address, host = server
     asked = threading.Event()
     with ThreadPoolExecutor(9) as pool:
@@ -34,7 +37,9 @@ def test_ten_visitors_each_get_their_own(visit, server):
 
     def ask(i: int) -> dict:
         settings = {"max_new_tokens": 48, "seed": i, **ONCE}
-        return visitors[i].predict(f"visitor {i}", ["greedy", "mtad"], settings, api_name="/compare")
+        return visitors[i].predict(
+            f"visitor {i}", ["greedy", "mtad"], settings, api_name="/compare"
+        )
 
     with ThreadPoolExecutor(10) as pool:
         pool.submit(host.device.call, asked.wait, 60)
@@ -45,7 +50,7 @@ def test_ten_visitors_each_get_their_own(visit, server):
                 assert time.monotonic() - began < 50
                 time.sleep(0.1)
             press_run(page)
-            expect(page.locator("#progress")).to_contain_text("queue")
+            expect(page.locator("#progress")).to_contain_text("ahead of you")
         finally:
             asked.set()
         runs = list(answers)
@@ -54,6 +59,27 @@ def test_ten_visitors_each_get_their_own(visit, server):
     assert [run["settings"]["seed"] for run in runs] == list(range(9))
     finished(page)
     expect(page.locator("#panels .prompt").first).to_have_text("visitor 9")
+
+
+def test_who_waits_reads_one_message_with_the_number_ahead(visit, server):
+    """ "queue: 2/2 | 1.1s" beside "Waiting for the device." did not say how many are ahead."""
+    address, host = server
+    with host.device.turn:  # the first to press Run has the queue's place, and gets no further
+        pages = [
+            visit(link(address, f"visitor {i}", decoders="greedy", max_new_tokens=4))
+            for i in range(3)
+        ]
+        for page, button in zip(pages, ("#stop", "#leave", "#leave"), strict=True):
+            press_run(page)
+            expect(page.locator(button)).to_be_visible()
+        for i in (1, 2):
+            line = pages[i].locator("#progress")
+            expect(line.get_by_role("status")).to_have_text(
+                f"Waiting for the device: {i} ahead of you."
+            )
+            assert line.inner_text().strip() == f"Waiting for the device: {i} ahead of you."
+    for page in pages:
+        finished(page)
 
 
 def test_a_closed_tab_frees_the_device(visit, address, client):
@@ -88,7 +114,9 @@ def test_a_full_queue_turns_visitors_away(pair, tmp_path):
     ],
 )
 def test_the_endpoint_says_what_is_wrong(client, arguments, word, capfd):
-    """A prompt as a list and settings as a list once gave tracebacks in the log (tests/workbench/page tries more)."""
+    """A prompt as a list and settings as a list once gave tracebacks in the log.
+
+    The tests in tests/workbench/page try more."""
     with pytest.raises(AppError, match=word):
         client.predict(*arguments, api_name="/compare")
     assert "Traceback" not in "".join(capfd.readouterr())
@@ -108,7 +136,9 @@ def test_limits_of_a_public_place(pair, tmp_path):
         client = Client(address, verbose=False)
         with pytest.raises(AppError, match="At most 16"):
             client.predict("Once", ["greedy"], {"max_new_tokens": 17}, api_name="/compare")
-        assert client.predict("Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare")["results"]
+        assert client.predict(
+            "Once", ["greedy"], {"max_new_tokens": 16, **ONCE}, api_name="/compare"
+        )["results"]
 
 
 def test_only_endpoints_for_programs_are_documented(client):

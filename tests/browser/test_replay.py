@@ -1,4 +1,4 @@
-"""The replay says of beams, and shows in its boxes, what the recorded rounds hold."""
+"""The replay's sentences and boxes agree with the beams of the recorded rounds."""
 
 import json
 import re
@@ -11,12 +11,14 @@ from tests.browser.actions import open_recorded, panel
 from workbench.runs.recorded import Recording, id_of, recordings
 from workbench.runs.trace import RoundRecord
 from workbench.show.strip import run_panels
+from workbench.show.sums import gives
 
 RECORDED = [r for r in recordings() if r.run.kind == "comparison"]
 # For each round the beams that the replay lists and its sentence.
 SAID = """(rounds) => {
     const { line } = Workbench.history(rounds);
-    return rounds.map((round) => [Workbench.beams(round, line).map((beam) => beam.node), Workbench.sentence(round, round.keep, true)]);
+    return rounds.map((round) => [Workbench.beams(round, line).map((beam) => beam.node),
+        Workbench.sentence(round, round.keep, true)]);
 }"""
 # The texts that stick out of their boxes.
 SPILT = """(frame) => [...frame.querySelectorAll(".node")].flatMap((node) => {
@@ -28,8 +30,21 @@ SPILT = """(frame) => [...frame.querySelectorAll(".node")].flatMap((node) => {
 })"""
 
 
+# What the cards of all tokens of a panel say of p, q and p / q, and why they were kept or refused.
+CARDS = """(panel) => panel.rounds.flatMap((round) => round.trials.map((token) => {
+    const box = document.createElement("div");
+    box.append(...Workbench.told(null, { token, place: { panel, round } }).card);
+    const own = box.querySelector(":scope > .picture");
+    const values = own ? [...own.querySelectorAll(".bar-line .value")] : [];
+    const bars = values.map((value) => value.textContent);
+    const ratio = [...box.querySelectorAll("dt")].find((name) => name.textContent === "p / q");
+    return { bars, ratio: ratio ? ratio.nextSibling.textContent : null,
+        why: (box.querySelector(".why") || box).textContent };
+}))"""
+
+
 def beams_after(round_: RoundRecord) -> set[int]:
-    """The beams that a round can leave: what was kept of its deepest layer."""
+    """The beams that a round can leave: those kept of its deepest layer."""
     depths: dict[int, int] = {}
     for t in round_.trials:
         if t.fate in KEPT:
@@ -50,7 +65,7 @@ def replay(page: Page, recording: Recording, width: int = 1400) -> None:
 
 
 def test_the_beams_said_to_be_left_are_those_that_the_next_round_continues(page):
-    """A beam accepted in an earlier layer than the last was said to go on, and stood in the table of beams above the best one."""
+    """A beam accepted before the last layer was said to go on, above the best one in the table."""
     several = 0
     for run in (recording.run for recording in RECORDED):
         for source in run_panels(run):
@@ -59,13 +74,37 @@ def test_the_beams_said_to_be_left_are_those_that_the_next_round_continues(page)
             if not rounds[0].provisional:
                 continue
             said = page.evaluate(SAID, shown["rounds"])
-            for round_, following, (listed, sentence) in zip(rounds, rounds[1:], said, strict=False):
+            for round_, following, (listed, sentence) in zip(
+                rounds, rounds[1:], said, strict=False
+            ):
                 left = set(listed) or beams_after(round_)
                 assert beams_before(following) <= left == beams_after(round_)
                 count = re.search(r"(\d+) beams? (?:is|are) left", sentence)
                 assert count is None or int(count[1]) == len(left)
                 several += bool(count)
     assert several
+
+
+def test_what_a_card_says_is_true_of_the_figures_on_it(page):
+    """p 0.538 and q 0.645 stood over p / q = 0.835, but these numbers give 0.834."""
+    ratios, compared = 0, 0
+    for source in (source for recording in RECORDED for source in run_panels(recording.run)):
+        for said in page.evaluate(CARDS, json.loads(source)):
+            if said["ratio"]:
+                p, q = map(float, said["bars"])
+                assert gives(said["ratio"], p / q)
+                ratios += 1
+            for u, no, bound in re.findall(
+                r"random number (\S+) is (not )?below (?:p / q = )?([\d.e-]+\d)", said["why"]
+            ):
+                assert (float(u) < float(bound)) == (not no)
+                compared += 1
+            for value, no, bound in re.findall(
+                r"(?:joint ratio|p) ([\d.e-]+) is (not )?above ([\d.e-]+\d)", said["why"]
+            ):
+                assert (float(value) > float(bound)) == (not no)
+    assert ratios > 300
+    assert compared > 100
 
 
 def test_a_beam_that_died_is_not_in_the_replay(page):
@@ -85,3 +124,57 @@ def test_the_numbers_stay_in_their_boxes(page, name, width):
         assert page.locator(".wb-replay .tree").evaluate(SPILT) == []
         page.get_by_label("next round").click()
     assert page.locator(".wb-replay .tree").evaluate(SPILT) == []
+
+
+# Taken at one moment: the page may be scrolling.
+BESIDE = """(own) => [...document.querySelectorAll("#panels .wb-panel")]
+    .map((box) => [box.dataset.decoder, box.getBoundingClientRect().top])
+    .filter(([, top]) => Math.abs(top - own.getBoundingClientRect().top) < 1)
+    .map(([decoder]) => decoder)"""
+BETWEEN = (
+    "(above, below) => below.getBoundingClientRect().top - above.getBoundingClientRect().bottom"
+)
+
+
+@pytest.mark.parametrize(("width", "height"), [(1400, 1000), (390, 844), (1400, 3600)])
+def test_what_opens_from_a_panel_stands_under_its_row(page, width, height):
+    """Table and replay opened below the last of all panels, screens away from their own panel."""
+    page.set_viewport_size({"width": width, "height": height})
+    open_recorded(page, RECORDED[0])
+    own = panel(page, "greedy")
+    for opener, section in (
+        (own.locator(".wb-paper > .wb-text > .tok").first, page.locator(".wb-branch")),
+        (own.get_by_role("button", name="Step through its rounds"), page.locator(".wb-replay")),
+    ):
+        opener.scroll_into_view_if_needed()
+        row, scrolled = own.evaluate(BESIDE), page.evaluate("scrollY")
+        opener.click()
+        expect(section.locator("h3")).to_be_focused()
+        expect(section.locator("h3")).to_be_in_viewport()
+        under = section.element_handle()
+        assert 0 <= own.evaluate(BETWEEN, under) <= 40
+        assert own.evaluate(BESIDE) == row
+        if width > 640:  # panels of another row stand under it
+            assert "mtad" not in row
+            assert section.evaluate(BETWEEN, panel(page, "mtad").element_handle()) >= 0
+        if height == 3600:  # it was in view at once
+            assert page.evaluate("scrollY") == scrolled
+        page.keyboard.press("Escape")
+        expect(section).to_have_count(0)
+
+
+def test_another_panels_replay_leaves_its_opener_where_it_is(page):
+    """The parts above disappear then, and everything below would jump."""
+    page.set_viewport_size({"width": 1400, "height": 1000})
+    open_recorded(page, RECORDED[0])
+    panel(page, "greedy").get_by_role("button", name="Step through its rounds").click()
+    expect(page.locator(".wb-replay h3")).to_contain_text("Greedy")
+    opener = panel(page, "mtad").get_by_role("button", name="Step through its rounds")
+    opener.evaluate(
+        "(button) => scrollBy({ top: button.getBoundingClientRect().top - 300, behavior: "
+        "'instant' })"
+    )
+    assert abs(opener.bounding_box()["y"] - 300) < 2
+    opener.click()
+    expect(page.locator(".wb-replay h3")).to_contain_text("MTAD")
+    assert abs(opener.bounding_box()["y"] - 300) < 2

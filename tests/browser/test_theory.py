@@ -1,4 +1,4 @@
-"""The Theory tab: numbers move, curves follow, and what cannot be used is one sentence."""
+"""The Theory tab: numbers move, curves follow, and an unusable value gives one sentence."""
 
 import itertools
 
@@ -10,8 +10,9 @@ from workbench.theory.pages import PAGES
 TOKENS = "tokens per round · "  # of the words under the sliders
 
 
-FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")].filter((plot) => plot.offsetParent).every((plot) =>
-    Math.abs(plot.querySelector(".main-svg").getBoundingClientRect().width - plot.clientWidth) < 2)"""
+FILLS = """() => [...document.querySelectorAll(".js-plotly-plot")]
+    .filter((plot) => plot.offsetParent).every((plot) => Math.abs(
+        plot.querySelector(".main-svg").getBoundingClientRect().width - plot.clientWidth) < 2)"""
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def tab(page) -> Page:
     page.get_by_role("tab", name=PAGES[0].title).click()
     page.get_by_label("number input for acceptance α").fill("0.8")
     page.get_by_label("number input for draft length γ").fill("5")
-    expect(marks(page, "3.69")).to_be_visible(timeout=60_000)  # the first chart brings its library along
+    # the first chart brings its library along
+    expect(marks(page, "3.69")).to_be_visible(timeout=60_000)
     return page
 
 
@@ -42,10 +44,15 @@ def test_the_charts_follow_the_sliders(tab):
 
 def test_an_emptied_box_says_what_to_do(tab):
     """Once a toast said "'<' not supported between instances of 'NoneType' and 'float'"."""
-    box, alert = tab.get_by_label("number input for acceptance α"), tab.locator(".wb-now [role=alert]")
+    box, alert = (
+        tab.get_by_label("number input for acceptance α"),
+        tab.locator(".wb-now [role=alert]"),
+    )
     for text in ("", "7"):
         box.fill(text)
-        expect(alert).to_have_text("acceptance α must be a number from 0 to 1; type one, or move the slider.")
+        expect(alert).to_have_text(
+            "acceptance α must be a number from 0 to 1; type one, or move the slider."
+        )
         expect(marks(tab, "3.69")).to_be_visible()
     box.fill("0.6")
     expect(marks(tab, "2.38")).to_be_visible()
@@ -54,7 +61,7 @@ def test_an_emptied_box_says_what_to_do(tab):
 
 
 def test_every_page_is_one_click_away(tab):
-    """At 390 px two of the four stood in a menu "…" that nobody looks for."""
+    """At 390 px two of the four were hidden in a menu "…"."""
     for page, width in itertools.product(PAGES, (390, 1400)):
         tab.set_viewport_size({"width": width, "height": 900})
         tab.get_by_role("tab", name=page.title).click()
@@ -63,5 +70,7 @@ def test_every_page_is_one_click_away(tab):
         expect(tab.locator(".js-plotly-plot:visible .main-svg").first).to_be_visible()
         tab.wait_for_function(FILLS)  # drawn while hidden, charts kept 700 px in boxes of 296
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
-        tops = {tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")}
+        tops = {
+            tab.get_by_role("tab", name=name).bounding_box()["y"] for name in ("Compare", "About")
+        }
         assert len(tops) == 1

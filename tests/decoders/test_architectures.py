@@ -1,16 +1,16 @@
-"""Causal language models of transformers, tiny and random: right, packed or with their own cache, or refused in one sentence; never wrong,
-never a raw error. `make models` tries all of them.
+"""Causal language models of transformers, tiny and random: right, or refused in one sentence.
 
-What right means is in `tests/zoo.py`. Windows and the like are small enough to matter.
-"""
+They run packed or with their own cache; no token is wrong, and no error is raw. `make models` tries
+all of them. `tests/zoo.py` says when a token is right. Windows and the like are small enough to
+matter."""
 
 import copy
 
 import pytest
 
 from decoders import InputError, ModelPair, catalog, generate
-from decoders.engine.model import Engine
-from decoders.engine.plain import Following, PlainModel
+from decoders.engine.models.plain import Following, PlainModel
+from decoders.engine.passes.packed import PackedPasses
 from decoders.testing.laws import variation
 from decoders.tree import TokenTree
 from tests import laws, zoo
@@ -52,7 +52,11 @@ PACKED = {  # name in transformers, and changes of the config
     "mistral, window of 16": NARROW,
     "phi3, window of 16": {**NARROW, "pad_token_id": 0},
     "phimoe, window of 16": NARROW,
-    "gemma2, window of 16": {**NARROW, "attn_logit_softcapping": 3.0, "attn_implementation": "eager"},
+    "gemma2, window of 16": {
+        **NARROW,
+        "attn_logit_softcapping": 3.0,
+        "attn_implementation": "eager",
+    },
     "gemma3_text, window of 16": NARROW,
     "olmo3, window of 16": NARROW,
     "cohere2, window of 16": NARROW,
@@ -93,9 +97,11 @@ def test_an_architecture(name):
 
 
 LONG = (  # those that people load, tiny: windows and chunks of 16 tokens
-    "gemma2", "gemma3_text", "gpt_oss", "olmo3", "cohere2", "llama4_text", "falcon", "bloom", "qwen3_5_text", "mamba", "deepseek_v3",
+    "gemma2", "gemma3_text", "gpt_oss", "olmo3", "cohere2", "llama4_text", "falcon", "bloom",
+    "qwen3_5_text", "mamba", "deepseek_v3",
 )  # fmt: skip
-IN_FLOAT32 = {"llama4_text", "bloom", "qwen3_5_text", "mamba", "deepseek_v3"}  # parts of them, also in a float64 model
+# parts of them, also in a float64 model
+IN_FLOAT32 = {"llama4_text", "bloom", "qwen3_5_text", "mamba", "deepseek_v3"}
 FLOAT32 = 1e-4
 
 
@@ -107,36 +113,51 @@ def pair(request) -> ModelPair:
 def test_generate_beyond_twice_the_window(pair):
     """Greedy and beam search."""
     target, prompt = pair.target, list(range(10, 40))
-    assert generate(pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True).tokens == by_transformers(
-        target, prompt, 40
-    )
+    assert generate(
+        pair, prompt, "greedy", max_new_tokens=40, ignore_eos=True
+    ).tokens == by_transformers(target, prompt, 40)
     theirs = by_transformers(target, prompt, 24, num_beams=3)
-    assert generate(pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True).tokens == theirs
+    assert (
+        generate(
+            pair, prompt, catalog["beam_search"](beams=3), max_new_tokens=24, ignore_eos=True
+        ).tokens
+        == theirs
+    )
 
 
 def test_alone_or_in_any_batch(pair):
     options = {"max_new_tokens": 6, "top_k": 20, "ignore_eos": True}
     for method in ("speculative", "mtad", "dsbd", "specinfer"):
-        alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
-        assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, prefill_chunk=6, **options)] == alone
+        alone = [
+            generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)
+        ]
+        assert [
+            r.tokens for r in generate(pair, PROMPTS, method, seed=7, prefill_chunk=6, **options)
+        ] == alone
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_the_law_is_the_targets(name):
-    """Enumerated through the engine: every text of two tokens, and its probability by passes of the model's own over whole texts. Trees in
-    packed passes, chains in others."""
+    """Enumerated through the engine: every text of two tokens against passes over whole texts.
+
+    The latter are passes of the model's own. Trees are in packed passes, chains in others."""
     target, draft = zoo.build_pair(name, vocab_size=4, pad_token_id=None)
     pair, prompt = ModelPair(target, draft), [1, 3, 2, 0] * 9
     exact = laws.of_two_tokens(target, prompt, temperature=0.8)
-    method = catalog["speculative"](draft_length=1) if pair.plain else catalog["specinfer"](expansion=(2,))
+    method = (
+        catalog["speculative"](draft_length=1)
+        if pair.plain
+        else catalog["specinfer"](expansion=(2,))
+    )
     law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, ignore_eos=True)
     assert variation(law, exact) < 1e-5
 
 
 @pytest.mark.parametrize("name", LONG)
 def test_rules_compare_the_models_own_laws(name):
-    """Token by token the decision, p and q of decoders that ask plain passes over whole texts: so what is enumerated of their rules on
-    tables holds on these models, in trees, beams and windows."""
+    """Decision, p and q of each token of decoders, against plain passes over whole texts.
+
+    So the laws enumerated on tables hold on these models, in trees, beams and windows."""
     target, draft = (model.double() for model in zoo.build_pair(name))
     for model in (target, draft):
         model.config._experts_implementation = "eager"  # the others have no float64
@@ -144,7 +165,8 @@ def test_rules_compare_the_models_own_laws(name):
     plainly, own = copy.copy(pair), target._supports_attention_backend
     whole = Following(cached=False, attention="eager" if own else None)
     plainly.packed = {
-        role: PlainModel(m.model, role, m.vocabulary, whole, "of a test") for role, m in pair.packed.items()
+        role: PlainModel(m.model, role, m.vocabulary, whole, "of a test")
+        for role, m in pair.packed.items()
     }
     allowed = FLOAT32 if name in IN_FLOAT32 else 1e-9
     options = {"max_new_tokens": 6, "top_k": 20, "temperature": 0.8, "seed": 3, "ignore_eos": True}
@@ -153,7 +175,9 @@ def test_rules_compare_the_models_own_laws(name):
         with whole_softmax():
             theirs = generate(plainly, PROMPTS[:1] + WINDOWS, method, **options)
         for one, other in zip(ours, theirs, strict=True):
-            trials, expected = ([t for r in result.rounds for t in r.trials] for result in (one, other))
+            trials, expected = (
+                [t for r in result.rounds for t in r.trials] for result in (one, other)
+            )
             assert [(t.token, t.fate) for t in trials] == [(t.token, t.fate) for t in expected]
             for which in ("p", "q"):
                 assert [getattr(t, which) for t in trials] == pytest.approx(
@@ -161,13 +185,17 @@ def test_rules_compare_the_models_own_laws(name):
                 )
 
 
-@pytest.mark.parametrize("name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"])
+@pytest.mark.parametrize(
+    "name", ["mistral", "gemma2", "gemma3_text", "olmo3", "cohere2", "gpt_oss", "llama4_text"]
+)
 def test_rows_of_windows_stop_growing(name):
-    """Windows and chunks are of 16 tokens: with four times the text their layers hold no more rows, and those that see all hold more."""
+    """Windows and chunks are of 16 tokens: with four times the text their layers hold no more rows.
+
+    Layers that see everything hold more."""
     target, _ = zoo.build_pair(name, **({"sliding_window": 16} if name == "mistral" else {}))
     pair, counts = ModelPair(target, None), []
     for length in (40, 90):
-        engine, tree = Engine(pair.packed["target"]), TokenTree(range(20))
+        engine, tree = PackedPasses(pair.packed["target"]), TokenTree(range(20))
         engine.admit(tree, 20)
         rows = {}
         for node in range(19, length):

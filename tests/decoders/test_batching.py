@@ -1,12 +1,14 @@
-"""Batches as a service of the loop, in float64: padding, a memory budget, dynamic places. The tokens are always the same."""
+"""Batches as a service of the loop, in float64: padding, a memory budget, dynamic places.
+
+The tokens are always the same."""
 
 import pytest
 
 from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.drafts.draft import Draft, Draw
 from decoders.drafts.lookup import Lookup
-from decoders.engine.model import PackedModel
-from decoders.engine.padding import PADDINGS
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.padded import PADDINGS
 from decoders.rules.speculative import SpeculativeRule
 from decoders.rules.walk import Pick
 from tests.models import build_pair
@@ -24,7 +26,10 @@ def pair():
 def alone(pair):
     """The tokens of each prompt decoded alone, by decoder."""
     return {
-        name: [generate(pair, p, catalog[name](), seed=i, **SHARED).tokens for i, p in enumerate(PROMPTS)]
+        name: [
+            generate(pair, p, catalog[name](), seed=i, **SHARED).tokens
+            for i, p in enumerate(PROMPTS)
+        ]
         for name in catalog
     }
 
@@ -34,7 +39,9 @@ def alone(pair):
 def test_padding_changes_no_token(pair, alone, name, padding):
     results = generate(pair, PROMPTS, catalog[name](), padding=padding, max_batch=4, **SHARED)
     assert [r.tokens for r in results] == alone[name]
-    tokens, rows = (sum(getattr(r.metrics, k) for r in results) for k in ("padded_tokens", "padded_rows"))
+    tokens, rows = (
+        sum(getattr(r.metrics, k) for r in results) for k in ("padded_tokens", "padded_rows")
+    )
     assert padding in ("inputs", "both") or tokens == 0
     assert padding in ("kv", "both") or rows == 0
     assert (results[0].metrics.padding_ratio is None) == (padding in ("none", "inputs"))
@@ -43,18 +50,25 @@ def test_padding_changes_no_token(pair, alone, name, padding):
 
 
 def test_padded_rows_and_tokens_are_counted_by_hand(pair):
-    """LLMA drafts of two prompts: in each round the inputs differ by the drafts, the caches grow by what was accepted."""
-    options = {"temperature": 0, "max_new_tokens": 60, "ignore_eos": True}  # greedy random models repeat themselves
+    """LLMA drafts of two prompts: inputs differ by the drafts, caches grow by the accepted
+    tokens."""
+    # greedy random models repeat themselves
+    options = {"temperature": 0, "max_new_tokens": 60, "ignore_eos": True}
     results = generate(pair, [[1, 2, 1, 2, 1], [7]], catalog["lookup"](), padding="both", **options)
     lengths = [[len(r.nodes) for r in result.rounds] for result in results]
     inputs = [[1 + r.drafted for r in result.rounds] for result in results]
     together = min(map(len, lengths))
     # The prompts' own pass is left out; the last round aligns nothing, since no pass follows it.
     expected_tokens = [
-        sum(max(pair) - own[i] for i, pair in enumerate(zip(*inputs, strict=False)) if i) for own in inputs
+        sum(max(pair) - own[i] for i, pair in enumerate(zip(*inputs, strict=False)) if i)
+        for own in inputs
     ]
     pads = [
-        [(max(pair) - own[i], max(pair)) for i, pair in enumerate(zip(*lengths, strict=False)) if i < together - 1]
+        [
+            (max(pair) - own[i], max(pair))
+            for i, pair in enumerate(zip(*lengths, strict=False))
+            if i < together - 1
+        ]
         for own in lengths
     ]
     expected_rows = [sum(rows for rows, _ in own) for own in pads]
@@ -70,8 +84,10 @@ def test_padded_rows_and_tokens_are_counted_by_hand(pair):
 
 
 def test_the_first_rounds_padding_ratio(pair, monkeypatch):
-    """Its growth was counted without the prompt's last token, which is the root of that round as a correction is of the others: for
-    rounds that keep 3 and 2 tokens 1/2 was given, and 1/3 is true."""
+    """Its growth was counted without the prompt's last token.
+
+    That token is the root of the round, as a correction is of the others: for rounds that keep 3
+    and 2 tokens the ratio was 1/2, and 1/3 is true."""
     drafts = {(1, 2): [10, 11], (3, 4): [20]}
 
     def propose(lookup, request):
@@ -83,8 +99,12 @@ def test_the_first_rounds_padding_ratio(pair, monkeypatch):
         return draft
 
     monkeypatch.setattr(Lookup, "propose", propose)
-    monkeypatch.setattr(SpeculativeRule, "pick", lambda rule, p, *others: Pick([(1.0, 1.0, 1.0, 0.0)], True))
-    results = generate(pair, list(map(list, drafts)), "lookup", max_new_tokens=6, padding="kv", ignore_eos=True)
+    monkeypatch.setattr(
+        SpeculativeRule, "pick", lambda rule, p, *others: Pick([(1.0, 1.0, 1.0, 0.0)], True)
+    )
+    results = generate(
+        pair, list(map(list, drafts)), "lookup", max_new_tokens=6, padding="kv", ignore_eos=True
+    )
     assert [[len(r.nodes) for r in result.rounds][:2] for result in results] == [[3, 3], [2, 2]]
     assert [result.metrics.padding_ratio for result in results] == [
         0,
@@ -96,7 +116,9 @@ def test_the_first_rounds_padding_ratio(pair, monkeypatch):
 def test_a_decoder_never_needs_more_rows_than_it_says(pair, name):
     method = catalog[name]()
     for temperature in (0.0, 1.0, 3.0):
-        results = generate(pair, PROMPTS, method, max_new_tokens=30, temperature=temperature, ignore_eos=True)
+        results = generate(
+            pair, PROMPTS, method, max_new_tokens=30, temperature=temperature, ignore_eos=True
+        )
         for prompt, result in zip(PROMPTS, results, strict=True):
             assert result.metrics.peak_cache_rows <= method.most_rows(len(prompt), 30)
 
@@ -104,14 +126,19 @@ def test_a_decoder_never_needs_more_rows_than_it_says(pair, name):
 @pytest.mark.parametrize("name", catalog)
 def test_a_memory_budget_admits_what_fits_and_queues_the_rest(pair, alone, name):
     method = catalog[name]()
-    row_bytes = sum(pair.packed[role].row_bytes for role in (("target", "draft") if method.uses_draft else ("target",)))
+    row_bytes = sum(
+        pair.packed[role].row_bytes
+        for role in (("target", "draft") if method.uses_draft else ("target",))
+    )
     budget = 2 * row_bytes * method.most_rows(max(map(len, PROMPTS)), SHARED["max_new_tokens"])
     results = generate(pair, PROMPTS, method, max_cache_bytes=budget, **SHARED)
     assert [r.tokens for r in results] == alone[name]
 
 
 def test_two_hundred_prompts_in_little_memory(pair, monkeypatch):
-    """None lost, in order, and one cache for all that never outgrows the budget, not even while it would move."""
+    """None lost, in order, and one cache for all that never outgrows the budget.
+
+    Not even while it would move."""
     sizes = set()
     forward = pair.packed["target"].forward
 
@@ -123,13 +150,18 @@ def test_two_hundred_prompts_in_little_memory(pair, monkeypatch):
     prompts = [[1 + i % 60] * (1 + i * 7 % 40) for i in range(200)]
     row_bytes = pair.packed["target"].row_bytes
     budget = 5 * 50 * row_bytes
-    results = generate(pair, prompts, "greedy", max_new_tokens=4, ignore_eos=True, max_cache_bytes=budget)
+    results = generate(
+        pair, prompts, "greedy", max_new_tokens=4, ignore_eos=True, max_cache_bytes=budget
+    )
     assert [r.prompt_tokens for r in results] == prompts
     assert all(len(r.tokens) == 4 for r in results)
     assert len(sizes) == 1
     assert sizes.pop() <= budget
     for i in (0, 57, 199):
-        assert results[i].tokens == generate(pair, prompts[i], "greedy", max_new_tokens=4, ignore_eos=True).tokens
+        assert (
+            results[i].tokens
+            == generate(pair, prompts[i], "greedy", max_new_tokens=4, ignore_eos=True).tokens
+        )
 
 
 @pytest.mark.parametrize("name", ["greedy", "speculative", "dsbd"])
@@ -142,7 +174,7 @@ def test_what_a_request_can_need_is_the_least_budget(pair, name):
 
 
 def test_a_place_that_gets_free_is_taken_at_once(pair):
-    """Three requests, two places: the third begins in the pass after the first has ended, and nobody waits for the second."""
+    """Three requests, two places: the third begins in the pass after the first ends; none waits."""
     events = stream(pair, [[5], [6], [7]], "greedy", max_new_tokens=6, max_batch=2, ignore_eos=True)
     order = [(event.request, event.round is None) for event in events]
     assert [i for i, over in order if over] == [0, 1, 2]
@@ -153,7 +185,7 @@ def test_a_place_that_gets_free_is_taken_at_once(pair):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"padding": "all"}, "padding must be one of none, inputs, kv, both, not 'all'."),
+        ({"padding": "all"}, "padding must be 'none', 'inputs', 'kv' or 'both', not 'all'."),
         ({"max_cache_bytes": 0}, "max_cache_bytes must be a whole number"),
         ({"max_cache_bytes": 10_000}, "Prompt 2 can need"),
         ({"max_cache_bytes": 10**9, "padding": "kv"}, "max_cache_bytes needs padding='none'"),

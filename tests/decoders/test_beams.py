@@ -40,8 +40,9 @@ def test_the_joint_adds_each_beams_score_to_its_own_row():
 @pytest.mark.parametrize("score", [-24_000.0, -300_000.0])
 @pytest.mark.parametrize("likeliest", [99, 0])
 def test_a_long_beams_score_costs_no_digits(score, likeliest):
-    """In float32 the scores of long texts were added first: at -24,000 the distribution drawn from was off by a total variation of
-    2.5e-4, at -300,000 by 3.7e-3."""
+    """In float32 the scores of long texts were added first.
+
+    At -24,000 the distribution was off by a total variation of 2.5e-4, at -300,000 by 3.7e-3."""
     logits = torch.randn(3, 50, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     beams = [Beam(0, score - 1.25), Beam(0, score), Beam(0, score - 0.5)]
     exact = joint(beams, logits, likeliest).warp(Warping())
@@ -73,14 +74,25 @@ def test_the_warping_is_applied_once_to_the_flattened_joint():
 def beams_of_rows(draw):
     """Two to four beams, equal ones among them, and their rows of logits with ties."""
     rows = st.lists(st.sampled_from([-math.inf, -2.0, 0.0, 0.5, 1.0, 3.0]), min_size=6, max_size=6)
-    different = draw(st.lists(rows.filter(lambda row: max(row) > -math.inf), min_size=1, max_size=3))
+    different = draw(
+        st.lists(rows.filter(lambda row: max(row) > -math.inf), min_size=1, max_size=3)
+    )
     which = draw(st.lists(st.integers(0, len(different) - 1), min_size=2, max_size=4))
-    scores = draw(st.lists(st.sampled_from([0.0, -0.5, -3.0]), min_size=len(different), max_size=len(different)))
+    scores = draw(
+        st.lists(
+            st.sampled_from([0.0, -0.5, -3.0]), min_size=len(different), max_size=len(different)
+        )
+    )
     rows = torch.tensor([different[i] for i in which], dtype=torch.float64)
     return [Beam(0, scores[i]) for i in which], rows
 
 
-@given(beams_of_rows(), st.sampled_from([0.0, 0.4, 1.0, 1.6]), st.integers(0, 9), st.sampled_from([0.3, 0.62, 1.0]))
+@given(
+    beams_of_rows(),
+    st.sampled_from([0.0, 0.4, 1.0, 1.6]),
+    st.integers(0, 9),
+    st.sampled_from([0.3, 0.62, 1.0]),
+)
 def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k, top_p):
     """However few tokens of each beam were read."""
     beams, rows = beams_and_rows
@@ -88,9 +100,11 @@ def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k
     whole = joint(beams, rows).whole().flatten()
     if top_p < 1 and temperature:
         likely = np.sort(laws.warp(whole, Warping(temperature, top_k)))[::-1]
-        assume(np.abs(likely.cumsum() - top_p).min() > 1e-9)  # where a sum meets p exactly, rounding decides
+        # where a sum meets p exactly, rounding decides
+        assume(np.abs(likely.cumsum() - top_p).min() > 1e-9)
     distinct = np.unique(whole.numpy()[np.isfinite(whole.numpy())])
-    assume(len(distinct) < 2 or np.diff(distinct).min() > 1e-9)  # equal but for rounding: then it decides too
+    # equal but for rounding: then it decides too
+    assume(len(distinct) < 2 or np.diff(distinct).min() > 1e-9)
     expected = warp(whole, warping).tolist()
     for likeliest in (0, 1, 3, 6):
         found = joint(beams, rows, likeliest).warp(warping)
@@ -101,7 +115,9 @@ def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k
 def test_the_top_of_the_joint_is_in_falling_order(beams_and_rows, count, likeliest):
     beams, rows = beams_and_rows
     found = joint(beams, rows, likeliest)
-    expected = sorted(((i, x) for i, x in enumerate(values(found))), key=lambda pair: (-pair[1], pair[0]))[:count]
+    expected = sorted(
+        ((i, x) for i, x in enumerate(values(found))), key=lambda pair: (-pair[1], pair[0])
+    )[:count]
     possible = [pair for pair in found.top(count) if pair[1] > -math.inf]
     assert possible == [pair for pair in expected if pair[1] > -math.inf]
     every = found.top(None)

@@ -1,4 +1,6 @@
-"""What every decoder of the catalog claims is checked by enumeration; a decoder added later is checked without a line here."""
+"""The claims of every decoder of the catalog, checked by enumeration.
+
+A decoder added later is checked without a line here."""
 
 import dataclasses
 
@@ -19,7 +21,8 @@ from decoders.warp import Warping
 END = frozenset({2})
 GREEDY = Warping(temperature=0)
 
-# A lossy decoder has no law of its own, but at the limits of its settings it has one: (settings, warping, law).
+# A lossy decoder has no law of its own, but at the limits of its settings it has one:
+# (settings, warping, law).
 LIMITS = {
     "beam_search": [({"beams": 1}, GREEDY, "target")],
     "bild": [
@@ -28,7 +31,10 @@ LIMITS = {
     ],
     "mtjd": [({"block_length": 1}, GREEDY, "target")],
     "typical": [({}, GREEDY, "target")],
-    "mtad": [({"threshold": 1.0, "beams": 2}, Warping(0.7, 2, 0.9), "target"), ({}, GREEDY, "target")],
+    "mtad": [
+        ({"threshold": 1.0, "beams": 2}, Warping(0.7, 2, 0.9), "target"),
+        ({}, GREEDY, "target"),
+    ],
 }
 
 # Settings that show more of a decoder than one field changed at a time does.
@@ -44,14 +50,15 @@ MORE = {
 
 
 def small(method: type[Method], name: str) -> dict:
-    """A value of every setting that keeps the number of ways small: whole numbers of at most 2."""
+    """A value for each setting that keeps the number of ways small: whole numbers of at most 2."""
     fields = dataclasses.fields(method)
     values = {f.name: min(2, f.default) for f in fields if type(f.default) is int}
     return {k: v for k, v in values.items() if k != name}
 
 
 def variations(method: type[Method]) -> list[Method]:
-    """The decoder as it comes, and with each setting in turn at its other choices and its lowest value."""
+    """The decoder by default, and with each setting in turn at other choices and its lowest
+    value."""
     settings = [{}, *MORE.get(method.name, [])]
     for field in dataclasses.fields(method):
         choices, low = field.metadata["choices"], field.metadata["low"]
@@ -91,12 +98,16 @@ def test_each_decoder_has_its_law_on_whole_distributions(method):
 
 
 @pytest.mark.parametrize("name", catalog)
-@pytest.mark.parametrize("warping", [Warping(), Warping(0.8, 3), Warping(1.2, 0, 0.8), GREEDY], ids=repr)
+@pytest.mark.parametrize(
+    "warping", [Warping(), Warping(0.8, 3), Warping(1.2, 0, 0.8), GREEDY], ids=repr
+)
 def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
     """One uniform number draws one token from both forms, and every rule decides alike on both."""
     for seed in range(5):
         situation = drawn(7, seed, budget=10, warping=warping, end=END, prompt=(0, 1, 2, 0, 1))
-        few, whole = (decode(catalog[name](), situation, SeededSource(seed), whole=w) for w in (False, True))
+        few, whole = (
+            decode(catalog[name](), situation, SeededSource(seed), whole=w) for w in (False, True)
+        )
         assert few.output == whole.output
         for a, b in zip(few.rounds, whole.rounds, strict=True):
             assert [(t.token, t.fate) for t in a.trials] == [(t.token, t.fate) for t in b.trials]
@@ -106,7 +117,9 @@ def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
 @pytest.mark.parametrize("name", catalog)
 def test_every_decoder_is_checked_by_its_law_or_at_its_limits(name):
     checked = {m.name for m in CLAIMED} | {n for n, limits in LIMITS.items() if limits}
-    assert name in checked, f"{name} declares no law; add what it becomes at a limit of its settings to LIMITS"
+    assert name in checked, (
+        f"{name} declares no law; add what it becomes at a limit of its settings to LIMITS"
+    )
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -130,7 +143,9 @@ def test_at_temperature_0_lossless_decoders_are_greedy(method, end):
 
 @pytest.mark.parametrize("name", catalog)
 def test_token_0_is_an_ordinary_token(name):
-    """Published code crashes when token 0 is drawn. Here target and draft want nothing else, and it is the prompt too."""
+    """Published code crashes when token 0 is drawn.
+
+    Here target and draft want nothing else, and it is the prompt too."""
     only_0 = Rows(((1 - 2e-13, 1e-13, 1e-13),))
     situation = Situation(only_0, only_0, budget=4, warping=Warping(top_p=0.9))
     assert decode(catalog[name](), situation, SeededSource(0)).output == (0, 0, 0, 0)
@@ -152,16 +167,27 @@ def test_drafts_fit_the_budget_and_end_with_the_text(name, budget):
         r = decode(catalog[name](), situation, SeededSource(seed))
         deepest = max(r.tree.depths) - len(loop) + 1
         assert deepest <= budget
-        assert not any(r.tree.tokens[p] in END and p >= len(loop) for p in r.tree.parents[len(loop) :])
+        assert not any(
+            r.tree.tokens[p] in END and p >= len(loop) for p in r.tree.parents[len(loop) :]
+        )
 
 
 # ---- The check itself: wrong rules fail it
 
 BIASED = {
     "accepts too often": ("p_token / (self.lenience * q_token)", "1.2 * p_token / q_token"),
-    "ratio upside down": ("p_token / (self.lenience * q_token)", "q_token / p_token if p_token else 1"),
-    "corrects from p": ("residual(p, self.lenience * (point_mass(token) if q is None else q))", "p"),
-    "residual subtracted twice": ("residual(p, self.lenience *", "(lambda p, q: residual(residual(p, q), q))(p, "),
+    "ratio upside down": (
+        "p_token / (self.lenience * q_token)",
+        "q_token / p_token if p_token else 1",
+    ),
+    "corrects from p": (
+        "residual(p, self.lenience * (point_mass(token) if q is None else q))",
+        "p",
+    ),
+    "residual subtracted twice": (
+        "residual(p, self.lenience *",
+        "(lambda p, q: residual(residual(p, q), q))(p, ",
+    ),
     "unwarped ratio": ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"),
     "token 0 taken for no token": ("if not kept:", "if not kept and token:"),
 }
@@ -190,7 +216,9 @@ def test_a_wrong_declaration_fails_the_check():
 
 
 def test_an_unknown_decoder_is_refused_with_the_nearest_name():
-    with pytest.raises(InputError, match=r"There is no decoder 'specualtive': did you mean 'speculative'\?"):
+    with pytest.raises(
+        InputError, match=r"There is no decoder 'specualtive': did you mean 'speculative'\?"
+    ):
         catalog["specualtive"]
     assert "specualtive" not in catalog
     assert list(catalog)[:7] == [

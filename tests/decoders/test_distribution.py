@@ -1,4 +1,4 @@
-"""Small and whole distributions: one law, one interface, the same token for the same uniform number."""
+"""Small and whole distributions: one law, one interface, one token for a uniform number."""
 
 import math
 
@@ -12,7 +12,9 @@ from decoders.distribution import Small, Whole, minimum, point_mass, residual
 from tests.pieces import FORMS, small
 
 SIZE = 7
-WEIGHTS = st.lists(st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0, 1 / 3]), min_size=SIZE, max_size=SIZE).filter(any)
+WEIGHTS = st.lists(
+    st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0, 1 / 3]), min_size=SIZE, max_size=SIZE
+).filter(any)
 PAIRS = st.tuples(st.sampled_from(list(FORMS.values())), st.sampled_from(list(FORMS.values())))
 
 
@@ -39,7 +41,9 @@ def test_one_uniform_number_draws_the_same_token_from_both_forms(weights, unifor
 
 
 @given(WEIGHTS, WEIGHTS, PAIRS, st.floats(0.1, 3))
-def test_every_operation_is_that_of_numpy_in_any_mixture_of_forms(p_weights, q_weights, forms, factor):
+def test_every_operation_is_that_of_numpy_in_any_mixture_of_forms(
+    p_weights, q_weights, forms, factor
+):
     p_array, q_array = normal(p_weights).numpy(), normal(q_weights).numpy()
     p, q = (form(normal(w)) for form, w in zip(forms, (p_weights, q_weights), strict=True))
     close(factor * p, factor * p_array)
@@ -71,9 +75,13 @@ def test_an_empty_residual_is_p(form):
 
 @pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_pairs_of_some_rows_are_renormalised_in_the_rows_they_are_given(form):
-    pairs = form(torch.tensor([[0.1, 0.2], [0.0, 0.3], [0.15, 0.25]], dtype=torch.float64).flatten())
+    pairs = form(
+        torch.tensor([[0.1, 0.2], [0.0, 0.3], [0.15, 0.25]], dtype=torch.float64).flatten()
+    )
     found = pairs.regrouped({2: 0, 0: 1}, 2)
-    assert dict(found.items()) == pytest.approx({0: 0.15 / 0.7, 1: 0.25 / 0.7, 2: 0.1 / 0.7, 3: 0.2 / 0.7})
+    assert dict(found.items()) == pytest.approx(
+        {0: 0.15 / 0.7, 1: 0.25 / 0.7, 2: 0.1 / 0.7, 3: 0.2 / 0.7}
+    )
 
 
 def test_a_point_mass_is_certain():

@@ -18,8 +18,14 @@ class TestReferenceFiles:
             (b"", "is empty; give a file with some text"),
             (b" \n\t", "is empty; give a file with some text"),
             (b"\xff\xfe\x00h", "is not text in UTF-8; save it as plain text first"),
-            (b"PK\x03\x04\x00\x00", "is not text: it holds zero bytes; save it as plain text first"),
-            (b"a" * (LONGEST_REFERENCE + 1), "is larger than 16 MB; give a shorter reference document"),
+            (
+                b"PK\x03\x04\x00\x00",
+                "is not text: it holds zero bytes; save it as plain text first",
+            ),
+            (
+                b"a" * (LONGEST_REFERENCE + 1),
+                "is larger than 16 MB; give a shorter reference document",
+            ),
         ],
         ids=["empty", "blank", "utf-16", "zip", "huge"],
     )
@@ -31,7 +37,23 @@ class TestReferenceFiles:
         assert str(path) in str(error.value)
 
     def test_a_missing_file_and_a_folder_are_refused(self, tmp_path):
-        with pytest.raises(InputError, match="No such file or directory; give the path of a text file"):
+        with pytest.raises(
+            InputError, match="No such file or directory; give the path of a text file"
+        ):
             decoders.read_reference(tmp_path / "nowhere.txt")
         with pytest.raises(InputError, match="Is a directory; give the path of a text file"):
             decoders.read_reference(tmp_path)
+
+    @pytest.mark.parametrize("path", [5, None, b"a", "a\0b", "\ud83d"], ids=repr)
+    def test_what_is_no_path_is_refused(self, path):
+        """These were TypeErrors and ValueErrors of pathlib."""
+        with pytest.raises(InputError, match="is no path; give the path of a text file"):
+            decoders.read_reference(path)
+
+    def test_a_device_is_not_read(self):
+        """/dev/zero has no end and says that its size is 0: it was read until the memory was full.
+        /dev/null stands in for it."""
+        with pytest.raises(
+            InputError, match="it is a device or a pipe; give the path of a text file"
+        ):
+            decoders.read_reference("/dev/null")

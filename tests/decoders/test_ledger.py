@@ -1,4 +1,4 @@
-"""What a request's ledger writes into its rounds."""
+"""The notes of a request's ledger in its rounds."""
 
 from decoders.ledger import Ledger
 from decoders.trace import Round

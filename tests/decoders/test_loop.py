@@ -1,4 +1,6 @@
-"""How requests end: by budget, end of sequence, stop string, cancellation, an early close or an error; and that nothing stays behind."""
+"""The ends of requests: budget, end of sequence, stop string, cancellation, close or error.
+
+Nothing stays behind."""
 
 import threading
 import weakref
@@ -7,8 +9,8 @@ import pytest
 import torch
 
 from decoders import ModelError, catalog, generate, stream
-from decoders.engine.attention import Packing
-from decoders.engine.model import PackedModel
+from decoders.engine.attention.packing import Packing
+from decoders.engine.models.packed import PackedModel
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer
 
@@ -33,10 +35,10 @@ def arenas(monkeypatch):
     made = []
     call = PackedModel.__call__
 
-    def noting(model, ids, positions, wanted, packing):
-        if isinstance(packing, Packing):
+    def noting(model, inputs, *features):
+        if isinstance(packing := inputs.packing, Packing):
             made.extend(weakref.ref(t) for t in (*packing.keys, *packing.values))
-        return call(model, ids, positions, wanted, packing)
+        return call(model, inputs, *features)
 
     monkeypatch.setattr(PackedModel, "__call__", noting)
     return made
@@ -58,7 +60,7 @@ def test_budget(pair, name, budget):
 
 @pytest.mark.parametrize("name", catalog)
 def test_end_of_sequence(ending, name):
-    """It may come in the middle of a block; nothing after it is emitted, counted or shown as text."""
+    """It may come within a block; nothing after it is emitted, counted or shown as text."""
     (pair, eos), ended = ending, 0
     for seed in range(6):
         result = generate(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=10 * seed)[0]
@@ -72,7 +74,8 @@ def test_end_of_sequence(ending, name):
 
 
 def test_end_of_sequence_inside_a_block():
-    """The draft is the target, greedy: the fifth token is made an end of sequence, the third of a block of five."""
+    """The draft is the target, greedy; ends are the fifth token, and the third of a block of
+    five."""
     pair = build_pair(noise=0.0)
     method = catalog["speculative"](draft_length=4)
     tokens = generate(pair, PROMPT, method, temperature=0, max_new_tokens=20).tokens
@@ -87,10 +90,14 @@ def test_end_of_sequence_inside_a_block():
 
 @pytest.mark.parametrize("name", ["greedy", "speculative", "beam_search", "dsbd"])
 def test_stop_strings(pair, name):
-    """Also one that runs over a token border, in the middle of a block; the text ends before it, the tokens with it."""
+    """Also one across a token border, in the middle of a block.
+
+    The text ends before it, the tokens with it."""
     whole = generate(pair, PROMPT, name, max_new_tokens=30, temperature=0)
     stop = whole.text[9:11]
-    result = generate(pair, PROMPT, name, max_new_tokens=30, temperature=0, stop=[stop, "never there"])
+    result = generate(
+        pair, PROMPT, name, max_new_tokens=30, temperature=0, stop=[stop, "never there"]
+    )
     assert result.finished == "stop string"
     assert stop not in result.text
     assert pair.tokenizer.decode(result.tokens).endswith(stop)
@@ -116,19 +123,21 @@ def saying(forward, token):
     """The forward pass of a model that puts all its faith in `token()`."""
 
     def run(**inputs):
-        logits = forward(**inputs)
+        logits, *features = forward(**inputs)
         logits[:] = 0
         logits[..., token()] = 9
-        return logits
+        return logits, *features
 
     return run
 
 
 @pytest.mark.parametrize("name", catalog)
 def test_cancel_ends_within_a_round(pair, arenas, name):
-    """By a function that is looked at before every pass, and by an event that another thread sets."""
+    """By a function, asked before every pass, and by an event that another thread sets."""
     looks = iter([False] * 5)
-    results = generate(pair, [PROMPT, [3]], name, ignore_eos=True, max_batch=1, cancel=lambda: next(looks, True))
+    results = generate(
+        pair, [PROMPT, [3]], name, ignore_eos=True, max_batch=1, cancel=lambda: next(looks, True)
+    )
     assert [r.finished for r in results] == ["cancelled", "cancelled"]
     assert results[1].tokens == []
     event, rounds = threading.Event(), 0
@@ -162,8 +171,10 @@ def test_finished_requests_free_the_cache(pair, arenas):
 
 @pytest.mark.parametrize("role", ["target", "draft"])
 def test_an_error_leaves_the_others_alone(role, arenas):
-    """A token whose embedding is no number spoils the request that reads it: named in a list, raised alone, and freed.
-    The error kept its traceback once, and so the cache of the whole batch for as long as the result lived."""
+    """A token whose embedding is not a number spoils the request that reads it.
+
+    It is named in a list, raised alone, and freed. The error once kept its traceback, and so the
+    cache of the whole batch for as long as the result lived."""
     pair = build_pair()
     method = catalog["speculative"](draft_length=2)
     before = generate(pair, [PROMPT, [3]], method, max_new_tokens=8, temperature=0)
@@ -172,7 +183,9 @@ def test_an_error_leaves_the_others_alone(role, arenas):
     assert not any(bad in r.tokens for r in before)
     with torch.no_grad():
         model.model.embed_tokens.weight[bad] = float("nan")
-    fine, failed, other = generate(pair, [PROMPT, [1, bad], [3]], method, max_new_tokens=8, temperature=0)
+    fine, failed, other = generate(
+        pair, [PROMPT, [1, bad], [3]], method, max_new_tokens=8, temperature=0
+    )
     assert [fine.tokens, other.tokens] == [r.tokens for r in before]
     assert fine.error is None
     assert failed.tokens == []
@@ -200,7 +213,7 @@ def test_a_crash_in_a_pass_frees_everything(pair, arenas, monkeypatch):
 
 
 def test_finished_places_are_given_on_at_once(pair):
-    """With max_batch=2 the third request begins in the pass after the first ends, while the second goes on."""
+    """With max_batch=2 the third request begins when the first ends; the second goes on."""
     order = [
         (e.request, e.result is not None)
         for e in stream(pair, [PROMPT, [3], [4]], "greedy", max_new_tokens=3, max_batch=2)
@@ -208,7 +221,8 @@ def test_finished_places_are_given_on_at_once(pair):
     assert order.index((2, False)) > order.index((0, True))
     ends = build_pair(eos=list(range(20, 67)))
     events = [
-        (e.request, e.result is not None) for e in stream(ends, [[i] for i in range(8)], "multinomial", max_batch=2)
+        (e.request, e.result is not None)
+        for e in stream(ends, [[i] for i in range(8)], "multinomial", max_batch=2)
     ]
     assert {r for r, over in events if over} == set(range(8))
     began = [next(i for i, (r, _) in enumerate(events) if r == n) for n in range(8)]
@@ -216,7 +230,9 @@ def test_finished_places_are_given_on_at_once(pair):
 
 
 def test_events_rebuild_the_answer(pair):
-    """`keep` and `append` of each event, applied one after the other, give the tokens of the result, for beams too."""
+    """`keep` and `append` of all events, applied in turn, give the tokens of the result.
+
+    For beams too."""
     for name in catalog:
         texts = {}
         for event in stream(pair, [PROMPT, [3]], name, max_new_tokens=12, seed=5):

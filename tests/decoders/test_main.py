@@ -1,4 +1,4 @@
-"""`python -m decoders`: the table, and the settings of one decoder with the values they may take."""
+"""`python -m decoders`: the table, and a decoder's settings with their values."""
 
 import dataclasses
 import subprocess
@@ -12,7 +12,7 @@ from decoders.__main__ import settings
 
 @pytest.mark.parametrize("name", list(catalog))
 def test_every_setting_stands_with_the_values_it_may_take(name):
-    """`python -m decoders mtad` did not say which values a setting takes."""
+    """`python -m decoders mtad` did not name the values of a setting."""
     fields, lines = dataclasses.fields(catalog[name]), settings(name).splitlines()
     for field, line in zip(fields, lines, strict=False):
         assert line.startswith(f"{field.name} = {field.default!r}: ")
@@ -25,8 +25,10 @@ def test_every_setting_stands_with_the_values_it_may_take(name):
 
 
 def test_an_unknown_name_is_one_sentence():
-    """Before it stood four lines of torchao, which transformers imports where it is installed."""
-    ended = subprocess.run([sys.executable, "-m", "decoders", "nope"], capture_output=True, text=True, check=False)
+    """Four lines of torchao stood before it: transformers imports it where it is installed."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "decoders", "nope"], capture_output=True, text=True, check=False
+    )
     assert ended.returncode == 1
     assert ended.stderr.startswith("There is no decoder 'nope': there is greedy")
     assert ended.stderr.count("\n") == 1

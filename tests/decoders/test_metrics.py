@@ -32,7 +32,12 @@ def test_a_scripted_run_measured_by_hand():
     r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))
     m = measure(r, r.rounds, 2.0)
     assert (m.new_tokens, m.target_calls, m.drafted, m.tested, m.accepted) == (5, 2, 5, 4, 3)
-    assert (m.acceptance_rate, m.alpha, m.block_efficiency, m.tokens_per_second) == (3 / 5, 3 / 4, 5 / 2, 2.5)
+    assert (m.acceptance_rate, m.alpha, m.block_efficiency, m.tokens_per_second) == (
+        3 / 5,
+        3 / 4,
+        5 / 2,
+        2.5,
+    )
     assert m.perplexity == pytest.approx((0.3 * 0.2 * 0.3 * 0.5 * 0.5) ** (-1 / 5))
 
 
@@ -42,5 +47,7 @@ def test_the_end_token_counts_and_the_warping_does_not_touch_the_perplexity():
     assert r.output[-1] == 2
     m = measure(r, r.rounds, 1.0)
     assert m.new_tokens == len(r.output)
-    assert m.perplexity == pytest.approx(math.exp(-log_likelihood(situation, (0, *r.output)) / len(r.output)))
+    assert m.perplexity == pytest.approx(
+        math.exp(-log_likelihood(situation, (0, *r.output)) / len(r.output))
+    )
     assert (m.acceptance_rate, m.alpha, m.joules) == (None, None, None)

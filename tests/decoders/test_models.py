@@ -1,4 +1,4 @@
-"""Whole decoders on random models in float64: the tokens of `transformers`, and the same tokens in any batch."""
+"""Whole decoders on random float64 models: transformers' tokens, and the same in any batch."""
 
 import math
 from dataclasses import replace
@@ -7,13 +7,22 @@ import pytest
 import torch
 
 from decoders import ModelPair, catalog, generate
-from decoders.engine.model import Engine
+from decoders.engine.passes.packed import PackedPasses
 from decoders.trace import DRAFTED
 from tests.elsewhere import Elsewhere, Here
 from tests.models import VOCABULARY, build, build_pair, by_transformers, plain_logits
 
 PROMPT = [5, 6, 7, 8]
-PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 40)), [1, 2], [60, 3, 3], [11], [40, 41, 42, 43, 44]]
+PROMPTS = [
+    [5, 6, 7, 8],
+    [3],
+    [9] * 12,
+    list(range(20, 40)),
+    [1, 2],
+    [60, 3, 3],
+    [11],
+    [40, 41, 42, 43, 44],
+]
 
 
 @pytest.fixture(scope="module")
@@ -28,14 +37,16 @@ def ending():
 
 
 def beam_score(model, prompt, tokens, penalty):
-    """What `generate` ranks finished beams by."""
+    """The score by which `generate` ranks finished beams."""
     return sum(log_ps(model, prompt, tokens)) / len(tokens) ** penalty
 
 
 def log_ps(model, prompt, tokens):
-    """Of each new token, by one plain pass."""
+    """The log-probability of each new token, by one plain pass."""
     with torch.inference_mode():
-        logits = model(torch.tensor([prompt + tokens]), use_cache=False).logits[0, len(prompt) - 1 : -1]
+        logits = model(torch.tensor([prompt + tokens]), use_cache=False).logits[
+            0, len(prompt) - 1 : -1
+        ]
     return logits.log_softmax(-1)[range(len(tokens)), tokens].tolist()
 
 
@@ -43,15 +54,19 @@ def log_ps(model, prompt, tokens):
 def test_greedy_is_generate(family):
     model = build(family)
     for prompt in PROMPTS[:3]:
-        result = generate(ModelPair(model, None), prompt, "greedy", max_new_tokens=40, ignore_eos=True)
+        result = generate(
+            ModelPair(model, None), prompt, "greedy", max_new_tokens=40, ignore_eos=True
+        )
         assert result.tokens == by_transformers(model, prompt, 40, None)
 
 
 @pytest.mark.parametrize("early_stopping", [False, True, "never"])
 @pytest.mark.parametrize("penalty", [0.0, 1.0, 2.0, -1.0])
 def test_beam_search_is_generate(early_stopping, penalty):
-    """With and without ends of sequence (many of them, so that beams end early). Scores are kept in float32, so a case in which
-    the two answers score the same to 1e-5 decides nothing and another prompt is drawn."""
+    """With and without ends of sequence (many of them, so that beams end early).
+
+    Scores are kept in float32, so a case in which the two answers score the same to 1e-5 decides
+    nothing and another prompt is drawn."""
     generator = torch.Generator().manual_seed(3)
     model, decided = build(initializer_range=0.15), 0
     pair = ModelPair(model, None)
@@ -64,7 +79,10 @@ def test_beam_search_is_generate(early_stopping, penalty):
                 theirs = by_transformers(model, prompt, 14, eos, num_beams=beams, **options)
                 method = catalog["beam_search"](beams=beams, **options)
                 ours = generate(pair, prompt, method, max_new_tokens=14).tokens
-                gap = abs(beam_score(model, prompt, ours, penalty) - beam_score(model, prompt, theirs, penalty))
+                gap = abs(
+                    beam_score(model, prompt, ours, penalty)
+                    - beam_score(model, prompt, theirs, penalty)
+                )
                 if ours != theirs and gap < 1e-5:
                     continue
                 assert ours == theirs, (prompt, beams, eos, gap)
@@ -75,48 +93,66 @@ def test_beam_search_is_generate(early_stopping, penalty):
 @pytest.mark.parametrize("early_stopping", [False, True, "never"])
 @pytest.mark.parametrize("penalty", [1.0, 2.0, -1.0])
 def test_one_beam_is_generate(early_stopping, penalty):
-    """`generate` with one beam is greedy and ends at the first end of sequence; ours ran past it if a longer text scored better."""
+    """`generate` with one beam is greedy and ends at the first end of sequence.
+
+    Ours ran past it if a longer text scored better."""
     model = build()
     model.generation_config.eos_token_id = eos = list(range(20))
     method = catalog["beam_search"](beams=1, early_stopping=early_stopping, length_penalty=penalty)
     results = generate(ModelPair(model, None), PROMPTS, method, max_new_tokens=14)
-    assert [r.tokens for r in results] == [by_transformers(model, p, 14, eos, num_beams=1) for p in PROMPTS]
+    assert [r.tokens for r in results] == [
+        by_transformers(model, p, 14, eos, num_beams=1) for p in PROMPTS
+    ]
     assert any(len(r.tokens) < 14 for r in results)
 
 
-@pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.law is not None])
+@pytest.mark.parametrize(
+    "name", [name for name, method in catalog.items() if method.law is not None]
+)
 def test_temperature_zero_is_greedy(pair, name):
     """Every lossless decoder, and beam sampling whose draws coincide there."""
     greedy = generate(pair, PROMPTS, "greedy", max_new_tokens=33, ignore_eos=True)
     for result, reference in zip(
-        generate(pair, PROMPTS, name, max_new_tokens=33, temperature=0, ignore_eos=True), greedy, strict=True
+        generate(pair, PROMPTS, name, max_new_tokens=33, temperature=0, ignore_eos=True),
+        greedy,
+        strict=True,
     ):
         assert result.tokens == reference.tokens
 
 
 @pytest.mark.parametrize("name", catalog)
 def test_alone_or_in_any_batch(ending, name):
-    """The same seeds alone, in a batch of 8, in another order, with places given on (max_batch=3), and with chunked prompts."""
+    """The same seeds alone, in a batch of 8 and in another order.
+
+    Also with places passed on (max_batch=3), and with chunked prompts."""
     pair, method = ending, catalog[name]()
     options = {"max_new_tokens": 12, "top_k": 20, "top_p": 0.95}
     alone = [generate(pair, p, method, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
     assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, **options)] == alone
-    assert [r.tokens for r in generate(pair, PROMPTS, method, seed=7, max_batch=3, **options)] == alone
+    assert [
+        r.tokens for r in generate(pair, PROMPTS, method, seed=7, max_batch=3, **options)
+    ] == alone
     order = [3, 1, 7, 0, 5, 2, 6, 4]
     shuffled = [PROMPTS[i] for i in order]
-    results = generate(pair, shuffled, method, seed=[7 + i for i in order], prefill_chunk=5, **options)
+    results = generate(
+        pair, shuffled, method, seed=[7 + i for i in order], prefill_chunk=5, **options
+    )
     assert [r.tokens for r in results] == [alone[i] for i in order]
     assert [r.metrics.prefill_calls > 0 for r in results] == [len(p) > 5 for p in shuffled]
 
 
 @pytest.mark.parametrize("name", catalog)
 def test_perplexity_and_trace_are_the_plain_models(pair, name):
-    """log p, the alternatives and the perplexity of the output are those of an independent forward pass."""
-    result = generate(pair, PROMPT, catalog[name](), max_new_tokens=20, seed=1, top_k=20, ignore_eos=True)
+    """log p, alternatives and perplexity of the output are those of a separate forward pass."""
+    result = generate(
+        pair, PROMPT, catalog[name](), max_new_tokens=20, seed=1, top_k=20, ignore_eos=True
+    )
     expected = log_ps(pair.target, PROMPT, result.tokens)
     assert [t.token for t in result.trials] == result.tokens
     assert [t.log_p for t in result.trials] == pytest.approx(expected, abs=1e-9)
-    assert result.metrics.perplexity == pytest.approx(math.exp(-sum(expected) / len(expected)), rel=1e-9)
+    assert result.metrics.perplexity == pytest.approx(
+        math.exp(-sum(expected) / len(expected)), rel=1e-9
+    )
     for i, trial in enumerate(result.trials):
         p = plain_logits(pair.target, PROMPT + result.tokens[:i]).softmax(-1).topk(5)
         assert [a[0] for a in trial.alternatives] == p.indices.tolist()
@@ -142,7 +178,9 @@ def test_requests_of_a_batch_propose_different_numbers_of_tokens_and_decode_as_a
     options = {"max_new_tokens": 16, "temperature": 0.6, "seed": 5}
     for name in ("lookup", "ngram", "specinfer", "spectr", "mcss"):
         batch = generate(pair, prompts, name, **options)
-        alone = [generate(pair, p, name, **{**options, "seed": 5 + i}) for i, p in enumerate(prompts)]
+        alone = [
+            generate(pair, p, name, **{**options, "seed": 5 + i}) for i, p in enumerate(prompts)
+        ]
         assert [r.tokens for r in batch] == [r.tokens for r in alone]
         if name == "lookup":
             assert len({r.rounds[0].drafted for r in batch}) > 1
@@ -150,26 +188,30 @@ def test_requests_of_a_batch_propose_different_numbers_of_tokens_and_decode_as_a
 
 @pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.uses_draft])
 def test_a_draft_on_a_device_of_its_own(pair, name, monkeypatch):
-    """Rules that compare p and q bring them to one device; DSBD and MTAD took for granted that they were."""
+    """Rules that compare p and q bring them to one device; DSBD and MTAD expected one."""
     options = {"max_new_tokens": 12, "seed": 3, "ignore_eos": True}
     together = generate(pair, PROMPTS[:3], name, **options)
-    run = Engine.run
+    run = PackedPasses.run
 
-    def elsewhere(engine, wants, chunk=None):
-        answers = run(engine, wants, chunk)
+    def elsewhere(engine, wants, chunk=None, features=()):
+        answers = run(engine, wants, chunk, features)
         device = Elsewhere if engine.model.role == "draft" else Here
         return [replace(a, rows=a.rows.as_subclass(device)) for a in answers]
 
-    monkeypatch.setattr(Engine, "run", elsewhere)
+    monkeypatch.setattr(PackedPasses, "run", elsewhere)
     apart = generate(pair, PROMPTS[:3], name, **options)
     assert [r.tokens for r in apart] == [r.tokens for r in together]
 
 
 def test_thirteen_target_calls():
-    """With the target as its own draft every draft token is accepted: 65 tokens, five a round, one target call each."""
+    """With the target as its own draft every draft token is accepted.
+
+    65 tokens, five a round, one target call each."""
     model = build()
     pair = ModelPair(model, model)
-    result = generate(pair, PROMPT, catalog["speculative"](draft_length=4), max_new_tokens=65, ignore_eos=True)
+    result = generate(
+        pair, PROMPT, catalog["speculative"](draft_length=4), max_new_tokens=65, ignore_eos=True
+    )
     assert len(result.tokens) == 65
     assert result.metrics.target_calls == 13
     assert result.metrics.alpha == 1
@@ -177,9 +219,13 @@ def test_thirteen_target_calls():
 
 @pytest.mark.parametrize("name", [name for name, method in catalog.items() if method.uses_draft])
 def test_tokens_of_each_pass(pair, name, monkeypatch):
-    """EMS-SD: a target pass takes, of each unfinished request, one token and its draft; nothing is padded or fed twice.
+    """A target pass takes one token and its draft of each unfinished request.
 
-    Some rules may draw as the correction the very token they refused: it was fed with the draft, and is not fed again.
+    Nothing is padded or fed twice. Some rules may draw as the correction the very token they
+    refused: it was fed with the draft, and is not fed again.
+
+    Source:
+        Ni et al. 2024, EMS-SD (arXiv 2405.07542)
     """
     fed = []
     forward = pair.packed["target"].forward
@@ -190,8 +236,11 @@ def test_tokens_of_each_pass(pair, name, monkeypatch):
 
     monkeypatch.setattr(pair.packed["target"], "forward", counting)
     prompts = PROMPTS[:4]
-    settings = {"keep_one": True} if name == "dsbd" else {}  # else its rounds begin with several beams
-    results = generate(pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3)
+    # else its rounds begin with several beams
+    settings = {"keep_one": True} if name == "dsbd" else {}
+    results = generate(
+        pair, prompts, catalog[name](**settings), max_new_tokens=10, ignore_eos=True, seed=3
+    )
     rounds = [r.rounds for r in results]
     expected = [sum(len(p) - 1 for p in prompts)] + [0] * (max(map(len, rounds)) - 1)
     for entries in rounds:

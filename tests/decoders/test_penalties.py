@@ -1,4 +1,6 @@
-"""What a generation config asks for and depends on the text alone: applied at every node, on choice, and said."""
+"""Processors of a generation config that depend on the text alone.
+
+They are applied at every node, on request, and reported."""
 
 import logging
 
@@ -6,7 +8,11 @@ import numpy as np
 import pytest
 import torch
 from transformers import LogitsProcessorList
-from transformers.generation import MinPLogitsWarper, RepetitionPenaltyLogitsProcessor, SuppressTokensLogitsProcessor
+from transformers.generation import (
+    MinPLogitsWarper,
+    RepetitionPenaltyLogitsProcessor,
+    SuppressTokensLogitsProcessor,
+)
 
 from decoders import InputError, ModelPair, catalog, check, generate
 from decoders.testing.laws import variation
@@ -45,9 +51,15 @@ def test_greedy_is_generate(setting):
     assert theirs != [by_transformers(build(), prompt, 16) for prompt in PROMPTS]
     options = {"max_new_tokens": 16, "temperature": 0, "penalties": True}
     assert [r.tokens for r in generate(pair, PROMPTS, "greedy", **options)] == theirs
-    drafting = catalog["specinfer"](expansion=(2, 2)) if setting == "all" else catalog["speculative"](draft_length=3)
+    drafting = (
+        catalog["specinfer"](expansion=(2, 2))
+        if setting == "all"
+        else catalog["speculative"](draft_length=3)
+    )
     for method in (drafting, catalog["lookup"]()):
-        assert [r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)] == theirs
+        assert [
+            r.tokens for r in generate(pair, PROMPTS, method, prefill_chunk=5, **options)
+        ] == theirs
     assert generate(pair, PROMPTS[0], "greedy", max_new_tokens=16).tokens == free
 
 
@@ -60,12 +72,20 @@ def penalised(model, text, processors):
 
 @pytest.mark.parametrize("name", ["multinomial", "speculative", "specinfer", "spectr", "mcss"])
 def test_the_law_is_that_of_the_penalised_target(name):
-    """Enumerated through the loop and the packed passes: every text of two tokens, with its probability."""
+    """Every text of two tokens with its probability, enumerated through the loop and packed
+    passes."""
     torch.manual_seed(0)
     target, draft = build(vocab_size=4, seed=3), build(vocab_size=4, seed=4)
     pair = asking(ModelPair(target, draft), repetition_penalty=1.8, begin_suppress_tokens=[2])
-    prompt, small = [1, 3], {"speculative": {"draft_length": 2}, "specinfer": {"expansion": (2,)}, "mcss": {"expansion": (2,)},
-                             "spectr": {"drafts": 2, "draft_length": 1}}  # fmt: skip
+    prompt, small = (
+        [1, 3],
+        {
+            "speculative": {"draft_length": 2},
+            "specinfer": {"expansion": (2,)},
+            "mcss": {"expansion": (2,)},
+            "spectr": {"drafts": 2, "draft_length": 1},
+        },
+    )
     method = catalog[name](**small.get(name, {}))
 
     law = laws.enumerated(pair, prompt, method, max_new_tokens=2, temperature=0.8, penalties=True)
@@ -89,16 +109,31 @@ def test_processors_of_the_callers():
     pair, processors = build_pair(), [RepetitionPenaltyLogitsProcessor(1.7)]
     options = {"max_new_tokens": 20, "temperature": 0}
     theirs = by_transformers(pair.target, PROMPTS[0], 20, repetition_penalty=1.7)
-    assert generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens == theirs
+    assert (
+        generate(pair, PROMPTS[0], "speculative", penalties=processors, **options).tokens == theirs
+    )
     for wrong in ("yes", [MinPLogitsWarper(0.1)], 1.2):
-        with pytest.raises(InputError, match="penalties must be true, false or a list of logits processors of transf"):
+        with pytest.raises(
+            InputError,
+            match="penalties must be true, false or a list of logits processors of transf",
+        ):
             check(pair, PROMPTS[0], "greedy", penalties=wrong)
 
 
 def test_a_config_that_cannot_be_applied():
     pair = asking(build_pair(), repetition_penalty=-2.0)
     with pytest.raises(
-        InputError, match=r"The target's generation config cannot be applied .*; mend it or leave penalti"
+        InputError,
+        match=r"The target's generation config cannot be applied .*; mend it or leave penalti",
+    ):
+        check(pair, PROMPTS[0], "greedy", penalties=True)
+
+
+def test_words_outside_of_the_vocabulary_are_refused_before_work():
+    """transformers raises a ValueError at the first token."""
+    pair = asking(build_pair(), bad_words_ids=[[VOCABULARY]])
+    with pytest.raises(
+        InputError, match=r"The penalties cannot be applied \(.*\); mend them or leave them out"
     ):
         check(pair, PROMPTS[0], "greedy", penalties=True)
 
@@ -115,6 +150,8 @@ def test_every_decoder_is_the_same_alone_and_in_a_batch():
     pair = asking(build_pair(eos=0), **ASKED)
     options = {"max_new_tokens": 4, "top_k": 20, "penalties": True}
     for name in catalog:
-        alone = [generate(pair, p, name, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)]
+        alone = [
+            generate(pair, p, name, seed=7 + i, **options).tokens for i, p in enumerate(PROMPTS)
+        ]
         assert [r.tokens for r in generate(pair, PROMPTS, name, seed=7, **options)] == alone
         assert not {4, 6, 30} & {token for tokens in alone for token in tokens}

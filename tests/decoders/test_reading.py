@@ -1,4 +1,4 @@
-"""Readings: what they say of a row equals what the row says; small distributions equal whole ones."""
+"""Readings agree with their row; small distributions equal whole ones."""
 
 import math
 from unittest import mock
@@ -14,9 +14,9 @@ from decoders.testing import laws, mutants
 from decoders.warp import Warping, warp
 
 NEVER = float("-inf")
-ROWS = st.lists(st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=12).filter(
-    lambda row: max(row) > NEVER
-)
+ROWS = st.lists(
+    st.sampled_from([NEVER, -3.0, 0.0, 0.25, 0.5, 1.0, 2.0, 7.0]), min_size=1, max_size=12
+).filter(lambda row: max(row) > NEVER)
 WARPINGS = st.builds(
     Warping,
     st.sampled_from([0.0, 0.3, 1.0, 1.7, 1e-46, 5e-324]),
@@ -27,11 +27,12 @@ WARPINGS = st.builds(
 
 @given(ROWS, WARPINGS, st.integers(0, 13), st.floats(0, 1, exclude_max=True), st.booleans())
 def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every):
-    """Whatever part of a row was read; and where the part does not hold the distribution, it is whole."""
+    """Any part of a row may be read; if it does not hold the distribution, the reading is whole."""
     if warping.top_p < 1 and warping.temperature:
         likely = sorted(laws.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True)
         sums = [sum(likely[: i + 1]) for i in range(len(likely))]
-        assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)  # where a sum meets p exactly, rounding decides
+        # where a sum meets p exactly, rounding decides
+        assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)
     logits = torch.tensor(row, dtype=torch.float64)
     found = Readings(logits[None], likeliest, every=every)[0].warp(warping)
     whole = warp(logits, warping)
@@ -44,8 +45,9 @@ def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every)
 @pytest.mark.parametrize(
     ("warping", "form"),
     [
-        (Warping(0), Small), (Warping(0.7, 20, 0.9), Small), (Warping(1.0, 20), Small), (Warping(1.0, 0, 0.5), Small),
-        (Warping(1.0), Whole), (Warping(5.0, 0, 0.99), Whole), (Warping(1.0, MOST + 1), Whole),
+        (Warping(0), Small), (Warping(0.7, 20, 0.9), Small), (Warping(1.0, 20), Small),
+        (Warping(1.0, 0, 0.5), Small), (Warping(1.0), Whole), (Warping(5.0, 0, 0.99), Whole),
+        (Warping(1.0, MOST + 1), Whole),
     ],
 )  # fmt: skip
 def test_which_form_a_large_vocabulary_takes(warping, form):
@@ -53,12 +55,14 @@ def test_which_form_a_large_vocabulary_takes(warping, form):
     for reading, row in zip(Readings(rows, held(warping)), rows, strict=True):
         found = reading.warp(warping)
         assert isinstance(found, form)
-        assert [found[x] for x in range(1000)] == pytest.approx(warp(row, warping).tolist(), abs=1e-12)
+        assert [found[x] for x in range(1000)] == pytest.approx(
+            warp(row, warping).tolist(), abs=1e-12
+        )
 
 
 @given(ROWS, st.integers(0, 13), st.integers(1, 14), st.booleans())
 def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
-    """Also where `torch.topk` takes other ones of equals."""
+    """Also where `torch.topk` takes others of equal logits."""
     logits = torch.tensor(row, dtype=torch.float64)
     with mock.patch.object(torch.Tensor, "topk", mutants.last_of_equals):
         ids, values = Readings(logits[None], likeliest, every=every)[0].likeliest(count)
@@ -72,7 +76,9 @@ def test_the_likeliest_are_those_of_a_stable_sort(row, likeliest, count, every):
 def test_raw_log_probabilities(row, likeliest):
     logits = torch.tensor(row, dtype=torch.float64)
     reading, expected = Readings(logits[None], likeliest)[0], logits.log_softmax(-1)
-    assert [reading.log_p(x) for x in range(len(row))] == pytest.approx(expected.tolist(), abs=1e-12)
+    assert [reading.log_p(x) for x in range(len(row))] == pytest.approx(
+        expected.tolist(), abs=1e-12
+    )
     assert reading.highest == pytest.approx(expected.max().exp().item())
     assert dict(reading.alternatives(3)) == pytest.approx(
         {i: expected[i].exp().item() for i, _ in reading.alternatives(3)}
@@ -87,7 +93,7 @@ def test_rows_that_are_no_distribution(worst, sound):
 
 
 class OnDevice(torch.Tensor):
-    """A tensor that says it is on a GPU, and counts how often something is sent from there to the host."""
+    """A tensor that claims to be on a GPU and counts copies to the host."""
 
     device = torch.device("cuda")
     sent = 0
@@ -105,19 +111,25 @@ class OnDevice(torch.Tensor):
         return super().tolist()
 
 
-@pytest.mark.parametrize("warping", [Warping(0), Warping(0.8, 20, 0.9), Warping(0.8, 0, 0.3), Warping(1.0, 20)])
+@pytest.mark.parametrize(
+    "warping", [Warping(0), Warping(0.8, 20, 0.9), Warping(0.8, 0, 0.3), Warping(1.0, 20)]
+)
 def test_a_pass_is_sent_to_the_host_once(warping):
-    """Whatever a decoder then asks about tokens that may be drawn, and the trace about alternatives."""
+    """Whatever a decoder then asks about possible tokens, and the trace about alternatives."""
     rows = 3 * torch.randn(3, 500, generator=torch.Generator().manual_seed(0))
     OnDevice.sent = 0
-    readings = Readings(rows.as_subclass(OnDevice), max(5, held(warping)), warping.temperature)
+    readings = Readings(rows.as_subclass(OnDevice), max(5, held(warping)), {warping.temperature})
     for reading, row in zip(readings, rows, strict=True):
         found = reading.warp(warping)
-        assert [found[x] for x in range(500)] == pytest.approx(warp(row, warping).tolist(), abs=1e-6)
+        assert [found[x] for x in range(500)] == pytest.approx(
+            warp(row, warping).tolist(), abs=1e-6
+        )
         (token,) = found.draw([0.5])
         assert reading.log_p(token) == pytest.approx(row.log_softmax(-1)[token].item(), abs=1e-5)
         assert [i for i, _ in reading.alternatives(5)] == row.topk(5).indices.tolist()
     assert OnDevice.sent == 1
     likeliest = rows[0].topk(300).indices.tolist()
-    assert readings[0].log_p(likeliest[-1]) == pytest.approx(rows[0].log_softmax(-1)[likeliest[-1]].item(), abs=1e-5)
+    assert readings[0].log_p(likeliest[-1]) == pytest.approx(
+        rows[0].log_softmax(-1)[likeliest[-1]].item(), abs=1e-5
+    )
     assert OnDevice.sent == 2

@@ -1,13 +1,13 @@
-"""What committing a round does to a request."""
+"""The effects of a committed round on a request."""
 
 import torch
 
 from decoders.ledger import Ledger
-from decoders.loop import Turn
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.testing.oracle import Source
 from decoders.trace import Fate, Trial
+from decoders.turn import Turn
 from decoders.warp import Warping
 
 
@@ -38,7 +38,14 @@ def test_a_turn_asks_for_what_is_not_known_each_node_once_and_forgets_all_but_th
         got.append((yield r.ask("target", [r.tip, a, a, b])))
         got.append((yield r.ask("target", [b, a])))
         e = r.advance(trials(r, [a, b]), b)
-        assert (e.tokens, e.nodes, e.keep, r.left, r.tip, r.finished) == ([1, 0], [a, b], 0, 7, b, None)
+        assert (e.tokens, e.nodes, e.keep, r.left, r.tip, r.finished) == (
+            [1, 0],
+            [a, b],
+            0,
+            7,
+            b,
+            None,
+        )
         yield e
         (c,) = grow(r, 2)
         yield r.ask("draft", [b])

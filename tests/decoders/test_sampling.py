@@ -10,7 +10,9 @@ from decoders.distribution import Whole
 from decoders.sampling import SeededSource
 from tests.pieces import FORMS
 
-WEIGHTS = st.lists(st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0]), min_size=2, max_size=8).filter(any)
+WEIGHTS = st.lists(
+    st.sampled_from([0.0, 0.0, 1e-30, 0.1, 1.0, 5.0]), min_size=2, max_size=8
+).filter(any)
 
 
 def normal(weights):
@@ -32,8 +34,12 @@ class Extreme(SeededSource):
         self.uniform = lambda: u
 
 
-@given(WEIGHTS, st.sampled_from([torch.float32, torch.float64]), st.sampled_from(list(FORMS.values())))
-def test_the_ends_of_the_uniform_range_draw_the_first_and_last_token_with_mass(weights, dtype, form):
+@given(
+    WEIGHTS, st.sampled_from([torch.float32, torch.float64]), st.sampled_from(list(FORMS.values()))
+)
+def test_the_ends_of_the_uniform_range_draw_the_first_and_last_token_with_mass(
+    weights, dtype, form
+):
     probs = form(normal(weights).to(dtype))
     with_mass = [x for x, m in probs.items() if m > 1e-12]
     (first,), (last,) = Extreme(0.0).draw(probs), Extreme(1 - 2**-53).draw(probs)

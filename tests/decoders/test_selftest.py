@@ -1,9 +1,11 @@
-"""The self-test says what it ran, finds what is wrong, and tells it by its exit code."""
+"""The self-test names the parts that ran, finds faults, and has an exit code for them."""
 
 import torch
 
 from decoders import selftest
-from decoders.engine import attention
+from decoders.engine.attention import operator as attention
+from decoders.selftest import attention as ways
+from decoders.selftest import models
 
 
 def test_an_unknown_section(capsys):
@@ -17,17 +19,22 @@ def test_passes(capsys):
 
 
 def test_passes_that_are_not_recorded_are_found(monkeypatch, capsys):
-    """Once plain passes were compared with themselves where nothing is recorded, as on a GPU, and all was well."""
-    monkeypatch.setattr(selftest, "catalog", ["greedy"])
-    monkeypatch.setattr(selftest, "recorded", lambda: ("plain", torch.float64))
+    """Where nothing is recorded, as on a GPU, plain passes were compared with themselves."""
+    monkeypatch.setattr(models, "catalog", ["greedy"])
+    monkeypatch.setattr(models, "recorded", lambda: ("plain", torch.float64))
     assert not selftest.run("passes")
-    assert "WRONG: the passes are not recorded, they run as packed passes." in capsys.readouterr().out
+    assert (
+        "WRONG: the passes are not recorded, they run as packed passes." in capsys.readouterr().out
+    )
 
 
 def test_a_whole_model_in_each_number_type(capsys):
     assert selftest.run("whole")
     shown = capsys.readouterr().out
-    assert all(f"{name}: prompts, chains and trees, error" in shown for name in ("float32", "float16", "bfloat16"))
+    assert all(
+        f"{name}: prompts, chains and trees, error" in shown
+        for name in ("float32", "float16", "bfloat16")
+    )
 
 
 def test_a_wrong_whole_model_is_found(monkeypatch, capsys):
@@ -51,7 +58,7 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
     def wrong(q, *others):
         return right(q, *others) * (0.5 if q.dtype == torch.float32 else 1)
 
-    monkeypatch.setattr(selftest, "device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(ways, "device", lambda: torch.device("cpu"))
     monkeypatch.setattr(attention, "attend_one_by_one", wrong)
     assert not selftest.run("ways")
     assert "WRONG: one by one is wrong in torch.float32" in capsys.readouterr().out
@@ -59,7 +66,10 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
 
 def test_a_section_that_crashes_fails_alone(monkeypatch, capfd):
     """An illegal address on a GPU ends the process that it happens in."""
-    sections = {"draws": selftest.SECTIONS["draws"], "nothing like it": selftest.SECTIONS["machine"]}
+    sections = {
+        "draws": selftest.SECTIONS["draws"],
+        "nothing like it": selftest.SECTIONS["machine"],
+    }
     monkeypatch.setattr(selftest, "SECTIONS", sections)
     assert not selftest.run_all()
     out = capfd.readouterr().out

@@ -1,8 +1,11 @@
 """Settings are checked when built, and a refusal names the fix."""
 
 import dataclasses
+from fractions import Fraction
 
+import numpy as np
 import pytest
+import torch
 
 from decoders.catalog import catalog
 from decoders.errors import InputError
@@ -20,7 +23,11 @@ from decoders.settings import Method, setting
         ("mtad", {"ratio": "wraped"}, "mtad: ratio must be 'warped' or 'raw', not 'wraped'."),
         ("mtad", {"treshold": 0.1}, "mtad has no setting 'treshold': did you mean 'threshold'?"),
         ("greedy", {"beams": 2}, "greedy has no setting 'beams'"),
-        ("speculative", {"draft_length": "long"}, "'auto' or a whole number from 1 to 64, not 'long'"),
+        (
+            "speculative",
+            {"draft_length": "long"},
+            "'auto' or a whole number from 1 to 64, not 'long'",
+        ),
         ("speculative", {"lenience": 0}, "lenience"),
         ("dsbd", {"beams": 0}, "None or a whole number"),
         ("dsbd", {"keep_one": 1}, "keep_one"),
@@ -35,13 +42,52 @@ from decoders.settings import Method, setting
         ("lookup", {"lenience": 0}, "lookup: lenience must be"),
         ("ngram", {"smoothing": 0}, "ngram: smoothing must be"),
         ("ngram", {"order": "trigram"}, "ngram: order must be"),
+        (
+            "mtad",
+            {"beams": np.arange(2)},
+            "mtad: beams must be a whole number from 1 to 64, not array([0, 1]); give an int.",
+        ),
+        ("mtad", {"threshold": Fraction(1, 2)}, "not Fraction(1, 2); give an int or a float."),
+        (
+            "dsbd",
+            {"keep_one": torch.ones(2)},
+            "dsbd: keep_one must be False or True, not tensor([1., 1.]).",
+        ),
+        (
+            "mtad",
+            {"ratio": np.ones(2)},
+            "mtad: ratio must be 'warped' or 'raw', not array([1., 1.]).",
+        ),
+        ("lookup", {"references": ["a", "\ud83d"]}, "Reference document 2 holds half a character"),
+        (
+            "specinfer",
+            {"expansion": "1" * 5000},
+            "specinfer: more than 512 draft tokens per round are too many",
+        ),
     ],
 )
 def test_a_value_out_of_range_is_refused(name, settings, message):
+    """Arrays and tensors raised their own errors, half a character in a reference the
+    tokenizer's."""
     with pytest.raises(InputError) as error:
         catalog[name](**settings)
     assert message in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def test_numpys_own_numbers_and_truth_values_are_taken():
+    """Options accepted them, settings did not.
+
+    Python's own values are kept, which files and links can hold."""
+    made = catalog["dsbd"](
+        draft_beams=np.int64(3), width_threshold=np.float32(0.5), keep_one=np.True_
+    )
+    assert (made.draft_beams, made.width_threshold, made.keep_one) == (3, 0.5, True)
+    assert [type(v) for v in (made.draft_beams, made.width_threshold, made.keep_one)] == [
+        int,
+        float,
+        bool,
+    ]
 
 
 @pytest.mark.parametrize("method", catalog.values())
@@ -65,3 +111,22 @@ def test_a_setting_takes_its_range_and_its_choices():
     for wrong in (0, 10, "none", True, None):
         with pytest.raises(InputError, match="size"):
             Made(wrong)
+
+
+def test_a_setting_may_have_one_bound():
+    """The range said "from 1 to None", and any number raised a TypeError."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Made(Method):
+        name = "made"
+        law = None
+        size: int = setting(3, "how many", low=1)
+        least: float = setting(0.5, "at most", high=1.0)
+
+    assert (Made(10**9).size, Made(least=-7).least) == (10**9, -7)
+    with pytest.raises(
+        InputError, match=r"made: size must be a whole number of 1 or more, not 0\."
+    ):
+        Made(0)
+    with pytest.raises(InputError, match=r"made: least must be a number of at most 1\.0, not 2\."):
+        Made(least=2)

@@ -12,12 +12,17 @@ def test_a_decoder_that_has_its_law_passes():
 
 
 def test_a_mistake_fails_and_the_message_can_be_pasted():
-    with pytest.raises(AssertionError, match=r"typical has not the law 'target': decoders.testing.distance\(Typical\("):
+    with pytest.raises(
+        AssertionError,
+        match=r"typical does not have the law 'target': decoders.testing.distance\(Typical\(",
+    ):
         assert_law(catalog["typical"](), law="target")
 
 
 def test_a_decoder_without_a_law_must_be_told_which():
-    with pytest.raises(ValueError, match="typical claims no law with these settings; say which one it should have"):
+    with pytest.raises(
+        ValueError, match="typical claims no law with these settings; say which one it should have"
+    ):
         assert_law(catalog["typical"]())
 
 

@@ -18,14 +18,23 @@ from tests.pieces import FORMS
 
 @pytest.mark.parametrize(
     ("alpha", "gamma", "operations", "speed"),
-    [(0.6, 2, 1.53, 1.96), (0.7, 3, 1.58, 2.53), (0.8, 2, 1.23, 2.44), (0.8, 5, 1.63, 3.69), (0.9, 2, 1.11, 2.71), (0.9, 10, 1.60, 6.86)],
-)  # fmt: skip
+    [
+        (0.6, 2, 1.53, 1.96),
+        (0.7, 3, 1.58, 2.53),
+        (0.8, 2, 1.23, 2.44),
+        (0.8, 5, 1.63, 3.69),
+        (0.9, 2, 1.11, 2.71),
+        (0.9, 10, 1.60, 6.86),
+    ],
+)
 def test_table_1_of_speculative_decoding(alpha, gamma, operations, speed):
     assert theory.walltime_factor(alpha, gamma, 0) == pytest.approx(speed, abs=0.005)
     assert theory.operations_factor(alpha, gamma, 0) == pytest.approx(operations, abs=0.0051)
 
 
-@pytest.mark.parametrize(("alpha", "c", "gamma"), [(0.6, 0.05, 4), (0.7, 0.05, 6), (0.8, 0.05, 8), (0.9, 0.05, 13)])
+@pytest.mark.parametrize(
+    ("alpha", "c", "gamma"), [(0.6, 0.05, 4), (0.7, 0.05, 6), (0.8, 0.05, 8), (0.9, 0.05, 13)]
+)
 def test_the_best_draft_length(alpha, c, gamma):
     assert theory.best_gamma(alpha, c) == gamma
 
@@ -40,12 +49,15 @@ def test_expected_tokens_is_the_mean_of_a_capped_geometric(alpha, gamma):
 
 
 def drawn_pair(seed, V):
-    weights = torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
+    weights = (
+        torch.rand(2, V, generator=torch.Generator().manual_seed(seed), dtype=torch.float64) ** 2
+    )
     return [(row / row.sum()).tolist() for row in weights]
 
 
 def brute_force(p, q, m):
-    """The law of the number of accepted draws: every sequence of m draws, every way to accept and refuse them."""
+    """The number of accepted draws: every sequence of m draws, all ways to accept and refuse
+    them."""
     law = [0.0] * (m + 1)
 
     def go_on(rest, left, accepted, probability):
@@ -58,7 +70,12 @@ def brute_force(p, q, m):
                 go_on(p, left - 1, accepted + 1, probability * q[x] * chance)
             if chance < 1:
                 over = [max(0.0, a - b) for a, b in zip(rest, q, strict=True)]
-                go_on([a / sum(over) for a in over], left - 1, accepted, probability * q[x] * (1 - chance))
+                go_on(
+                    [a / sum(over) for a in over],
+                    left - 1,
+                    accepted,
+                    probability * q[x] * (1 - chance),
+                )
 
     go_on(p, m, 0, 1.0)
     return law
@@ -70,7 +87,9 @@ def test_the_number_of_accepted_draws_equals_a_brute_force_acceptance_tree(seed,
     p, q = drawn_pair(seed, 2 + (m < 4))
     expected = brute_force(p, q, m)
     for form in FORMS.values():
-        alphas = theory.beam_acceptances(*(form(torch.tensor(x, dtype=torch.float64)) for x in (p, q)), m)
+        alphas = theory.beam_acceptances(
+            *(form(torch.tensor(x, dtype=torch.float64)) for x in (p, q)), m
+        )
         assert theory.accepted_distribution(alphas) == pytest.approx(expected, abs=1e-12)
 
 
@@ -87,19 +106,26 @@ def test_the_width_is_the_most_beams_that_are_likely_enough(alphas, threshold, l
 
 def test_after_an_acceptance_the_index_of_alpha_restarts():
     a, b = 0.3, 0.8
-    assert theory.accepted_distribution([a, b]) == pytest.approx([(1 - a) * (1 - b), a * (1 - a) + (1 - a) * b, a * a])
+    assert theory.accepted_distribution([a, b]) == pytest.approx(
+        [(1 - a) * (1 - b), a * (1 - a) + (1 - a) * b, a * a]
+    )
 
 
 def test_equation_5_summed_from_1_is_caught():
-    """As printed the sum leaves out that no draw is accepted, so that the width comes out too large."""
+    """The printed sum leaves out that no draw is accepted, so the width comes out too large."""
     wrong = mutant(
         theory.dynamic_width,
-        ("enumerate(accepted_distribution(alphas)):", "enumerate([0.0, *accepted_distribution(alphas)[1:]]):"),
+        (
+            "enumerate(accepted_distribution(alphas)):",
+            "enumerate([0.0, *accepted_distribution(alphas)[1:]]):",
+        ),
     )
     assert theory.dynamic_width([0.5, 0.5], 0.9, 1) == 1
     assert theory.dynamic_width([0.5, 0.5], 0.7, 1) == 1
     assert theory.dynamic_width([0.9, 0.9], 0.7, 1) == 2
-    assert wrong([0.5, 0.5], 0.7, 1) != 1 or wrong([0.5, 0.5], 0.5, 1) != theory.dynamic_width([0.5, 0.5], 0.5, 1)
+    assert wrong([0.5, 0.5], 0.7, 1) != 1 or wrong([0.5, 0.5], 0.5, 1) != theory.dynamic_width(
+        [0.5, 0.5], 0.5, 1
+    )
 
 
 @pytest.mark.parametrize("alphas", [[1.0] * 4, [1.0]])
@@ -109,7 +135,9 @@ def test_certain_acceptance_gives_the_full_width_at_threshold_1(alphas):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_draft_that_is_the_target_keeps_its_whole_width(dtype):
-    """At threshold 1 with draws from the target itself, sums in float32 that missed 1 by rounding kept a width of 2 to 6 of 12."""
+    """At threshold 1 with draws from the target itself the width stayed at 2 to 6 of 12.
+
+    Sums in float32 missed 1 by rounding."""
     for seed in range(20):
         logits = torch.randn(4, 4096, generator=torch.Generator().manual_seed(seed)).to(dtype)
         p = Whole(logits.flatten().softmax(-1))
@@ -120,7 +148,9 @@ def test_a_draft_that_is_the_target_keeps_its_whole_width(dtype):
 def test_theorem_3_2_is_the_expectation_for_constant_beta():
     for beta, gamma, t in itertools.product((0.0, 0.3, 1.0), (1, 2, 3), (0.5, 1.0)):
         step = min(beta, t)
-        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(sum(step**k for k in range(gamma + 1)))
+        assert theory.dsbd_steps(beta, gamma, t) == pytest.approx(
+            sum(step**k for k in range(gamma + 1))
+        )
 
 
 # ---- MTAD
@@ -131,7 +161,8 @@ def test_the_kept_length_has_its_limits():
     assert theory.mtad_kept_length(0.0, 5.0, 4) == 4
     assert theory.mtad_kept_length(0.5, 0.0, 4) == 4
     assert theory.mtad_kept_length(0.5, math.inf, 4) == 0
-    assert theory.mtad_kept_length(math.exp(-1), 0.25, 9) == 3  # j U < 1 strictly: j = 4 meets tau and fails it
+    # j U < 1 strictly: j = 4 meets tau and fails it
+    assert theory.mtad_kept_length(math.exp(-1), 0.25, 9) == 3
     assert theory.mtad_kept_length(math.exp(-1), 0.24, 9) == 4
     assert theory.mtad_kept_length(0.1, 0.01, 4) == 4
 
@@ -140,6 +171,10 @@ def test_the_ratio_bound_tends_to_what_is_left_of_it():
     """Equal models and endless drafts: MTAD is exact joint decoding; threshold 0 bounds nothing."""
     assert theory.mtad_ratio_bound(0.1, 1e9, 0.7, 0.0) == pytest.approx(1)
     assert theory.mtad_ratio_bound(0.0, 4, 0.7, 0.1) == math.inf
-    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5) == pytest.approx(2**0.5 * math.exp((1 + 3 * 0.5) / 2))
-    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5, -0.1) > theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5)
+    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5) == pytest.approx(
+        2**0.5 * math.exp((1 + 3 * 0.5) / 2)
+    )
+    assert theory.mtad_ratio_bound(0.5, 2, 1.0, 0.5, -0.1) > theory.mtad_ratio_bound(
+        0.5, 2, 1.0, 0.5
+    )
     assert theory.mtad_perplexity_bound(2, 1.0, -0.5) == pytest.approx(math.exp(0.75))

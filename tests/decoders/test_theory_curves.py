@@ -1,4 +1,8 @@
-"""EMS-SD's padding: the closed form against an enumeration, a simulation and the paper's own reading of its figure."""
+"""Padding in a batch: the closed form against enumeration, simulation and the paper's reading.
+
+Source:
+    Ni et al. 2024, EMS-SD (arXiv 2405.07542), appendix B and figure 6
+"""
 
 import itertools
 
@@ -13,7 +17,9 @@ from decoders.theory import (
 )
 
 
-@pytest.mark.parametrize(("p", "batch", "cap"), [(0.3, 1, 4), (0.5, 3, 3), (0.9, 2, 5), (0.0, 2, 3), (1.0, 3, 4)])
+@pytest.mark.parametrize(
+    ("p", "batch", "cap"), [(0.3, 1, 4), (0.5, 3, 3), (0.9, 2, 5), (0.0, 2, 3), (1.0, 3, 4)]
+)
 def test_padding_by_enumeration(p, batch, cap):
     """All outcomes of a batch, each with its probability, against the sums of the closed form."""
     one = {k: p ** (k - 1) * (1 - p) if k < cap else p ** (cap - 1) for k in range(1, cap + 1)}
@@ -31,7 +37,9 @@ def test_padding_by_enumeration(p, batch, cap):
 
 
 def test_the_papers_reading_of_figure_6():
-    """Appendix B: from middling accuracy to below 0.8 the ratio exceeds 50% above 8 requests; at 0.9, still 30% is wasted."""
+    """From middling accuracy to below 0.8 the ratio exceeds 50% above 8 requests.
+
+    At 0.9, still 30% is wasted (appendix B)."""
     assert all(expected_padding(p, 9, 8).ratio > 0.5 for p in (0.5, 0.6, 0.7))
     assert expected_padding(0.9, 16, 8).ratio == pytest.approx(0.3, abs=0.02)
 

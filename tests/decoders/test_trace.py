@@ -1,4 +1,4 @@
-"""A scripted round, counted by hand; and what must be true of the trace of every decoder."""
+"""A scripted round, counted by hand, and rules for the trace of every decoder."""
 
 import gc
 import math
@@ -20,7 +20,7 @@ DRAFT = (0.25, 0.5, 0.25)
 
 
 class Script:
-    """The uniform numbers and the tokens that are drawn, told beforehand."""
+    """The uniform numbers and the drawn tokens, fixed beforehand."""
 
     def __init__(self, tokens, numbers):
         self.tokens, self.numbers = iter(tokens), iter(numbers)
@@ -37,7 +37,9 @@ class Script:
 
 
 def test_a_scripted_round_counted_by_hand():
-    """Drafts 1, 1, 0: the first passes 0.3 / 0.5 with u = 0.5, the second fails it with u = 0.7, the third is not looked at."""
+    """Drafts 1, 1, 0: the first passes 0.3 / 0.5 with u = 0.5, the second fails it with u = 0.7.
+
+    The third is not looked at."""
     situation = Situation(Rows((TARGET,)), Rows((DRAFT,)), budget=5)
     r = decode(Speculative(3), situation, Script([1, 1, 0, 2, 1, 0, 0], [0.5, 0.7, 0.0, 0.0]))
     first, second = r.rounds
@@ -47,7 +49,9 @@ def test_a_scripted_round_counted_by_hand():
         (0, Fate.DISCARDED, None),
         (2, Fate.CORRECTED, None),
     ]
-    assert [(t.p, t.q, t.accept_probability) for t in first.trials[:2]] == [pytest.approx((0.3, 0.5, 0.6))] * 2
+    assert [(t.p, t.q, t.accept_probability) for t in first.trials[:2]] == [
+        pytest.approx((0.3, 0.5, 0.6))
+    ] * 2
     assert (first.trials[2].p, first.trials[2].q) == (None, None)
     assert first.trials[3].p == pytest.approx(0.2)
     assert (first.drafted, first.tested, first.accepted) == (3, 2, 1)
@@ -65,8 +69,9 @@ def test_a_scripted_round_counted_by_hand():
 
 @pytest.mark.parametrize("name", catalog)
 def test_every_round_of_every_decoder_is_complete(name):
-    """Each emitted token has its round, its raw log p and the five likeliest tokens there; the text is the rounds put together;
-    each uniform number decided what the trace says it did."""
+    """Each emitted token has its round, its raw log p and the five likeliest tokens there.
+
+    The text is the rounds put together; each uniform number decided what the trace reports."""
     for seed in range(3):
         situation = drawn(7, seed, budget=12, warping=Warping(0.9, 4), end=frozenset({6}))
         r = decode(catalog[name](), situation, SeededSource(seed))
@@ -84,11 +89,18 @@ def test_every_round_of_every_decoder_is_complete(name):
             assert e.verify_seconds > 0
         assert tuple(text) == r.output
         for node in r.tree.lineage(r.answer, 1):
-            t, row = r.kept[node], logits(situation.target, r.path(r.tree.parents[node])).log_softmax(-1)
-            assert t.node in r.rounds[t.round].nodes or any(t is x for x in r.rounds[t.round].trials)
+            t, row = (
+                r.kept[node],
+                logits(situation.target, r.path(r.tree.parents[node])).log_softmax(-1),
+            )
+            assert t.node in r.rounds[t.round].nodes or any(
+                t is x for x in r.rounds[t.round].trials
+            )
             assert t.log_p == pytest.approx(row[t.token].item())
             assert [i for i, _ in t.alternatives] == row.topk(5).indices.tolist()
-            assert [p for _, p in t.alternatives] == pytest.approx(row.topk(5).values.exp().tolist())
+            assert [p for _, p in t.alternatives] == pytest.approx(
+                row.topk(5).values.exp().tolist()
+            )
 
 
 def test_fates_are_either_kept_or_drafted_or_both():
@@ -97,14 +109,24 @@ def test_fates_are_either_kept_or_drafted_or_both():
 
 
 def test_counts_look_at_draft_tokens_only():
-    fates = [Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED, Fate.CORRECTED, Fate.BONUS, Fate.SAMPLED, Fate.SEARCHED]
+    fates = [
+        Fate.ACCEPTED,
+        Fate.REJECTED,
+        Fate.DISCARDED,
+        Fate.CORRECTED,
+        Fate.BONUS,
+        Fate.SAMPLED,
+        Fate.SEARCHED,
+    ]
     e = Round(0, [Trial(i, 0, 0, fate) for i, fate in enumerate(fates)])
     assert (e.drafted, e.tested, e.accepted) == (3, 2, 1)
 
 
 @pytest.mark.parametrize("name", ["spectr", "specinfer", "mcss", "speculative", "lookup"])
 def test_trials_that_nobody_has_looked_at_hold_no_distributions(name):
-    """One has a number for every token of the vocabulary, and a tree many of them. And a round can be sent to another process."""
+    """One has a number for every token of the vocabulary, and a tree many of them.
+
+    And a round can be sent to another process."""
 
     def distributions():
         gc.collect()

@@ -1,16 +1,34 @@
-"""`python -m tests.speed`: the measurements of NOTES.md one after the other, two hours with nothing else running; each also runs alone, as
-`python -m tests.speed.engine`, the plan as `python -m workbench experiment family`. Two need more than this checkout: `tests.speed.cuda`
-a GPU, without which it is left out, and `tests.speed.beside` another checkout."""
+"""`python -m tests.speed`: the measurements of notes/ in turn, two hours on a quiet machine.
+
+Each also runs alone, as `python -m tests.speed.engine`, the plan as `python -m workbench experiment
+family`. Two need more than this checkout: `tests.speed.cuda` a GPU, without which it is left out,
+and `tests.speed.beside` another checkout."""
 
 import subprocess
 import sys
 
 import torch
 
-SINGLE = "engine", "passes", "claims", "lookup", "generate", "dsbd", "batch", "draw", "advisor", "page", "steady"
+SINGLE = (
+    "engine",
+    "passes",
+    "claims",
+    "lookup",
+    "generate",
+    "dsbd",
+    "batch",
+    "draw",
+    "verdicts",
+    "advisor",
+    "page",
+    "steady",
+)
 
 for command in (
-    *([f"tests.speed.{name}"] for name in (*SINGLE, *(["cuda"] if torch.cuda.is_available() else []))),
+    *(
+        [f"tests.speed.{name}"]
+        for name in (*SINGLE, *(["cuda"] if torch.cuda.is_available() else []))
+    ),
     ["workbench", "experiment", "family"],
 ):
     print(f"\n## python -m {' '.join(command)}\n", flush=True)

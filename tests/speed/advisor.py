@@ -1,10 +1,10 @@
-"""How well the advisor predicts: speculative decoding at 1 to 8 draft tokens a round, predicted from alpha and costs, beside the same decoded.
+"""The advisor's predictions beside speculative decoding at 1 to 8 draft tokens a round.
 
     python -m tests.speed.advisor                # T=0 and T=1, 20 prompts, about two minutes
     python -m tests.speed.advisor --prompts 5 --rounds 1
 
-Each round is a whole piece of advice; a draft length's error is that of the medians over the rounds. Exit status 1 if one is above 15%.
-"""
+It predicts from alpha and costs. Each round is a whole piece of advice; a draft length's error is
+that of the medians over the rounds. Exit status 1 if one is above 15%."""
 
 import argparse
 import sys
@@ -13,8 +13,8 @@ from statistics import fmean, median
 import torch
 
 import decoders
-from workbench.experiments.advice import lines
-from workbench.experiments.advisor import OTHERS, Advice, advise
+from workbench.kinds.advice.advisor import OTHERS, Advice, advise
+from workbench.kinds.advice.words import lines
 from workbench.show.tables import markdown
 from workbench.studies import prompts
 from workbench.studies.settings import Settings
@@ -22,37 +22,62 @@ from workbench.studies.settings import Settings
 MOST = 0.15
 
 
-def advice(pair: decoders.ModelPair, temperature: float, count: int, tokens: int, others: tuple[str, ...]) -> Advice:
-    asked = {"decoders": ["greedy"], "temperature": temperature, "max_new_tokens": tokens, "timings": 1}
+def advice(
+    pair: decoders.ModelPair, temperature: float, count: int, tokens: int, others: tuple[str, ...]
+) -> Advice:
+    asked = {
+        "decoders": ["greedy"],
+        "temperature": temperature,
+        "max_new_tokens": tokens,
+        "timings": 1,
+    }
     texts = [p.text for p in prompts.built_in("stories").first(count).prompts]
     *_, found = advise(pair, texts, Settings.from_json(asked), others, measure_all=True)
     return found
 
 
 def errors(rounds: list[Advice]) -> dict[int, tuple[float, float, float]]:
-    """For each draft length the median prediction, the median measurement, and how far the first is from the second."""
+    """For each draft length the median prediction, the median measurement, and their difference."""
     found: dict[int, list[tuple[float, float]]] = {}
     for one in rounds:
         for line in one.lines:
             if line.predicted is not None and line.measured is not None:
-                found.setdefault(line.method.draft_length, []).append((line.predicted, line.measured))
-    both = {n: [median(values) for values in zip(*pairs, strict=True)] for n, pairs in sorted(found.items())}
-    return {n: (predicted, measured, predicted / measured - 1) for n, (predicted, measured) in both.items()}
+                found.setdefault(line.method.draft_length, []).append(
+                    (line.predicted.value, line.measured.value)
+                )
+    both = {
+        n: [median(values) for values in zip(*pairs, strict=True)]
+        for n, pairs in sorted(found.items())
+    }
+    return {
+        n: (predicted, measured, predicted / measured - 1)
+        for n, (predicted, measured) in both.items()
+    }
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--rounds", type=int, default=3)
     args, pair, worst = parser.parse_args(), decoders.load_pair(), 0.0
-    print(f"{args.prompts} prompts, {args.tokens} new tokens, {args.rounds} rounds, {torch.get_num_threads()} threads")
+    print(
+        f"{args.prompts} prompts, {args.tokens} new tokens, {args.rounds} rounds, "
+        f"{torch.get_num_threads()} threads"
+    )
     for temperature in (0.0, 1.0):
         # What theory does not cover is measured once: it has nothing to be compared with.
-        rounds = [advice(pair, temperature, args.prompts, args.tokens, () if i else OTHERS) for i in range(args.rounds)]
+        rounds = [
+            advice(pair, temperature, args.prompts, args.tokens, () if i else OTHERS)
+            for i in range(args.rounds)
+        ]
         alpha, c = fmean(r.alpha for r in rounds), median(r.costs.c for r in rounds)
         print(f"\n## T={temperature:g}: alpha {alpha:.3f}, c {c:.3f}\n")
-        print("| draft tokens | predicted x greedy | measured x greedy | error |\n|---|---|---|---|")
+        print(
+            "| draft tokens | predicted x greedy | measured x greedy | error |\n|---|---|---|---|"
+        )
         for length, (predicted, measured, error) in errors(rounds).items():
             print(f"| {length} | {predicted:.2f} | {measured:.2f} | {error:+.1%} |", flush=True)
             worst = max(worst, abs(error))

@@ -1,10 +1,12 @@
-"""Tokens/s at batch 8 of this checkout and of another one, in turn, on the same weights and prompts.
+"""Tokens/s at batch 8 of this checkout and another one, in turn, on the same weights and prompts.
 
     git worktree add ../old 17cbd07
-    python -m tests.speed.beside ../old [--decoders spectr mtad] [--threads 1] [--tokens 32] [--rounds 9]
+    python -m tests.speed.beside ../old [--decoders spectr mtad] [--threads 1] [--tokens 32]
+                                 [--rounds 9]
 
-Each checkout has a process of its own, and one works while the other waits. The reading of prompts is left out. Prints Markdown: medians
-over rounds, and of the rounds' ratios the median with the least and the most. About three minutes on one thread.
+Each checkout has its own process, and one works while the other waits. The reading of prompts is
+left out. Prints Markdown: medians over rounds, and of the rounds' ratios the median with the least
+and the most. About three minutes on one thread.
 """
 
 import argparse
@@ -67,7 +69,9 @@ class Checkout:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("other", type=Path, help="a folder with the other checkout")
     parser.add_argument("--decoders", nargs="+", default=DECODERS)
     parser.add_argument("--threads", type=int, default=1)
@@ -75,13 +79,22 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batch", type=int, default=8)
     args = parser.parse_args()
-    texts = json.loads((ROOT / "assets" / "stories" / "prompts.json").read_text())["openings"][: args.batch]
+    texts = json.loads((ROOT / "assets" / "stories" / "prompts.json").read_text())["openings"][
+        : args.batch
+    ]
     began, load = time.monotonic(), os.getloadavg()[0]
-    checkouts = [Checkout(folder.resolve(), args.threads, args.tokens, texts) for folder in (ROOT, args.other)]
+    checkouts = [
+        Checkout(folder.resolve(), args.threads, args.tokens, texts)
+        for folder in (ROOT, args.other)
+    ]
     print(
-        f"batch {args.batch}, {args.tokens} tokens, {args.rounds} rounds, {args.threads} threads, T=1, top-k 20, top-p 0.9; load average {load:.1f} before"
+        f"batch {args.batch}, {args.tokens} tokens, {args.rounds} rounds, {args.threads} threads, "
+        f"T=1, top-k 20, top-p 0.9; load average {load:.1f} before"
     )
-    print("\n| decoder | here, tokens/s | there, tokens/s | times as fast: median (least to most) |\n|---|--:|--:|--:|")
+    print(
+        "\n| decoder | here, tokens/s | there, tokens/s | times as fast: median (least to most) "
+        "|\n|---|--:|--:|--:|"
+    )
     for name in args.decoders:
         speeds: list[list[float]] = [[], []]
         for i in range(-1, args.rounds):  # one round to warm up
@@ -91,7 +104,10 @@ def main() -> None:
         ratios = [a / b for a, b in zip(*speeds, strict=True)]
         here, there = map(statistics.median, speeds)
         print(
-            f"| {name} | {here:.0f} | {there:.0f} | {statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f}) |",
+            (
+                f"| {name} | {here:.0f} | {there:.0f} | {statistics.median(ratios):.2f} "
+                f"({min(ratios):.2f} to {max(ratios):.2f}) |"
+            ),
             flush=True,
         )
     print(f"\n{time.monotonic() - began:.0f} s; load average {os.getloadavg()[0]:.1f} after")

@@ -1,9 +1,11 @@
-"""The embedded pair beside transformers' `generate`, and a draft token's cost beside theory; what is compared runs interleaved.
+"""The embedded pair beside transformers' `generate`, and a draft token's cost beside theory.
 
-    python -m tests.speed.claims [--threads 1] [--tokens 64] [--prompts 3] [--rounds 5] [--lengths 2 3 4 5 6 8]
+    python -m tests.speed.claims [--threads 1] [--tokens 64] [--prompts 3] [--rounds 5]
+                                 [--lengths 2 3 4 5 6 8]
 
-T=0, and T=1 with top-k 20 and top-p 0.9; every decoder is set beside greedy `generate`, which is quicker than its sampling. Prints
-Markdown; a ratio is the median of the rounds' ratios with the least and the most. About three minutes on one thread.
+T=0, and T=1 with top-k 20 and top-p 0.9. Runs that are compared are interleaved. Every decoder is
+set beside greedy `generate`, which is quicker than its sampling. Prints Markdown; a ratio is the
+median of the rounds' ratios with the least and the most. About three minutes on one thread.
 """
 
 import argparse
@@ -18,15 +20,22 @@ from decoders.theory import expected_tokens
 from tests.speed.engine import interleaved, times_as_fast
 from tests.speed.lookup import EXACTLY_4, prompts, theirs
 
-WARPINGS = {"T=0": {"temperature": 0.0}, "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9}}
+WARPINGS = {
+    "T=0": {"temperature": 0.0},
+    "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
+}
 Runs = dict[str, Callable[[], list]]
 
 
-def over(pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str], options: dict) -> Callable[[], list]:
+def over(
+    pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str], options: dict
+) -> Callable[[], list]:
     """A run of our decoder over all texts; what it returns is kept in `found`."""
 
     def run() -> list[decoders.Result]:
-        run.found = [decoders.generate(pair, text, method, ignore_eos=True, **options) for text in texts]
+        run.found = [
+            decoders.generate(pair, text, method, ignore_eos=True, **options) for text in texts
+        ]
         return run.found
 
     return run
@@ -38,21 +47,32 @@ def steady(results: Sequence[decoders.Result]) -> list[decoders.Round]:
 
 
 def seconds_per_token(rounds: Sequence[decoders.Round]) -> float:
-    return sum(r.draft_seconds + r.verify_seconds for r in rounds) / sum(len(r.tokens) for r in rounds)
+    return sum(r.draft_seconds + r.verify_seconds for r in rounds) / sum(
+        len(r.tokens) for r in rounds
+    )
 
 
-def beside_theory(greedy: Sequence[decoders.Result], drafted: Sequence[decoders.Result], length: int) -> list[str]:
-    """alpha, c, the cost of verifying, the speed-up over greedy that they promise (theorem 3.8) and the one measured."""
+def beside_theory(
+    greedy: Sequence[decoders.Result], drafted: Sequence[decoders.Result], length: int
+) -> list[str]:
+    """alpha, c, the cost of verifying, and the speed-up over greedy, promised and measured.
+
+    The promise is that of theorem 3.8."""
     rounds, plain = steady(drafted), seconds_per_token(steady(greedy))
     alpha = sum(r.accepted for r in rounds) / sum(r.tested for r in rounds)
     c = sum(r.draft_seconds for r in rounds) / sum(r.draft_calls for r in rounds) / plain
     verify = sum(r.verify_seconds for r in rounds) / len(rounds) / plain
-    theory, measured = expected_tokens(alpha, length) / (length * c + verify), plain / seconds_per_token(rounds)
+    theory, measured = (
+        expected_tokens(alpha, length) / (length * c + verify),
+        plain / seconds_per_token(rounds),
+    )
     return [f"{x:.3f}" for x in (alpha, c, verify, theory, measured, measured / theory)]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
     parser.add_argument("--prompts", type=int, default=3)
@@ -63,7 +83,8 @@ def main() -> None:
     pair, texts = decoders.load_pair(), prompts()
     openings, refrains = (texts[kind][: args.prompts] for kind in ("openings", "refrains"))
     print(
-        f"{args.tokens} tokens, {args.prompts} prompts, {args.rounds} rounds, {args.threads} threads; load average {os.getloadavg()[0]:.1f} before"
+        f"{args.tokens} tokens, {args.prompts} prompts, {args.rounds} rounds, {args.threads} "
+        f"threads; load average {os.getloadavg()[0]:.1f} before"
     )
     for title, warping in WARPINGS.items():
         options = {**warping, "max_new_tokens": args.tokens}
@@ -78,8 +99,16 @@ def main() -> None:
 
             return run
 
-        drafting = {f"speculative, {n} draft tokens": ours("speculative", draft_length=n) for n in args.lengths}
-        runs: Runs = {"generate": generated(), "greedy": ours("greedy"), **drafting, "MTAD": ours("mtad")}
+        drafting = {
+            f"speculative, {n} draft tokens": ours("speculative", draft_length=n)
+            for n in args.lengths
+        }
+        runs: Runs = {
+            "generate": generated(),
+            "greedy": ours("greedy"),
+            **drafting,
+            "MTAD": ours("mtad"),
+        }
         runs |= {f"MTAD, {n} draft tokens": ours("mtad", draft_length=n) for n in (6, 8)}
         if not warping["temperature"]:
             runs |= {"generate, assisted": generated(assistant_model=True)}
@@ -91,18 +120,26 @@ def main() -> None:
         print(f"\n### {title}\n\n| | tokens/s | over `generate` |\n|---|--:|--:|")
         for name, seconds in took.items():
             print(
-                f"| {name} | {args.prompts * args.tokens / statistics.median(seconds):.0f} | {times_as_fast(took, name, 'generate')} |"
+                f"| {name} | {args.prompts * args.tokens / statistics.median(seconds):.0f} | "
+                f"{times_as_fast(took, name, 'generate')} |"
             )
         best = min(drafting, key=lambda name: statistics.median(took[name]))
         print(f"\nBest draft length: {best}.")
         if not warping["temperature"]:
-            print(f"Over assisted `generate`: {times_as_fast(took, best, 'generate, assisted')}; look-up over `generate` copying: "
-                  f"{times_as_fast(took, 'lookup', 'generate, copying')}.")  # fmt: skip
+            print(
+                f"Over assisted `generate`: {times_as_fast(took, best, 'generate, assisted')}; "
+                "look-up over `generate` copying: "
+                f"{times_as_fast(took, 'lookup', 'generate, copying')}."
+            )
         print(
-            "\n| draft tokens | alpha | c | verifying, in greedy steps | speed-up by theory | measured | measured / theory |\n|--:|--:|--:|--:|--:|--:|--:|"
+            "\n| draft tokens | alpha | c | verifying, in greedy steps | speed-up by theory | "
+            "measured | measured / theory |\n|--:|--:|--:|--:|--:|--:|--:|"
         )
         for n, name in zip(args.lengths, drafting, strict=True):
-            print(f"| {n} | {' | '.join(beside_theory(runs['greedy'].found, runs[name].found, n))} |", flush=True)
+            print(
+                f"| {n} | {' | '.join(beside_theory(runs['greedy'].found, runs[name].found, n))} |",
+                flush=True,
+            )
     print(f"\nload average {os.getloadavg()[0]:.1f} after")
 
 

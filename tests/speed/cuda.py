@@ -1,8 +1,10 @@
-"""Passes on a CUDA device: their time beside the time it takes to read the weights and caches once, by the way they attend; then whole
-texts, by the way that passes run.
+"""Passes on a CUDA device: their time beside the time it takes to read weights and caches once.
 
-python -m tests.speed.cuda            all models; but for the embedded pair their weights are random, which cost the same time
-python -m tests.speed.cuda opt-125m   one of them
+First by the way that passes attend; then whole texts, by the way that passes run. Except for the
+embedded pair, weights are random, which cost the same time.
+
+    python -m tests.speed.cuda            all models
+    python -m tests.speed.cuda opt-125m   one of them
 """
 
 import statistics
@@ -15,15 +17,27 @@ import torch
 from transformers import AutoModelForCausalLM, LlamaForCausalLM, OPTConfig
 
 from decoders import ModelPair, generate, load_pair
-from decoders.engine import attention, packing
-from decoders.engine.model import PASSES, Engine, PackedModel
+from decoders.engine.attention import operator as attention
+from decoders.engine.memory import feeds as packing
+from decoders.engine.models.packed import PASSES, PackedModel
+from decoders.engine.passes.packed import PackedPasses
 from decoders.selftest import SIZES, llama
 from decoders.tree import TokenTree
 
 PAST, REPEATS = 400, 20
 OPT = {
-    "opt-6.7b": {"hidden_size": 4096, "ffn_dim": 16384, "num_hidden_layers": 32, "num_attention_heads": 32},
-    "opt-125m": {"hidden_size": 768, "ffn_dim": 3072, "num_hidden_layers": 12, "num_attention_heads": 12},
+    "opt-6.7b": {
+        "hidden_size": 4096,
+        "ffn_dim": 16384,
+        "num_hidden_layers": 32,
+        "num_attention_heads": 32,
+    },
+    "opt-125m": {
+        "hidden_size": 768,
+        "ffn_dim": 3072,
+        "num_hidden_layers": 12,
+        "num_attention_heads": 12,
+    },
 }
 
 
@@ -47,7 +61,9 @@ def random_llama(**sizes: int) -> LlamaForCausalLM:
 
 
 def whole_texts(name: str, rate: float) -> None:
-    """64 tokens by each decoder with a draft of two layers, by the way that passes run: ms per target pass and share of the floor."""
+    """64 tokens by each decoder with a draft of two layers, by the way that passes run.
+
+    ms per target pass and share of the floor."""
     target = random_llama(**SIZES[LLAMA[name]])
     draft = random_llama(**{**SIZES[LLAMA[name]], "num_hidden_layers": 2})
     for passes in PASSES:
@@ -61,7 +77,10 @@ def whole_texts(name: str, rate: float) -> None:
             seconds, metrics = median_seconds(run), run().metrics
             share = metrics.bytes_read / rate / seconds
             print(
-                f"| {name} | {passes} | {decoder} | {1e3 * seconds / metrics.target_calls:.2f} | {share:.0%} |",
+                (
+                    f"| {name} | {passes} | {decoder} | "
+                    f"{1e3 * seconds / metrics.target_calls:.2f} | {share:.0%} |"
+                ),
                 flush=True,
             )
 
@@ -73,7 +92,9 @@ def bandwidth() -> float:
     return 2 * len(a) / median_seconds(lambda: b.copy_(a))
 
 
-def median_seconds(action: Callable[[], object], reset: Callable[[], object] = lambda: None) -> float:
+def median_seconds(
+    action: Callable[[], object], reset: Callable[[], object] = lambda: None
+) -> float:
     """Of REPEATS runs after three that warm up; `reset` is not counted."""
     seconds = []
     for _ in range(REPEATS + 3):
@@ -91,9 +112,13 @@ def attend_to_nothing(q, keys, values, *others):
     return q.new_zeros(q.shape[1], q.shape[0], values.shape[-1])
 
 
-def measure(packed: PackedModel, batch: int, tokens: int, shape: str, way: Callable) -> tuple[float, int]:
-    """Seconds of a pass of `batch` requests with PAST rows each and `tokens` new ones, packing included, and the bytes it reads."""
-    engine = Engine(packed)
+def measure(
+    packed: PackedModel, batch: int, tokens: int, shape: str, way: Callable
+) -> tuple[float, int]:
+    """Seconds of a pass of `batch` requests with PAST rows each, and the bytes that it reads.
+
+    Each has `tokens` new tokens; packing is included."""
+    engine = PackedPasses(packed)
     trees = [TokenTree([i % 100 + 5 for i in range(PAST)]) for _ in range(batch)]
     for tree in trees:
         engine.admit(tree, PAST + 2 * tokens)
@@ -115,14 +140,19 @@ def measure(packed: PackedModel, batch: int, tokens: int, shape: str, way: Calla
         mock.patch.object(packing, "needs_biases", return_value=biased),
     ):
         seconds = median_seconds(lambda: engine.run(wants), draft)
-    return seconds, packed.weight_bytes + sum(engine.rows_of(tree) for tree in trees) * packed.row_bytes
+    return seconds, packed.weight_bytes + sum(
+        engine.rows_of(tree) for tree in trees
+    ) * packed.row_bytes
 
 
 def main(names: list[str]) -> None:
     if not torch.cuda.is_available():
         sys.exit("There is no CUDA device here; run this on a machine that has one.")
     rate = bandwidth()
-    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}: copies move {rate / 1e12:.2f} TB/s\n")
+    print(
+        f"{torch.cuda.get_device_name()}, torch {torch.__version__}: copies move "
+        f"{rate / 1e12:.2f} TB/s\n"
+    )
     ways = {
         "Triton": attention.attend_with_triton,
         "one by one": attention.attend_one_by_one,
@@ -130,7 +160,11 @@ def main(names: list[str]) -> None:
     }
     if attention.FLASH:
         ways = {"FlashAttention": attention.attend_chains, **ways}
-    print("| model | requests | new tokens each | memory floor ms |", " | ".join(f"{way} ms" for way in ways), "|")
+    print(
+        "| model | requests | new tokens each | memory floor ms |",
+        " | ".join(f"{way} ms" for way in ways),
+        "|",
+    )
     print("|---|--:|---|--:|" + "--:|" * len(ways))
     for name in names:
         packed = build(name)
@@ -150,7 +184,8 @@ def main(names: list[str]) -> None:
                     flush=True,
                 )
     print(
-        "\n| model | passes | decoder | ms a target pass, drafts included | share of the floor |\n|---|---|---|--:|--:|"
+        "\n| model | passes | decoder | ms a target pass, drafts included | share of the floor |\n"
+        "|---|---|---|--:|--:|"
     )
     for name in set(names) & set(LLAMA):
         whole_texts(name, rate)

@@ -2,8 +2,8 @@
 
     python -m tests.speed.draw [--draws 100] [--tokens 16] [--rounds 3] [--at-once 64]
 
-Both run interleaved in one process: a whole session, its warm-up, exact law and statistics included, and `decoders.generate` over as
-many prompts for each decoder. Prints Markdown.
+Both run interleaved in one process: a whole session, its warm-up, exact law and statistics
+included, and `decoders.generate` over as many prompts for each decoder. Prints Markdown.
 """
 
 import argparse
@@ -14,9 +14,9 @@ import torch
 
 import decoders
 from tests.speed.engine import interleaved, times_as_fast
+from workbench.kinds.draw.study import MOST_AT_ONCE, Draw
 from workbench.measuring import session
 from workbench.runs.draws import findings
-from workbench.studies.draw import MOST_AT_ONCE, Draw
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She"
 DECODERS = ["multinomial", "speculative", "mtad", "dsbd", "beam_sampling"]
@@ -32,7 +32,9 @@ def main() -> None:
     shared = {**DRAWN, "max_new_tokens": args.tokens}
     runs, figures = {}, []
     for name in DECODERS:
-        study = Draw.from_json({"prompt": PROMPT, "settings": {"decoders": [name], "draws": args.draws, **shared}})
+        study = Draw.from_json(
+            {"prompt": PROMPT, "settings": {"decoders": [name], "draws": args.draws, **shared}}
+        )
         options = {**shared, "max_batch": args.at_once}
         runs[f"{name}, drawn"] = lambda study=study: figures.append(drawn(pair, study))
         runs[f"{name}, generated"] = lambda name=name, options=options: decoders.generate(
@@ -45,13 +47,16 @@ def main() -> None:
         own, library = (statistics.median(took[f"{name}, {how}"]) for how in ("drawn", "generated"))
         ratio = times_as_fast(took, f"{name}, generated", f"{name}, drawn")
         print(f"| {name} | {own:.2f} | {library:.2f} | {ratio} |")
-    whole = Draw.from_json({"prompt": PROMPT, "settings": {"decoders": DECODERS, "draws": args.draws, **shared}})
+    whole = Draw.from_json(
+        {"prompt": PROMPT, "settings": {"decoders": DECODERS, "draws": args.draws, **shared}}
+    )
     began = time.perf_counter()
     drawn(pair, whole)
     together = time.perf_counter() - began
     library = sum(statistics.median(took[f"{name}, generated"]) for name in DECODERS)
     print(
-        f"\nAll five in one run: {together:.2f} s, the library {library:.2f} s: {together / library:.2f} times as long"
+        f"\nAll five in one run: {together:.2f} s, the library {library:.2f} s: "
+        f"{together / library:.2f} times as long"
     )
 
 

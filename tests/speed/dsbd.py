@@ -1,10 +1,15 @@
-"""DSBD beside beam sampling at equal perplexity (dsbd.txt §4.2): both curves, and how much faster DSBD is at each width.
+"""DSBD beside beam sampling at equal perplexity: both curves, and DSBD's speed-up at each width.
 
-    python -m tests.speed.dsbd [--threads 1] [--tokens 48] [--searched 6] [--held-out 8] [--rounds 3]
+    python -m tests.speed.dsbd [--threads 1] [--tokens 48] [--searched 6] [--held-out 8]
+                               [--rounds 3]
 
-DSBD's widths and thresholds are searched on some prompts, and measured on others beside beam sampling of 1 to 8 beams. T=1, top-k 20,
-top-p 0.9. At each width of beam sampling that setting is taken which was fastest of those whose perplexity was not higher; among the
-prompts that are measured it may be either, so both perplexities are shown. Prints Markdown; about four minutes on one thread.
+DSBD's widths and thresholds are searched on some prompts, and measured on others beside beam
+sampling of 1 to 8 beams. T=1, top-k 20, top-p 0.9. At each width of beam sampling, the fastest
+setting is taken whose perplexity was not higher; on the prompts that are measured it may be either,
+so both perplexities are shown. Prints Markdown; about four minutes on one thread.
+
+Source:
+    Qin et al. 2024, Dynamic-width speculative beam decoding (arXiv 2409.16560), section 4.2
 """
 
 import argparse
@@ -35,12 +40,24 @@ def perplexity(results: Sequence[decoders.Result]) -> float:
     return of_tokens(trial.log_p for result in results for trial in result.trials)
 
 
-def over(pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str], tokens: int) -> Callable[[], list]:
-    options = {"temperature": 1.0, "top_k": 20, "top_p": 0.9, "ignore_eos": True, "max_new_tokens": tokens}
-    return lambda: [decoders.generate(pair, text, method, seed=i, **options) for i, text in enumerate(texts)]
+def over(
+    pair: decoders.ModelPair, method: decoders.Method, texts: Sequence[str], tokens: int
+) -> Callable[[], list]:
+    options = {
+        "temperature": 1.0,
+        "top_k": 20,
+        "top_p": 0.9,
+        "ignore_eos": True,
+        "max_new_tokens": tokens,
+    }
+    return lambda: [
+        decoders.generate(pair, text, method, seed=i, **options) for i, text in enumerate(texts)
+    ]
 
 
-def searched(pair: decoders.ModelPair, texts: Sequence[str], tokens: int) -> list[tuple[float, float, decoders.Method]]:
+def searched(
+    pair: decoders.ModelPair, texts: Sequence[str], tokens: int
+) -> list[tuple[float, float, decoders.Method]]:
     """(seconds, perplexity, method) of every setting of the grid, each run once."""
     found = []
     for values in itertools.product(*GRID.values()):
@@ -55,7 +72,9 @@ def searched(pair: decoders.ModelPair, texts: Sequence[str], tokens: int) -> lis
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("--searched", type=int, default=6)
@@ -65,8 +84,11 @@ def main() -> None:
     torch.set_num_threads(args.threads)
     pair, texts = decoders.load_pair(), prompts()["openings"]
     first, others = texts[: args.searched], texts[args.searched : args.searched + args.held_out]
-    print(f"{args.tokens} tokens, {len(first)} prompts searched, {len(others)} measured, {args.rounds} rounds, {args.threads} threads; "
-          f"load average {os.getloadavg()[0]:.1f} before")  # fmt: skip
+    print(
+        f"{args.tokens} tokens, {len(first)} prompts searched, {len(others)} measured, "
+        f"{args.rounds} rounds, {args.threads} threads; "
+        f"load average {os.getloadavg()[0]:.1f} before"
+    )
     settings = searched(pair, first, args.tokens)
     sampling = {width: decoders.catalog["beam_sampling"](beams=width) for width in WIDTHS}
     runs, chosen = {}, {}
@@ -80,13 +102,19 @@ def main() -> None:
     found = {name: perplexity(run()) for name, run in runs.items()}
     took = interleaved(runs, args.rounds)
     print(
-        "\n| beams | beam sampling: perplexity, tokens/s | DSBD (length, draft beams, threshold, least) | its perplexity, tokens/s | times as fast |"
+        "\n| beams | beam sampling: perplexity, tokens/s | DSBD (length, draft beams, threshold, "
+        "least) | its perplexity, tokens/s | times as fast |"
     )
     print("|--:|--:|---|--:|--:|")
     count = args.tokens * len(others)
     for width, method in chosen.items():
         plain = f"beam sampling, {width}"
-        cells = [f"{found[plain]:.2f}, {count / statistics.median(took[plain]):.0f}", "none was as likely", "", ""]
+        cells = [
+            f"{found[plain]:.2f}, {count / statistics.median(took[plain]):.0f}",
+            "none was as likely",
+            "",
+            "",
+        ]
         if method is not None:
             name, at = f"dsbd as {width}", ", ".join(str(getattr(method, key)) for key in GRID)
             cells[1:] = [

@@ -1,9 +1,12 @@
-"""The engine's speed on a random Llama of 28M parameters: against `transformers`, in batches, compiled, and against the memory bus.
+"""The engine's speed on a random Llama of 28M parameters.
 
-    python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64] [--rounds 5] [--uncompiled]
+Against `transformers`, in batches, compiled, and against the memory bus.
 
-All that is compared runs interleaved in one process; a figure is the median over rounds, a ratio the median of the rounds' ratios
-with the least and the most. Prints Markdown.
+    python -m tests.speed.engine [--dtypes float32 bfloat16] [--prompt 64] [--tokens 64]
+                                 [--rounds 5] [--uncompiled]
+
+All that is compared runs interleaved in one process; a figure is the median over rounds, a ratio
+the median of the rounds' ratios with the least and the most. Prints Markdown.
 """
 
 import argparse
@@ -17,7 +20,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 import decoders
-from decoders.loop import Turn
+from decoders.turn import Turn
 
 VOCABULARY = 4096
 BEAMS = 4
@@ -29,14 +32,15 @@ AIMS = {torch.float32: ("", "", "52%"), torch.bfloat16: ("1.4", "1.7", "33%")}
 def model(dtype: torch.dtype) -> LlamaForCausalLM:
     torch.manual_seed(0)
     config = LlamaConfig(
-        vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1408, num_hidden_layers=8, num_attention_heads=8,
-        num_key_value_heads=4, max_position_embeddings=2048, bos_token_id=None, eos_token_id=None,
+        vocab_size=VOCABULARY, hidden_size=512, intermediate_size=1408, num_hidden_layers=8,
+        num_attention_heads=8, num_key_value_heads=4, max_position_embeddings=2048,
+        bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     return LlamaForCausalLM(config).to(dtype).eval()
 
 
 def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> Seconds:
-    """Seconds of each run in each round, in turned order every other round, after one round to warm up."""
+    """Seconds of each run in each round after one to warm up; every other round is reversed."""
     took: Seconds = {name: [] for name in runs}
     for i in range(rounds + 1):
         for name in list(runs)[:: -1 if i % 2 else 1]:
@@ -48,7 +52,7 @@ def interleaved(runs: dict[str, Callable[[], object]], rounds: int) -> Seconds:
 
 
 def times_as_fast(took: Seconds, name: str, other: str, work: float = 1.0) -> str:
-    """How many times as fast `name` is as `other`, where it does `work` times as much."""
+    """The speed of `name` over that of `other`, if it does `work` times as much."""
     ratios = [work * b / a for a, b in zip(took[name], took[other], strict=True)]
     return f"{statistics.median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
 
@@ -60,7 +64,8 @@ def bandwidth(rounds: int) -> float:
 
 
 def outside_forward(pair: decoders.ModelPair, run: Callable[[], decoders.Result]) -> float:
-    """Milliseconds a pass that are not spent in the model's forward: packing, sampling, rules, trace."""
+    """Milliseconds a pass that are not spent in the model's forward: packing, sampling, rules,
+    trace."""
     packed, inside = pair.packed["target"], []
     forward = packed.forward
 
@@ -77,7 +82,7 @@ def outside_forward(pair: decoders.ModelPair, run: Callable[[], decoders.Result]
 
 
 def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
-    """The run with the log-probabilities and alternatives of the trace left out; trials are still noted."""
+    """The run without the trace's log-probabilities and alternatives; trials are still noted."""
 
     def annotate(turn, entry):
         for trial in entry.trials:
@@ -91,21 +96,33 @@ def without_annotations(run: Callable[[], object]) -> Callable[[], object]:
     return stubbed
 
 
-def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled: bool) -> list[tuple[str, str, str]]:
+def report(
+    dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled: bool
+) -> list[tuple[str, str, str]]:
     """(what, figure, aim) lines for one dtype."""
     llama = model(dtype)
     pair = decoders.ModelPair(llama, llama)
     generator = torch.Generator().manual_seed(0)
-    prompts = [torch.randint(VOCABULARY, (prompt // 2 + 8 * i,), generator=generator).tolist() for i in range(8)]
+    prompts = [
+        torch.randint(VOCABULARY, (prompt // 2 + 8 * i,), generator=generator).tolist()
+        for i in range(8)
+    ]
     text = torch.randint(VOCABULARY, (prompt,), generator=generator).tolist()
     ids = torch.tensor([text])
 
     def ours(name: str, prompts=text, pair=pair, **settings):
         method = decoders.catalog[name](**settings)
-        return lambda: decoders.generate(pair, prompts, method, max_new_tokens=tokens, ignore_eos=True)
+        return lambda: decoders.generate(
+            pair, prompts, method, max_new_tokens=tokens, ignore_eos=True
+        )
 
     def theirs(**options):
-        options |= {"max_new_tokens": tokens, "do_sample": False, "eos_token_id": None, "pad_token_id": 0}
+        options |= {
+            "max_new_tokens": tokens,
+            "do_sample": False,
+            "eos_token_id": None,
+            "pad_token_id": 0,
+        }
         return lambda: llama.generate(ids, attention_mask=torch.ones_like(ids), **options)
 
     plain = decoders.ModelPair(llama, None, passes="plain")
@@ -123,11 +140,18 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled
         }
         runs["batch of 8, compiled"] = ours("greedy", prompts, pair=fast)
     took = interleaved(runs, rounds)
-    speed = {name: (8 if "batch" in name else 1) * tokens / statistics.median(times) for name, times in took.items()}
+    speed = {
+        name: (8 if "batch" in name else 1) * tokens / statistics.median(times)
+        for name, times in took.items()
+    }
     lines = [(f"{name}, tokens/s", f"{value:.1f}", "") for name, value in speed.items()]
     lines += [
         ("greedy, recorded over plain", times_as_fast(took, "greedy", "greedy, plain"), ""),
-        ("greedy over transformers", times_as_fast(took, "greedy", "greedy, transformers"), AIMS[dtype][0]),
+        (
+            "greedy over transformers",
+            times_as_fast(took, "greedy", "greedy, transformers"),
+            AIMS[dtype][0],
+        ),
         (
             f"beam search, W={BEAMS}, over transformers",
             times_as_fast(took, "beams", "beams, transformers"),
@@ -138,21 +162,33 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled
     ]
     for name in ("greedy", "beams", "batch of 8"):
         if not uncompiled:
-            lines.append((f"{name}, compiled over recorded", times_as_fast(took, f"{name}, compiled", name), ""))
+            lines.append(
+                (
+                    f"{name}, compiled over recorded",
+                    times_as_fast(took, f"{name}, compiled", name),
+                    "",
+                )
+            )
 
     bus = bandwidth(rounds)
     for name in [n for n in ("greedy", "greedy, plain", "greedy, compiled") if n in runs]:
         floor = runs[name]().metrics.bytes_read / bus
         share = floor / statistics.median(took[name])
         aim = AIMS[dtype][2] if name == "greedy" else ""
-        lines.append((f"{name}: share of the bandwidth floor ({bus / 1e9:.1f} GB/s)", f"{share:.0%}", aim))
+        lines.append(
+            (f"{name}: share of the bandwidth floor ({bus / 1e9:.1f} GB/s)", f"{share:.0%}", aim)
+        )
     for name, aim in (("greedy", "0.25"), ("beams", "0.4")):
         spent = statistics.median(outside_forward(pair, runs[name]) for _ in range(rounds))
         lines.append((f"{name}: ms a pass outside the model", f"{spent:.2f}", aim))
 
     exact = decoders.catalog["speculative"](draft_length=4)
-    calls = decoders.generate(pair, text, exact, max_new_tokens=65, ignore_eos=True).metrics.target_calls
-    lines.append(("target calls for 65 tokens, the draft being the target, gamma 4", str(calls), "13"))
+    calls = decoders.generate(
+        pair, text, exact, max_new_tokens=65, ignore_eos=True
+    ).metrics.target_calls
+    lines.append(
+        ("target calls for 65 tokens, the draft being the target, gamma 4", str(calls), "13")
+    )
     searched = decoders.generate(
         pair, text, decoders.catalog["beam_search"](beams=BEAMS), max_new_tokens=64, ignore_eos=True
     )
@@ -163,7 +199,7 @@ def report(dtype: torch.dtype, prompt: int, tokens: int, rounds: int, uncompiled
 
 
 def live_nodes(searched: decoders.Result, prompt: int) -> int:
-    """The most nodes of the tree that were alive at once: the prompt, and all that the tips of a round descend from."""
+    """The largest number of live nodes: the prompt, and all ancestors of a round's tips."""
     parents = {t.node: t.parent for entry in searched.rounds for t in entry.trials}
     most = 0
     for entry in searched.rounds:
@@ -176,7 +212,9 @@ def live_nodes(searched: decoders.Result, prompt: int) -> int:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
     parser.add_argument("--prompt", type=int, default=64, help="tokens of the prompt")
     parser.add_argument("--tokens", type=int, default=64)
@@ -184,14 +222,19 @@ def main() -> None:
     parser.add_argument("--uncompiled", action="store_true", help="leave the compiled passes out")
     args = parser.parse_args()
     print(
-        f"{args.prompt} prompt and {args.tokens} new tokens, {args.rounds} rounds, {torch.get_num_threads()} threads",
+        (
+            f"{args.prompt} prompt and {args.tokens} new tokens, {args.rounds} rounds, "
+            f"{torch.get_num_threads()} threads"
+        ),
         end="",
     )
     print(f"; load average {os.getloadavg()[0]:.1f} before")
     for name in args.dtypes:
         lines = report(getattr(torch, name), args.prompt, args.tokens, args.rounds, args.uncompiled)
         print(f"\n| {name} | figure: median (least to most) | aim |\n|---|---|---|")
-        print("\n".join(f"| {what} | {figure} | {aim} |" for what, figure, aim in lines), flush=True)
+        print(
+            "\n".join(f"| {what} | {figure} | {aim} |" for what, figure, aim in lines), flush=True
+        )
     print(f"\nload average {os.getloadavg()[0]:.1f} after")
 
 

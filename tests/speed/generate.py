@@ -1,10 +1,9 @@
-"""Decoders inside of transformers' `generate`, beside its own assisted decoding, on the embedded pair.
+"""Decoders inside of transformers' `generate`, beside its own assisted decoding.
 
     python -m tests.speed.generate [--prompts 6] [--tokens 64] [--rounds 3]
 
-All run interleaved in one process; a figure is the median over rounds, a ratio the median of the rounds' ratios with the least and the
-most. Prints Markdown.
-"""
+On the embedded pair. All run interleaved in one process; a figure is the median over rounds, a
+ratio the median of the rounds' ratios with the least and the most. Prints Markdown."""
 
 import argparse
 import statistics
@@ -23,10 +22,15 @@ def main() -> None:
     args = parser.parse_args()
     pair = decoders.load_pair()
     tokenizer = pair.tokenizer
-    prompts = [tokenizer(p.text, return_tensors="pt") for p in built_in("stories").first(args.prompts).prompts]
+    prompts = [
+        tokenizer(p.text, return_tensors="pt")
+        for p in built_in("stories").first(args.prompts).prompts
+    ]
     tokenizer.pad_token, tokenizer.padding_side = tokenizer.eos_token, "left"
     batch = tokenizer(
-        [p.text for p in built_in("stories").first(args.prompts).prompts], return_tensors="pt", padding=True
+        [p.text for p in built_in("stories").first(args.prompts).prompts],
+        return_tensors="pt",
+        padding=True,
     )
     options = {
         "max_new_tokens": args.tokens,
@@ -47,14 +51,19 @@ def main() -> None:
         "hf(speculative)": each(custom_generate=speculative),
         "hf(mtad)": each(custom_generate=decoders.hf("mtad", draft=pair.draft)),
         "hf(lookup)": each(custom_generate=decoders.hf("lookup")),
-        "hf(speculative), one batch": lambda: pair.target.generate(**batch, **options, custom_generate=speculative),
+        "hf(speculative), one batch": lambda: pair.target.generate(
+            **batch, **options, custom_generate=speculative
+        ),
     }
     alone = [pair.target.generate(**given, **options) for given in prompts]
     for name in ("generate, assisted", "hf(greedy)", "hf(speculative)", "hf(lookup)"):
         same = sum(torch.equal(a, b) for a, b in zip(alone, runs[name](), strict=True))
         print(f"{name}: the tokens of `generate` for {same} of {len(alone)} prompts")
     took = interleaved(runs, args.rounds)
-    print(f"\n{args.prompts} prompts, {args.tokens} tokens each, T=0, {torch.get_num_threads()} threads\n")
+    print(
+        f"\n{args.prompts} prompts, {args.tokens} tokens each, T=0, {torch.get_num_threads()} "
+        "threads\n"
+    )
     print("| | tokens/s | × generate | × its assisted decoding |\n|---|---|---|---|")
     for name, seconds in took.items():
         speed = args.prompts * args.tokens / statistics.median(seconds)

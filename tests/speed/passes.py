@@ -1,7 +1,8 @@
-"""Passes of the embedded pair, plain and recorded, and whole texts beside transformers' `generate`; interleaved, in one process.
+"""Passes of the embedded pair, plain and recorded, and whole texts beside `generate`.
 
-python -m tests.speed.passes [threads]
-"""
+    python -m tests.speed.passes [threads]
+
+Interleaved, in one process; `generate` is that of transformers."""
 
 import statistics
 import sys
@@ -11,7 +12,7 @@ from collections.abc import Callable
 import torch
 
 from decoders import ModelPair, generate, load_pair
-from decoders.engine.model import Engine
+from decoders.engine.passes.packed import PackedPasses
 from decoders.tree import TokenTree
 from tests.speed.engine import interleaved, times_as_fast
 
@@ -19,10 +20,12 @@ PAST, REPEATS, TOKENS = 100, 60, 64
 TEXT = "Once upon a time there was a little girl named Lily."
 
 
-def a_pass(pair: ModelPair, role: str, tokens: int) -> tuple[Callable[[], object], Callable[[], object]]:
-    """The model's part of a pass of so many tokens with PAST rows before them, and the packing of it."""
+def a_pass(
+    pair: ModelPair, role: str, tokens: int
+) -> tuple[Callable[[], object], Callable[[], object]]:
+    """The model's part and the packing of a pass of `tokens` tokens with PAST rows before them."""
     packed = pair.packed[role]
-    engine, tree = Engine(packed), TokenTree([i % 100 + 5 for i in range(PAST)])
+    engine, tree = PackedPasses(packed), TokenTree([i % 100 + 5 for i in range(PAST)])
     engine.admit(tree, PAST + 2 * tokens)
     engine.run([(tree, tree.trunk[-1:])])
     nodes = [tree.trunk[-1]]
@@ -36,7 +39,7 @@ def a_pass(pair: ModelPair, role: str, tokens: int) -> tuple[Callable[[], object
             feeds[0].cache.drop_last()
         engine.pack(feeds)
 
-    return lambda: packed(inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing), pack
+    return lambda: packed(inputs), pack
 
 
 def main(threads: int) -> None:
@@ -45,17 +48,27 @@ def main(threads: int) -> None:
     for passes in ("plain", "recorded"):
         began = time.process_time()
         pairs[passes] = load_pair(passes=passes)
-        print(f"{passes}: loaded in {time.process_time() - began:.2f} s of CPU time, {threads} threads")
+        print(
+            f"{passes}: loaded in {time.process_time() - began:.2f} s of CPU time, {threads} "
+            "threads"
+        )
     print("\n| model | tokens | plain ms | recorded ms | packing ms |\n|---|--:|--:|--:|--:|")
     for role in ("draft", "target"):
         for tokens in (1, 2, 5, 9, 17, 33, 65):
             plain, _ = a_pass(pairs["plain"], role, tokens)
             recorded, pack = a_pass(pairs["recorded"], role, tokens)
             took = interleaved({"plain": plain, "recorded": recorded, "pack": pack}, REPEATS)
-            cells = " | ".join(f"{1e3 * statistics.median(seconds):.3f}" for seconds in took.values())
+            cells = " | ".join(
+                f"{1e3 * statistics.median(seconds):.3f}" for seconds in took.values()
+            )
             print(f"| {role} | {tokens} | {cells} |", flush=True)
     ids = pairs["plain"].tokenizer(TEXT, return_tensors="pt")
-    options = {"max_new_tokens": TOKENS, "min_new_tokens": TOKENS, "do_sample": False, "pad_token_id": 0}
+    options = {
+        "max_new_tokens": TOKENS,
+        "min_new_tokens": TOKENS,
+        "do_sample": False,
+        "pad_token_id": 0,
+    }
     runs = {"transformers": lambda: pairs["plain"].target.generate(**ids, **options)}
     for passes, pair in pairs.items():
         for name in ("greedy", "speculative", "mtad"):
@@ -65,7 +78,10 @@ def main(threads: int) -> None:
     took = interleaved(runs, 7)
     print("\n| decoder, passes | tokens/s | over transformers |\n|---|--:|--:|")
     for name, seconds in took.items():
-        print(f"| {name} | {TOKENS / statistics.median(seconds):.0f} | {times_as_fast(took, name, 'transformers')} |")
+        print(
+            f"| {name} | {TOKENS / statistics.median(seconds):.0f} | "
+            f"{times_as_fast(took, name, 'transformers')} |"
+        )
 
 
 if __name__ == "__main__":

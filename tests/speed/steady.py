@@ -1,11 +1,11 @@
-"""Whether the clock can be trusted: the same comparison again and again, on an idle machine and beside other programs.
+"""Whether the clock can be trusted, on an idle machine and beside other programs.
 
     python -m tests.speed.steady --runs 20            # everything, about twenty minutes
-    python -m tests.speed.steady --only threads laps  # what the number of threads and the laps cost
+    python -m tests.speed.steady --only threads laps  # the cost of the threads and of the laps
 
-Conditions, one run of each in turn: idle; a Chromium tab that animates; one busy process; two busy processes. Ratios to greedy are compared with the idle median at
-the same number of threads.
-"""
+The same comparison runs again and again. Conditions, one run of each in turn: idle; a Chromium tab
+that animates; one busy process; two busy processes. Ratios to greedy are compared with the idle
+median at the same number of threads."""
 
 import argparse
 import multiprocessing
@@ -22,19 +22,20 @@ from itertools import pairwise
 import torch
 
 import decoders
+from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
-from workbench.runs import laps
+from workbench.runs import doubts, laps
 from workbench.runs.estimates import rows
-from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings
 
 PROMPT = "Once upon a time, there was a little girl named Lily. She"
 DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 ASKED = {"decoders": DECODERS, "max_new_tokens": 64, "temperature": 1.0, "top_k": 20, "top_p": 0.9}
 ANIMATION = (
-    """<style>@keyframes turn { to { transform: rotate(360deg); } } div { width: 200px; height: 200px; margin: 90px; background:
+    """<style>@keyframes turn { to { transform: rotate(360deg); } }
+div { width: 200px; height: 200px; margin: 90px; background:
 linear-gradient(red, blue); animation: turn 1s linear infinite; }</style>"""
     + "<div></div>" * 12
 )
@@ -42,14 +43,23 @@ PARTS = ("ratios", "threads", "laps")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--runs", type=int, default=20, help="of each condition")
-    parser.add_argument("--threads", type=int, default=1, help="held in all runs whose ratios are compared")
-    parser.add_argument("--conditions", nargs="+", choices=list(CONDITIONS), default=list(CONDITIONS))
+    parser.add_argument(
+        "--threads", type=int, default=1, help="held in all runs whose ratios are compared"
+    )
+    parser.add_argument(
+        "--conditions", nargs="+", choices=list(CONDITIONS), default=list(CONDITIONS)
+    )
     parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS)
     args = parser.parse_args()
     pair = decoders.load_pair()
-    print(f"{args.runs} runs of each condition, load average {os.getloadavg()[0]:.2f} before, {os.cpu_count()} cores")
+    print(
+        f"{args.runs} runs of each condition, load average {os.getloadavg()[0]:.2f} before, "
+        f"{os.cpu_count()} cores"
+    )
     parts: dict[str, Callable[[], None]] = {
         "ratios": lambda: ratios(pair, args.runs, args.threads, args.conditions),
         "threads": lambda: threads(pair),
@@ -61,17 +71,21 @@ def main() -> None:
 
 
 def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequence[str]) -> None:
-    """For each decoder and condition: how many ratios lie near the idle median, and how many are marked unsteady."""
+    """For each decoder and condition: ratios near the idle median, and ratios marked unsteady."""
     torch.set_num_threads(threads)
-    found: dict[str, list[dict[str, tuple[float, list[str]]]]] = {name: [] for name in CONDITIONS if name in conditions}
-    for _ in range(runs):  # the conditions in turn: what the machine's host does meanwhile favours none of them
+    found: dict[str, list[dict[str, tuple[float, list[str]]]]] = {
+        name: [] for name in CONDITIONS if name in conditions
+    }
+    # the conditions in turn: what the machine's host does meanwhile favours none of them
+    for _ in range(runs):
         for name, each in found.items():
             with CONDITIONS[name]():
                 time.sleep(2)
                 each.append(once(pair, threads))
     print(f"threads held: {threads}\n")
     print(
-        "| decoder | condition | ratio: median (least to most) | within 10% of the idle median | within 15% or marked | marked |"
+        "| decoder | condition | ratio: median (least to most) | within 10% of the idle median | "
+        "within 15% or marked | marked |"
     )
     print("|---|---|---|---|---|---|")
     for decoder in DECODERS[1:]:
@@ -79,43 +93,59 @@ def ratios(pair: decoders.ModelPair, runs: int, threads: int, conditions: Sequen
         for name, each in found.items():
             values, marked = zip(*(run[decoder] for run in each), strict=True)
             near = sum(abs(v / middle - 1) <= 0.10 for v in values)
-            sound = sum(abs(v / middle - 1) <= 0.15 or bool(m) for v, m in zip(values, marked, strict=True))
+            sound = sum(
+                abs(v / middle - 1) <= 0.15 or bool(m) for v, m in zip(values, marked, strict=True)
+            )
             spread = f"{statistics.median(values):.2f} ({min(values):.2f} to {max(values):.2f})"
             print(
-                f"| {decoder} | {name} | {spread} | {near} of {runs} | {sound} of {runs} | {sum(map(bool, marked))} of {runs} |"
+                f"| {decoder} | {name} | {spread} | {near} of {runs} | {sound} of {runs} | "
+                f"{sum(map(bool, marked))} of {runs} |"
             )
     print()
     for name, each in found.items():
-        reasons = Counter(re.sub(r"\d+%?", "n", reason) for run in each for _, why in run.values() for reason in why)
+        reasons = Counter(
+            re.sub(r"\d+%?", "n", reason)
+            for run in each
+            for _, why in run.values()
+            for reason in why
+        )
         print(f"why marked, {name}: {dict(reasons) or 'nothing'}")
 
 
 def once(pair: decoders.ModelPair, threads: int) -> dict[str, tuple[float, list[str]]]:
     """Each decoder's ratio to greedy, and why it is marked unsteady, if it is."""
     study = Comparison(PROMPT, Settings.from_json(ASKED))
-    *_, ended = session.run(pair, study, threads=Threads(threads, "held"), patience=PATIENCE_SECONDS)
+    *_, ended = session.run(
+        pair, study, threads=Threads(threads, "held"), patience=PATIENCE_SECONDS
+    )
     return {
-        row.decoder: (laps.ratio(row.first, row.greedy[0]).value, laps.unsteady(row.first, row.greedy[0]))
+        row.decoder: (
+            laps.ratio(row.first, row.greedy[0]).value,
+            doubts.unsteady(row.first, row.greedy[0]),
+        )
         for row in rows(ended.run.results)
     }
 
 
 def threads(pair: decoders.ModelPair) -> None:
-    """What the chosen number of threads costs against the best one, and a pass beside a busy process against an idle one."""
+    """The cost of the chosen number of threads against the best one.
+
+    And that of a pass beside a busy process against an idle one."""
     counts = range(1, (os.cpu_count() or 1) + 1)
     picked = chosen(pair)
     idle = {count: pass_seconds(pair, count) for count in counts}
     best = min(idle.values())
     print(
-        f"idle: chosen {picked.count} ({picked.reason}); ms per pass: {_listed(idle)}; over the best: {idle[picked.count] / best:.2f}"
+        f"idle: chosen {picked.count} ({picked.reason}); ms per pass: {_listed(idle)}; over the "
+        f"best: {idle[picked.count] / best:.2f}"
     )
     with busy(1):
         time.sleep(2)
         picked = chosen(pair)
         seconds = pass_seconds(pair, picked.count)
     print(
-        f"beside one busy process: chosen {picked.count} ({picked.reason}); ms per pass: {1e3 * seconds:.2f}; over the idle single-threaded "
-        f"pass: {seconds / idle[1]:.2f}"
+        f"beside one busy process: chosen {picked.count} ({picked.reason}); ms per pass: "
+        f"{1e3 * seconds:.2f}; over the idle single-threaded pass: {seconds / idle[1]:.2f}"
     )
 
 
@@ -157,7 +187,7 @@ def nothing() -> Iterator[None]:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """So many processes that compute without end."""
+    """This number of processes that compute without end."""
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=spin, daemon=True) for _ in range(count)]
     for process in processes:
@@ -183,7 +213,8 @@ def browser() -> Iterator[None]:
     path = os.environ.get("CHROMIUM") or shutil.which("chromium")
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(
-            executable_path=path, args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
         )
         page = chromium.new_page()
         page.set_content(ANIMATION)

@@ -1,4 +1,4 @@
-"""A tiny pair that writes bytes: with it text is all emoji halves, control characters and markup one can wish for."""
+"""A tiny pair that writes bytes: its text is full of half emoji, control characters and markup."""
 
 import dataclasses
 
@@ -9,15 +9,16 @@ from transformers import PreTrainedTokenizerFast
 
 import decoders as library
 from tests.models import build
+from workbench.kinds.batch.study import Batch
+from workbench.kinds.branch.branching import At, branch
+from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
-from workbench.measuring.branch import At, branch
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended
-from workbench.runs.record import Energy, Run
-from workbench.studies.batch import Batch
-from workbench.studies.comparison import Comparison
-from workbench.studies.draw import Draw
+from workbench.runs.record import Run
+from workbench.runs.timing import Energy
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
 
@@ -26,7 +27,7 @@ DECODERS = ["greedy", "beam_search", "speculative", "mtad", "dsbd"]
 
 @pytest.fixture(scope="session")
 def byte_tokenizer() -> PreTrainedTokenizerFast:
-    """Every byte a token of its own: é takes two of them, an emoji four."""
+    """Every byte is one token: é takes two of them, an emoji four."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE({c: i for i, c in enumerate(["<end>", *alphabet])}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -38,7 +39,10 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 def pair(byte_tokenizer) -> library.ModelPair:
     """A random Llama over bytes, and the same with noise on its weights as its draft."""
     size = len(byte_tokenizer)
-    target, draft = build(dtype=torch.float32, vocab_size=size), build(dtype=torch.float32, vocab_size=size)
+    target, draft = (
+        build(dtype=torch.float32, vocab_size=size),
+        build(dtype=torch.float32, vocab_size=size),
+    )
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in draft.parameters():
@@ -61,20 +65,28 @@ def finished(pair: library.ModelPair, study: Study, meter: Meter) -> Run:
 
 @pytest.fixture(scope="session")
 def run(pair, unmetered) -> Run:
-    """Five decoders, two repeats, at temperature 1; what one of them said is energetic and hostile."""
-    settings = Settings.from_json({"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2, "timings": 1})
+    """Five decoders, two repeats, at temperature 1; one said something energetic and hostile."""
+    settings = Settings.from_json(
+        {"decoders": DECODERS, "max_new_tokens": 24, "repeats": 2, "timings": 1}
+    )
     found = finished(pair, Comparison("<b>é 🦊 ${x} {{{y}}}</b>\n", settings), unmetered)
     first, *rest = found.results
-    token = dataclasses.replace(first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m")
+    token = dataclasses.replace(
+        first.alone.tokens[0], text="</script><script>alert(1)</script>\x1b[31m"
+    )
     tokens = [token, *first.alone.tokens[1:]]
     sample = dataclasses.replace(first.alone, tokens=tokens, text="".join(t.text for t in tokens))
     energy = Energy(1.5, "measured: GPU energy counter", "2.00 s")
-    return dataclasses.replace(found, results=[dataclasses.replace(first, samples=[sample], energy=energy), *rest])
+    return dataclasses.replace(
+        found, results=[dataclasses.replace(first, samples=[sample], energy=energy), *rest]
+    )
 
 
 @pytest.fixture(scope="session")
 def batch_run(pair, unmetered) -> Run:
-    """Two decoders that draft, batches of one and two in every scheme, two repeats, at temperature 0; the prompts are hostile."""
+    """Two decoders that draft, batches of one and two in every scheme, two repeats, T=0.
+
+    The prompts are hostile."""
     texts = ["<b>aba aba</b>", "${x} aba abab", "=1+1 ab", "é 🦊 é 🦊"]
     shared = {
         "decoders": ["lookup", "speculative"],
@@ -83,15 +95,25 @@ def batch_run(pair, unmetered) -> Run:
         "repeats": 2,
         "timings": 1,
     }
-    asked = {"prompts": {"name": "<i>few</i>", "texts": texts}, "settings": {**shared, "sizes": [1, 2]}}
+    asked = {
+        "prompts": {"name": "<i>few</i>", "texts": texts},
+        "settings": {**shared, "sizes": [1, 2]},
+    }
     return finished(pair, Batch.from_json(asked), unmetered)
 
 
 @pytest.fixture(scope="session")
 def draw_run(pair, unmetered) -> Run:
-    """Three decoders, one of each way to be compared, twenty draws each after a hostile prompt."""
-    shared = {"decoders": ["multinomial", "dsbd", "mtad"], "draws": 20, "max_new_tokens": 4, "temperature": 0.4}
-    return finished(pair, Draw.from_json({"prompt": "<b>é ${x}</b>", "settings": shared}), unmetered)
+    """Three decoders, one for each kind of comparison, twenty draws each after a hostile prompt."""
+    shared = {
+        "decoders": ["multinomial", "dsbd", "mtad"],
+        "draws": 20,
+        "max_new_tokens": 4,
+        "temperature": 0.4,
+    }
+    return finished(
+        pair, Draw.from_json({"prompt": "<b>é ${x}</b>", "settings": shared}), unmetered
+    )
 
 
 @pytest.fixture(scope="session")

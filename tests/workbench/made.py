@@ -3,16 +3,25 @@
 from dataclasses import replace
 from typing import Any
 
-from workbench.runs.record import Agreement, Energy, Lap, Result, Run, Sample
+from workbench.runs.record import Agreement, Result, Run, Sample
+from workbench.runs.timing import Energy, Lap
 from workbench.studies.schemes import SCHEMES
 
-SPEEDS = {"vanilla": 100.0, "unpadded_kv": 120.0, "unpadded_inputs": 150.0, "unpadded": 200.0, "dynamic": 240.0}
+SPEEDS = {
+    "vanilla": 100.0,
+    "unpadded_kv": 120.0,
+    "unpadded_inputs": 150.0,
+    "unpadded": 200.0,
+    "dynamic": 240.0,
+}
 GAINED = {"greedy": [[1, 1, 1]] * 4, "lookup": [[1, 1], [4, 2], [2, 2], [3, 5]]}
 UNMEASURED = Energy(None, "not measured: made by hand")
 
 
 def made_result(decoder: str, size: int, scheme: str, speed: float, **changes: Any) -> Result:
-    """100 tokens at `speed`, 80 of them in the half of the time that is not spent on prompts; `changes` also of metrics."""
+    """100 tokens at `speed`, 80 of them in the half of the time that is not spent on prompts.
+
+    `changes` are fields and metrics."""
     static, vanilla = SCHEMES[scheme].static, scheme == "vanilla"
     metrics = {
         "seconds": 100 / speed,
@@ -32,24 +41,38 @@ def made_result(decoder: str, size: int, scheme: str, speed: float, **changes: A
     agreement = Agreement("greedy", 4, changes.pop("differing", 0))
     samples = [Sample(i, 3) for i in range(4)]
     found = Result(
-        decoder, changes.pop("repeat", 0), 0, metrics, UNMEASURED, samples, [Lap(100 / speed, [], UNMEASURED)],
-        size, scheme, agreement,
+        decoder, changes.pop("repeat", 0), 0, metrics, UNMEASURED, samples,
+        [Lap(100 / speed, [], UNMEASURED)], size, scheme, agreement,
     )  # fmt: skip
     return replace(found, **changes)
 
 
 def made_batch() -> Run:
     """Greedy and lookup over four prompts, alone and in batches of four."""
-    results = [made_result("greedy", 1, "unpadded", 50.0), made_result("lookup", 1, "unpadded", 90.0)]
-    results = [replace(r, samples=[Sample(i, 3, gained=g) for i, g in enumerate(GAINED[r.decoder])]) for r in results]
-    results += [made_result("greedy", 4, "unpadded", 80.0), made_result("greedy", 4, "dynamic", 120.0)]
+    results = [
+        made_result("greedy", 1, "unpadded", 50.0),
+        made_result("lookup", 1, "unpadded", 90.0),
+    ]
+    results = [
+        replace(r, samples=[Sample(i, 3, gained=g) for i, g in enumerate(GAINED[r.decoder])])
+        for r in results
+    ]
+    results += [
+        made_result("greedy", 4, "unpadded", 80.0),
+        made_result("greedy", 4, "dynamic", 120.0),
+    ]
     results += [made_result("lookup", 4, scheme, speed) for scheme, speed in SPEEDS.items()]
     settings = {
         "max_new_tokens": 64, "temperature": 0.0, "seed": 0, "repeats": 1, "decoders": ["lookup"],
         "lookup": {"match": 2}, "sizes": [1, 4], "schemes": list(SCHEMES), "ignore_eos": True,
     }  # fmt: skip
     study = {"prompts": {"name": "few", "count": 4, "texts": None}, "settings": settings}
-    where = {"device": "cpu", "dtype": "float32", "target": {"name": "a/big"}, "draft": {"name": "a/small"}}
+    where = {
+        "device": "cpu",
+        "dtype": "float32",
+        "target": {"name": "a/big"},
+        "draft": {"name": "a/small"},
+    }
     return Run("abc", "2026-11-20T00:00:00+00:00", "batch", "4 few", study, where, results)
 
 

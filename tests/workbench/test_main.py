@@ -10,7 +10,14 @@ from workbench import __main__ as program
 
 
 @pytest.mark.parametrize(
-    "arguments", [["bogus"], ["compare"], ["runs", "burn"], ["compare", "x", "--colour"], ["--port", "80", "runs"]]
+    "arguments",
+    [
+        ["bogus"],
+        ["compare"],
+        ["runs", "burn"],
+        ["compare", "x", "--colour"],
+        ["--port", "80", "runs"],
+    ],
 )
 def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
     with pytest.raises(SystemExit) as end:
@@ -26,7 +33,10 @@ def test_a_wrong_command_line_says_where_help_is(arguments, capsys):
     [
         ([], ["compare", "batch", "runs", "--port", "--version"]),
         (["compare"], [*catalog, "examples:", "--decoders", "--html", "--no-save"]),
-        (["batch"], ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"]),
+        (
+            ["batch"],
+            ["vanilla", "dynamic", "examples:", "--schemes", "--ways", "--html", "--no-save"],
+        ),
         (["runs"], ["list", "show", "compare", "export", "import", "delete"]),
         (["runs", "list"], ["--kind", "--search", "--order"]),
     ],
@@ -41,7 +51,9 @@ def test_help_names_all_there_is(command, words, capsys):
 
 
 def test_it_is_a_module_that_runs():
-    done = subprocess.run([sys.executable, "-m", "workbench", "batch", "--sizes", "0"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "workbench", "batch", "--sizes", "0"], capture_output=True, text=True
+    )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("A batch size must be a whole number")
 

@@ -1,1 +1,1 @@
-"""Experiments: plans of many prompts, decoders and settings, committed as they go, scored and reported."""
+"""Experiments: plans of many prompts, decoders and settings, saved as they run, then reported."""

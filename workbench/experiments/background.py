@@ -1,4 +1,7 @@
-"""One experiment at a time in the background of this process, so that whoever looks sees the same state."""
+"""One experiment at a time in the background of this process.
+
+Everyone who looks sees the same state.
+"""
 
 import logging
 import threading
@@ -21,7 +24,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Work:
-    """An experiment that was started here. id  None until its models are loaded;   starter  who may stop it on a shared machine"""
+    """An experiment that was started here.
+
+    Attributes:
+        title: the plan's title
+        starter: the visitor who may stop it on a shared machine
+        stop: set to stop it after the item at work
+        id: the experiment's id, None until its models are loaded
+        fault: one sentence if it broke down
+    """
 
     title: str
     starter: Hashable
@@ -31,7 +42,13 @@ class Work:
 
 
 class Background:
-    """Starts and stops experiments on this process's device; what they are is in the journal."""
+    """Starts and stops experiments on this process's device.
+
+    Args:
+        device: the device that decodes
+        journal: the file that keeps experiments; their state is read from it
+        limits: limits for visitors of a shared machine
+    """
 
     def __init__(self, device: Device, journal: Journal, limits: Limits):
         self.device, self.journal, self.limits = device, journal, limits
@@ -46,35 +63,59 @@ class Background:
 
     @property
     def waiting(self) -> bool:
-        """Whether it waits for the device, on which something else runs."""
+        """Whether it waits for the device because something else runs there."""
         return self.running and self._pool is not None and self._pool.waiting
 
     def allowed(self, request: Request) -> Request:
-        """The request as this place allows it. Raises InputError if it does not."""
+        """The request, reduced to the limits of a shared machine.
+
+        Raises:
+            InputError: if this machine does not allow it
+        """
         if zero_gpu():
-            raise InputError("Experiments do not run on borrowed GPUs; run this workbench on your own machine.")
+            raise InputError(
+                "Experiments do not run on borrowed GPUs; run this workbench on your own machine."
+            )
         if not self.limits.public:
             return request
         if request.plan not in {plan_file.find(name).source for name in plan_file.shipped()}:
             raise InputError(
-                "On a shared machine only the plans that come with the project run; run yours on your own machine."
+                "A shared machine runs only the plans that come with the project; run your own "
+                "plan on your own machine."
             )
         most = min(PUBLIC_PROMPTS, request.limit or PUBLIC_PROMPTS)
         return replace(request, limit=most, choice=EMBEDDED.choice(), data=None, paths=False)
 
     def start(self, request: Request, starter: Hashable = None) -> None:
-        """Raises InputError for a request that cannot be used or is not allowed here, and if an experiment is running."""
+        """Start the experiment in a thread.
+
+        Args:
+            request: the experiment to run
+            starter: the visitor, who may also stop it
+
+        Raises:
+            InputError: if the request cannot be used or is not allowed here, or if an experiment is
+                running
+        """
         request = self.allowed(request)
         plan, _ = request.read()
         with self._lock:
             if self.running:
-                raise InputError("An experiment is running here already; stop it, or wait for its end.")
+                raise InputError(
+                    "An experiment is running here already; stop it, or wait until it ends."
+                )
             self.work = Work(plan.title, starter, threading.Event())
-            self._thread = threading.Thread(target=self._run, args=(request, self.work), daemon=True)
+            self._thread = threading.Thread(
+                target=self._run, args=(request, self.work), daemon=True
+            )
             self._thread.start()
 
     def stop(self, starter: Hashable = None) -> None:
-        """Stop after the item at work. Raises InputError on a shared machine for an experiment that somebody else started."""
+        """Stop after the item at work.
+
+        Raises:
+            InputError: on a shared machine, if somebody else started the experiment
+        """
         if self.work is None or not self.running:
             return
         if self.limits.public and starter != self.work.starter:
@@ -82,6 +123,7 @@ class Background:
         self.work.stop.set()
 
     def join(self) -> None:
+        """Wait until the experiment ends."""
         if self._thread is not None:
             self._thread.join()
 
@@ -98,12 +140,11 @@ class Background:
             self.work = replace(work, fault=str(error))
         except Exception as error:
             log.exception("an experiment broke down")
-            self.work = replace(
-                work, fault=f"The experiment broke down ({type(error).__name__}); the server's log says more."
-            )
+            why = f"The experiment broke down ({type(error).__name__}); the server's log says more."
+            self.work = replace(work, fault=why)
 
     def says(self, now: Progress | None) -> str:
-        """One line about what is going on."""
+        """One line about the state of the experiment."""
         work = self.work if self.running else None
         if now is None or (work is not None and work.id is None):
             return f"{work.title}: loading the models." if work is not None else ""
@@ -121,5 +162,5 @@ class Background:
                 else now.doing
             )
         elif now.done < now.total:
-            words.append("stopped; Resume does the rest")
+            words.append("stopped; press Resume to finish it")
         return " · ".join(w for w in words if w)

@@ -1,10 +1,10 @@
-"""What a worker does: it keeps a pair loaded and decodes units of work with the workbench's own `measure`."""
+"""A worker's bench: it keeps a pair loaded and decodes units of work with `measure`."""
 
 import os
 import platform
 import time
 from collections.abc import Callable, Generator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,24 +14,37 @@ from decoders import InputError, ModelPair
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.identity import identity
-from workbench.experiments.rows import Output, Row
+from workbench.experiments.rows import NEXT_TIMING, Row, failed
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.disturbance import Watch, watch
+from workbench.measuring.heap import light_heap
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.session import light_heap
 from workbench.measuring.threads import chosen
 from workbench.measuring.work import Measured, Work
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.record import Sample
 
 IDLE_SECONDS = 2.0
+# The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
+TRACED = 3
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Cells that take turns on one item. texts  the prompts, of which number `prompts[i]` is `texts[i]`; a batch's last may come twice."""
+    """Cells that take turns on one item.
+
+    Attributes:
+        choice: the pair
+        ids: the cells' ids
+        cells: the cells
+        item: the item's number
+        prompts: numbers of the item's prompts in their set; the last batch is filled up with
+            earlier prompts
+        texts: the text of each of these prompts
+    """
 
     choice: PairChoice
     ids: tuple[str, ...]
@@ -42,7 +55,11 @@ class Unit:
 
 
 class Bench:
-    """Runs units in the thread that calls it. `ready` gives the loaded pair, with its threads chosen."""
+    """Runs units in the thread that calls it.
+
+    Args:
+        ready: returns the loaded pair, with its threads chosen; by default the bench loads it
+    """
 
     def __init__(self, ready: Callable[[PairChoice], ModelPair] | None = None):
         self._ready = ready or _Own()
@@ -50,7 +67,12 @@ class Bench:
         self._warm: set[tuple[Any, ...]] = set()
 
     def facts(self, choice: PairChoice, idle: bool = False) -> dict[str, Any]:
-        """What names the models and the device ("identity"), and what a report says about them. idle  measure idle power too."""
+        """The pair's "identity", which cells' ids contain, and its "environment", for reports.
+
+        Args:
+            choice: the pair
+            idle: also measure idle power
+        """
         pair = self._ready(choice)
         meter, _ = self._with(pair)
         where = environment(pair) | {"host": platform.node()}
@@ -59,17 +81,19 @@ class Bench:
                 time.sleep(IDLE_SECONDS)
             joules = window.energy.joules
             where["idle_power"] = (
-                window.energy.source if joules is None else f"{joules / IDLE_SECONDS:.1f} W ({window.energy.source})"
+                window.energy.source
+                if joules is None
+                else f"{joules / IDLE_SECONDS:.1f} W ({window.energy.source})"
             )
         return {"identity": identity(pair), "environment": where}
 
     def run(self, unit: Unit) -> list[Row]:
-        """A row for each cell; what fails is a row with its error."""
+        """A row for each cell; a failure becomes a row with its error."""
         pair = self._ready(unit.choice)
         tools = self._with(pair)
         order = list(range(len(unit.cells)))
-        if unit.item % 2:
-            order.reverse()  # a machine that gets slower or faster favours nobody
+        if sum(divmod(unit.item, NEXT_TIMING)) % 2:
+            order.reverse()  # so that a machine that gets slower or faster favours no decoder
         found: dict[int, Row] = {}
         with light_heap():
             for i in order:
@@ -81,18 +105,26 @@ class Bench:
         try:
             ids = [encode_prompt(pair, text, cell.settings.chat_template) for text in unit.texts]
             job = cell.job(unit.prompts[0])
-            decoders.check(pair, ids, job.method, **{**cell.settings.decoding, "seed": job.seed}, **job.batching)
+            decoders.check(
+                pair,
+                ids,
+                job.method,
+                **{**cell.settings.decoding, "seed": job.seed},
+                **job.batching,
+            )
         except InputError as error:
-            outputs = [Output(p, 0) for _, p in _first(unit.prompts)]
-            return Row(unit.ids[i], unit.item, outputs, host=host, error=str(error))
+            prompts = [prompt for _, prompt in _first(unit.prompts)]
+            return failed(unit.ids[i], unit.item, cell.to_json(), prompts, str(error), host)
+        if len(ids) == 1 and unit.prompts[0] < TRACED:
+            job = replace(job, keep="trace")
         work = Work(pair, ids, cell.settings, *tools, lambda: False)
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
         self._warm.add(key)
-        result = measured.result
-        load = asdict(result.laps[0].load) if result.laps else {}
-        outputs = [_output(pair, measured, place, prompt, ids) for place, prompt in _first(unit.prompts)]
-        return Row(unit.ids[i], unit.item, outputs, result.metrics, result.energy.source, load, host, result.error)
+        samples = [
+            _sample(pair, measured, ids, place, prompt) for place, prompt in _first(unit.prompts)
+        ]
+        return Row(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
 
     def _with(self, pair: ModelPair) -> tuple[Meter, Watch]:
         if self._tools is None or self._tools[0] is not pair:
@@ -102,30 +134,25 @@ class Bench:
 
 
 def _first(prompts: tuple[int, ...]) -> list[tuple[int, int]]:
-    """(place, prompt) of the prompts that are the item's own: what a batch is filled up with belongs to its first item."""
+    """(place, prompt) of the item's own prompts, without those that fill up the last batch."""
     return [(i, p) for i, p in enumerate(prompts) if prompts.index(p) == i and p >= prompts[0]]
 
 
-def _output(pair: ModelPair, measured: Measured, place: int, prompt: int, ids: list[list[int]]) -> Output:
-    sample = next((s for s in measured.result.samples if s.prompt == place), None)
+def _sample(
+    pair: ModelPair, measured: Measured, ids: list[list[int]], place: int, prompt: int
+) -> Sample:
+    """The sample at a place of the batch, with its text, under the prompt's own number."""
+    sample = next(
+        (s for s in measured.result.samples if s.prompt == place), Sample(place, len(ids[place]))
+    )
     tokens = list(measured.outputs.get(place, []))
-    gained, drafted = measured.rounds[place] if place < len(measured.rounds) else ([], [])
     shown = tokens[:-1] if tokens and tokens[-1] in pair.end_tokens else tokens
     text = decoded(pair.tokenizer, shown) if pair.tokenizer and shown else ""
-    return Output(
-        prompt,
-        len(ids[place]),
-        tokens,
-        text,
-        list(gained),
-        list(drafted),
-        sample.finished if sample else None,
-        sample.error if sample else None,
-    )
+    return replace(sample, prompt=prompt, text=text, ids=tokens)
 
 
 def whole(measuring: Generator[Any, None, Measured]) -> Measured:
-    """What a measurement returns, its updates left out."""
+    """The result of a measurement, without its updates."""
     while True:
         try:
             next(measuring)

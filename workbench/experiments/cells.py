@@ -6,20 +6,40 @@ import itertools
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from decoders import Method, catalog
 from workbench.experiments.plan import Part, Plan, pair_name, plain, settings
+from workbench.experiments.rows import NEXT_TIMING
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
-from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches, scheme_label, schemes_at
+from workbench.studies.schemes import (
+    ALONE,
+    BASELINE,
+    SCHEMES,
+    baseline_scheme,
+    batches,
+    scheme_label,
+    schemes_at,
+)
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One line of a table: a decoder with its settings, on one set of prompts, with one sampling, seed, batch size and scheme."""
+    """One line of a table: one decoder with its settings on one set of prompts.
+
+    Attributes:
+        choice: the pair
+        prompts: name of the set of prompts
+        settings: the decoder, its sampling and its seed
+        batch_size: requests decoded at once
+        scheme: how they share a batch
+        ignore_eos: whether texts go on after an end token
+        timed: whether its speed counts
+    """
 
     choice: PairChoice
     prompts: str
@@ -34,28 +54,38 @@ class Cell:
         return self.settings.methods[0]
 
     def job(self, first: int) -> Job:
-        """What is measured of the prompts from number `first` on."""
+        """The job of the item whose first prompt has this number."""
         seed = self.settings.seed + first
         return Job(self.method, 0, seed, self.batch_size, self.scheme, "lengths", self.ignore_eos)
 
     def to_json(self) -> dict[str, Any]:
-        """Everything asked that can change the answer, and the names that readers need."""
+        """All settings that can change the answer, and the names that readers need."""
         shared = {
             f: getattr(self.settings, f)
             for f in ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_template")
         }
         own = {name: plain(value) for name, value in dataclasses.asdict(self.method).items()}
         return {
-            "pair": pair_name(self.choice), "prompts": self.prompts, "decoder": self.method.name, "settings": own, **shared,
-            "batch_size": self.batch_size, "scheme": self.scheme, "ignore_eos": self.ignore_eos, "timed": self.timed,
+            "pair": pair_name(self.choice), "prompts": self.prompts, "decoder": self.method.name,
+            "settings": own, **shared, "batch_size": self.batch_size, "scheme": self.scheme,
+            "ignore_eos": self.ignore_eos, "timed": self.timed,
         }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Block:
-    """Cells that take turns on each item. Cells whose time counts share a block with greedy; others stand alone.
+    """Cells that take turns on each item.
 
-    id, ids   hashes: of the block, and of each cell;   items  for each item the prompts that are decoded together
+    Timed cells share a block with greedy; each other cell has its own.
+
+    Attributes:
+        part: name of the part of the plan
+        id: hash of the block
+        ids: hash of each cell
+        labels: label of each cell
+        cells: the cells
+        items: by number, in the order in which they run, the prompts that are decoded together; a
+            number means the same prompts under any limit
     """
 
     part: str
@@ -63,7 +93,7 @@ class Block:
     ids: tuple[str, ...]
     labels: tuple[str, ...]
     cells: tuple[Cell, ...]
-    items: tuple[tuple[int, ...], ...]
+    items: Mapping[int, tuple[int, ...]]
 
     @property
     def choice(self) -> PairChoice:
@@ -75,7 +105,13 @@ class Block:
 
 
 def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan:
-    """The same plan on one pair, and with at most so many prompts of each set."""
+    """The same plan on one pair, or with fewer prompts.
+
+    Args:
+        plan: the plan
+        choice: the pair to use, or None for the plan's own pairs
+        limit: the most prompts of each set, or None for the plan's own limits
+    """
     parts = plan.parts
     if choice is not None:
         parts = tuple(replace(part, pairs=(choice,)) for part in parts)
@@ -85,17 +121,25 @@ def restricted(plan: Plan, choice: PairChoice | None, limit: int | None) -> Plan
 
 
 def blocks(
-    plan: Plan, sets: Mapping[str, ScoredSet], facts: Mapping[PairChoice, Mapping[str, Any]], code: str
+    plan: Plan,
+    sets: Mapping[str, ScoredSet],
+    facts: Mapping[PairChoice, Mapping[str, Any]],
+    code: str,
 ) -> list[Block]:
-    """The plan's blocks in the order they run.
+    """The plan's blocks in the order in which they run.
 
-    facts   for each pair what names its models, dtype and kind of device;   code  a hash of the sources of `decoders`
+    Args:
+        plan: the plan
+        sets: its sets of prompts by name
+        facts: for each pair its models, dtype and kind of device, see `identity`
+        code: a hash of the sources of `decoders`
     """
     found, seen = [], set()
     for part in plan.parts:
         for cells in _groups(part):
-            items = _items(part, cells[0], len(sets[cells[0].prompts].items))
-            identity = {"code": code, "revision": sets[cells[0].prompts].revision, **facts[cells[0].choice]}
+            scored = sets[cells[0].prompts]
+            items = _items(part, cells[0], len(scored.items))
+            identity = {"code": code, "revision": scored.revision, **facts[cells[0].choice]}
             block = _block(part, cells, items, identity)
             if (block.part, block.id) not in seen:
                 seen.add((block.part, block.id))
@@ -103,59 +147,87 @@ def blocks(
     return found
 
 
-def _block(part: Part, cells: Sequence[Cell], items: tuple[tuple[int, ...], ...], identity: Mapping[str, Any]) -> Block:
+def merged(found: Iterable[Block]) -> list[Block]:
+    """Each block once, with the items of all parts that share it.
+
+    Parts may differ in their limits and timings.
+    """
+    whole: dict[str, Block] = {}
+    for block in found:
+        one = whole.setdefault(block.id, block)
+        whole[block.id] = replace(one, items=dict(sorted({**one.items, **block.items}.items())))
+    return list(whole.values())
+
+
+def _block(
+    part: Part,
+    cells: Sequence[Cell],
+    items: Mapping[int, tuple[int, ...]],
+    identity: Mapping[str, Any],
+) -> Block:
     each = [digest({**cell.to_json(), **identity}) for cell in cells]
-    if cells[
-        0
-    ].timed:  # times count only beside those of the same block; a batch also depends on what it is filled up with
-        whole = digest([sorted(each), len(items[-1]) > 1 and items])
+    if cells[0].timed:
+        # Times count only beside those of the same block, and a batch depends on all its prompts.
+        together = list(items.values())
+        whole = digest([sorted(each), len(together[-1]) > 1 and together])
         each = [digest([one, whole]) for one in each]
     else:
         whole = each[0]
-    return Block(part.name, whole, tuple(each), tuple(label(cell, part) for cell in cells), tuple(cells), items)
+    labels = tuple(label(cell, part) for cell in cells)
+    return Block(part.name, whole, tuple(each), labels, tuple(cells), items)
 
 
 def _groups(part: Part) -> Iterator[list[Cell]]:
-    grid = itertools.product(part.pairs, part.prompts, part.temperature, part.top_k, part.top_p, part.seeds)
+    grid = itertools.product(
+        part.pairs, part.prompts, part.temperature, part.top_k, part.top_p, part.seeds
+    )
     for choice, prompts, temperature, top_k, top_p, seed in grid:
-
-        def cell(
-            method: Method,
-            size: int,
-            scheme: str,
-            pair: PairChoice = choice,
-            of: str = prompts,
-            sampled: tuple[float, int, float, int] = (temperature, top_k, top_p, seed),
-        ) -> Cell:
-            return Cell(pair, of, settings(part, method, *sampled), size, scheme, part.ignore_eos, part.timed)
-
+        cell = partial(_cell, part, choice, prompts, (temperature, top_k, top_p, seed))
         if not part.timed:
             yield from ([cell(method, 1, ALONE)] for method in part.methods)
             continue
         others = [m for m in part.methods if m.name != BASELINE]
         for size in part.batch_sizes:
             for static in (True, False):
-                if schemes := [s for s in schemes_at(size, part.schemes) if SCHEMES[s].static == static]:
+                fitting = schemes_at(size, part.schemes)
+                if schemes := [s for s in fitting if SCHEMES[s].static == static]:
                     greedy = cell(catalog[BASELINE](), size, baseline_scheme(schemes[0]))
                     yield [greedy, *(cell(m, size, s) for m in others for s in schemes)]
 
 
-def _items(part: Part, cell: Cell, count: int) -> tuple[tuple[int, ...], ...]:
-    """Batches, the last one filled up; dynamic batches are one item, because a finished request's place goes to the next one.
-    All of them again for each further timing."""
+def _cell(
+    part: Part, choice: PairChoice, prompts: str, sampled: tuple[float, int, float, int],
+    method: Method, size: int, scheme: str,
+) -> Cell:  # fmt: skip
+    asked = settings(part, method, *sampled)
+    return Cell(choice, prompts, asked, size, scheme, part.ignore_eos, part.timed)
+
+
+def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
+    """Batches, the last one filled up, and all of them again for each further timing.
+
+    Dynamic batches are one item, because a finished request's place goes to the next one.
+    """
     count = min(count, part.limit or count)
     size = cell.batch_size if SCHEMES[cell.scheme].static else count
-    return tuple(map(tuple, batches(range(count), size))) * part.timings
+    each = [tuple(batch) for batch in batches(range(count), size)]
+    return {
+        NEXT_TIMING * again + i: batch
+        for again in range(part.timings)
+        for i, batch in enumerate(each)
+    }
 
 
 def label(cell: Cell, part: Part) -> str:
-    """The decoder, and what tells it from the other cells of its part: settings, sampling, batch size."""
+    """The decoder, with the settings, sampling and batch size in which cells of its part differ."""
     own = {f.name for f in dataclasses.fields(cell.method)}
     same = [m for m in part.methods if m.name == cell.method.name]
     varied = [n for n in sorted(own) if len({repr(getattr(m, n)) for m in same}) > 1]
-    words = [" ".join([cell.method.name, *(f"{n}={_short(getattr(cell.method, n))}" for n in varied)])]
-    for name, values in (("temperature", part.temperature), ("top_k", part.top_k), ("top_p", part.top_p)):
-        if len(values) > 1:
+    words = [
+        " ".join([cell.method.name, *(f"{n}={_short(getattr(cell.method, n))}" for n in varied)])
+    ]
+    for name in ("temperature", "top_k", "top_p"):
+        if len(getattr(part, name)) > 1:
             words.append(f"{name} {getattr(cell.settings, name):g}")
     if len(part.batch_sizes) > 1:
         words.append(f"batch {cell.batch_size}")
@@ -174,5 +246,5 @@ def digest(value: Any) -> str:
 
 
 def experiment_id(found: Iterable[Block]) -> str:
-    """The same plan on the same pair, prompts and code is the same experiment."""
+    """An id that is the same for the same plan, pair, prompts and code."""
     return digest([[b.part, b.id, len(b.items)] for b in found])[:12]

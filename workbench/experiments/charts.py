@@ -1,16 +1,16 @@
 """Figures of a report: curves over a setting, Pareto fronts, heat maps."""
 
 from workbench.experiments import figures
-from workbench.experiments.journal import Kept
 from workbench.experiments.pareto import front
 from workbench.experiments.plan import Drawing
 from workbench.experiments.report import Report, shown
+from workbench.experiments.rows import Kept
 from workbench.show import plots
 from workbench.show.axes import nothing
 from workbench.show.looks import look, look_of
 from workbench.show.plots import Curve, Point
 
-NOTHING = "Nothing measured so far gives this figure."
+NOTHING = "No measurement for this figure yet."
 RANGES = "Whiskers: 95% intervals over prompts or batches."
 
 
@@ -28,61 +28,87 @@ def _title(drawing: Drawing, y: str) -> str:
 
 
 def _curve(found: Report, drawing: Drawing, y: str) -> str:
-    """y over a setting, a line for each rest of the label. Cells without the setting are levels."""
+    """y over a setting, with a line for each remaining label. Cells without it are levels."""
     lines: dict[str, dict[float, tuple[float, float, float]]] = {}
     levels: dict[str, float] = {}
+    names = found.names(drawing.part)
     for cell in found.of_part(drawing.part):
         value, interval = figures.own_setting(cell, drawing.x), found.figure(y, cell)
         if interval is None:
             continue
         if isinstance(value, (int, float)) and not isinstance(value, bool):
-            rest = cell.label.replace(f" {drawing.x}={value}", "").replace(f", batch {value}", "")
+            rest = names[cell.cell].replace(f" {drawing.x}={value}", "")
+            # Batch size, seed and the like stand behind a comma.
+            rest = rest.replace(f", {drawing.x.removesuffix('_size')} {value:g}", "")
             lines.setdefault(rest, {})[value] = (interval.value, interval.low, interval.high)
         else:
-            levels[cell.label] = interval.value
+            levels[names[cell.cell]] = interval.value
     if not lines:
         return nothing(_title(drawing, y), "", NOTHING)
-    curves = [Curve(name, look(i), dict(sorted(points.items()))) for i, (name, points) in enumerate(lines.items())]
+    curves = [
+        Curve(name, look(i), dict(sorted(points.items())))
+        for i, (name, points) in enumerate(lines.items())
+    ]
     beside = [(name, look(i), value) for i, (name, value) in enumerate(levels.items(), len(curves))]
     says = f"{RANGES} Dotted: without this setting." if beside else RANGES
     return plots.curves(_title(drawing, y), says, curves, drawing.x.replace("_", " "), y, beside)
 
 
 def _front(found: Report, drawing: Drawing, y: str) -> str:
-    """y against x, a point for each cell; a line joins those that none beats in both."""
-    points = [p for cell in found.of_part(drawing.part) if (p := _point(found, cell, drawing.x, y))]
+    """y against x, a point for each cell; a line joins the Pareto front."""
+    names = found.names(drawing.part)
+    points = [
+        p
+        for c in found.of_part(drawing.part)
+        if (p := _point(found, c, names[c.cell], drawing.x, y))
+    ]
     if not points:
         return nothing(_title(drawing, y), "", NOTHING)
     best = [points[i] for i in front([(p.x, p.y) for p in points], drawing.x, y)]
-    says = f"The dotted line joins those that no other beats in both. {RANGES}"
+    says = f"The dotted line joins the points that no other point beats in both figures. {RANGES}"
     return plots.scatter(_title(drawing, y), says, points, drawing.x, y, best)
 
 
-def _point(found: Report, cell: Kept, x: str, y: str) -> Point | None:
+def _point(found: Report, cell: Kept, name: str, x: str, y: str) -> Point | None:
     a, b = found.figure(x, cell), found.figure(y, cell)
     if a is None or b is None:
         return None
     text = f"{shown(a, '')} {x}, {shown(b, '')} {y}"
-    return Point(cell.label, look_of(cell.asked["decoder"]), a.value, b.value, text, (a.low, a.high), (b.low, b.high))
+    return Point(
+        name,
+        look_of(cell.asked["decoder"]),
+        a.value,
+        b.value,
+        text,
+        (a.low, a.high),
+        (b.low, b.high),
+    )
 
 
 def _heat(found: Report, drawing: Drawing) -> str:
     """The speed-up of each cell by category, or by batch size if there are no categories."""
     title = drawing.title or "times greedy"
-    cells = [c for c in found.of_part(drawing.part) if figures.greedy_of(c, found.cells) not in (None, c)]
+    cells = [
+        c for c in found.begun(drawing.part) if figures.greedy_of(c, found.cells) not in (None, c)
+    ]
     names = sorted({category for cell in cells for category in figures.categories(cell)})
     rows: dict[str, list[float | None]] = {}
+    called = found.names(drawing.part)
     if names:
         for cell in cells:
             greedy, items = figures.greedy_of(cell, found.cells), figures.categories(cell)
             each = [figures.figure("x greedy", cell, greedy, items.get(name, [])) for name in names]
-            rows[cell.label] = [v.value if v else None for v in each]
+            rows[called[cell.cell]] = [v.value if v else None for v in each]
     else:
         names = sorted({c.asked["batch_size"] for c in cells})
         for cell in cells:
             size, value = cell.asked["batch_size"], found.figure("x greedy", cell)
-            label = cell.label.replace(f", batch {size}", "")
-            rows.setdefault(label, [None] * len(names))[names.index(size)] = value.value if value else None
+            label = called[cell.cell].replace(f", batch {size}", "")
+            rows.setdefault(label, [None] * len(names))[names.index(size)] = (
+                value.value if value else None
+            )
     if not any(v is not None for row in rows.values() for v in row):
         return nothing(title, "", NOTHING)
-    return plots.heat(title, "Blue is faster than greedy decoding, orange slower.", [str(n) for n in names], rows)
+    return plots.heat(
+        title, "Blue is faster than greedy decoding, orange slower.", [str(n) for n in names], rows
+    )

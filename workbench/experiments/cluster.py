@@ -1,4 +1,7 @@
-"""Workers as actors of Ray, one a GPU or a core, on a cluster that runs already or is started here. Ray is an extra."""
+"""Workers as actors of Ray, one for each GPU or core. Ray is an extra.
+
+The cluster runs already or is started here.
+"""
 
 import logging
 import os
@@ -8,6 +11,7 @@ from concurrent.futures import Future
 from typing import Any
 
 from decoders import InputError
+from decoders.errors import quoted
 from workbench.experiments.bench import Bench
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -16,34 +20,57 @@ THREADS = {"WORKBENCH_THREADS": "1", "OMP_NUM_THREADS": "1"}  # of an actor that
 
 
 class Cluster:
-    """A pool of actors. address  of the cluster, "auto" for the one of this machine, "local" to start one here;   make  their bench;   most  actors
+    """A pool of actors.
 
-    Raises InputError if Ray is not installed or the cluster cannot be reached. An actor that dies, and those of a node that leaves, are
-    started again where there is room.
+    If an actor dies or its node leaves, it is started again where there is room.
+
+    Args:
+        address: of the cluster; "auto" for this machine's, "local" to start one here
+        make: makes an actor's bench
+        most: the most actors, None for as many as there is room for
+
+    Raises:
+        InputError: if Ray is not installed or the cluster cannot be reached
     """
 
-    def __init__(self, address: str = "local", make: Callable[[], Any] = Bench, most: int | None = None):
+    def __init__(
+        self, address: str = "local", make: Callable[[], Any] = Bench, most: int | None = None
+    ):
         try:
             import ray
         except ImportError:
-            raise InputError("Ray is not installed; `pip install ray`, or leave --ray out.") from None
+            raise InputError("Ray is not installed; `pip install ray`, or omit --ray.") from None
         self._ray, self._make, self._most = ray, make, most
-        self.deaths = (ray.exceptions.RayActorError, ray.exceptions.WorkerCrashedError, ray.exceptions.NodeDiedError)
+        self.deaths = (
+            ray.exceptions.RayActorError,
+            ray.exceptions.WorkerCrashedError,
+            ray.exceptions.NodeDiedError,
+        )
         started: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
             _answers(address)
-            ray.init(address, log_to_driver=False, logging_level=logging.ERROR, ignore_reinit_error=True, **started)
+            ray.init(
+                address,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                ignore_reinit_error=True,
+                **started,
+            )
         except (OSError, ValueError, RuntimeError) as error:
             why = str(error).strip().partition("\n")[0]
             raise InputError(
-                f"The Ray cluster at {address!r} cannot be reached ({why}); start it with `ray start --head`."
+                f"The Ray cluster at {quoted(address)} cannot be reached ({why}); start it with "
+                "`ray start --head`."
             ) from None
         self._gpus = ray.cluster_resources().get("GPU", 0) >= 1
-        self.says = f"{self.count} Ray actors on {len(self._nodes())} nodes, one a {'GPU' if self._gpus else 'core'}"
+        self.says = (
+            f"{self.count} Ray actors on {len(self._nodes())} nodes, one for each "
+            f"{'GPU' if self._gpus else 'core'}"
+        )
 
     @property
     def count(self) -> int:
-        """As many as the nodes that are there now have room for."""
+        """The number of actors for which the nodes now have room."""
         room = max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
         return min(room, self._most or room)
 
@@ -52,7 +79,11 @@ class Cluster:
 
     def start(self, number: int) -> "Remote":
         needs = {"num_gpus": 1, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
-        actor = self._ray.remote(Actor).options(**needs).remote(self._make, {} if self._gpus else THREADS)
+        actor = (
+            self._ray.remote(Actor)
+            .options(**needs)
+            .remote(self._make, {} if self._gpus else THREADS)
+        )
         return Remote(self._ray, actor)
 
     def close(self) -> None:
@@ -67,7 +98,7 @@ def _answers(address: str) -> None:
 
 
 class Actor:
-    """Holds a bench in a process of its own."""
+    """A process that holds a bench."""
 
     def __init__(self, make: Callable[[], Any], environ: dict[str, str]):
         os.environ.update(environ)
@@ -91,7 +122,7 @@ class Remote:
             error = of.exception()
             if error is None:
                 found.set_result(of.result())
-            else:  # what was raised there, not Ray's wrapping of it
+            else:  # the error that was raised there, without Ray's wrapper
                 found.set_exception(getattr(error, "cause", None) or error)
 
         mine.add_done_callback(done)

@@ -1,4 +1,4 @@
-"""Runs an experiment: hands items to workers, scores what comes back, commits it, and says how far it is."""
+"""Runs an experiment: hands items to workers, scores and commits their rows, reports progress."""
 
 import contextlib
 import logging
@@ -13,12 +13,12 @@ from typing import Any
 from decoders import InputError
 from workbench.experiments import identity
 from workbench.experiments.bench import Unit
-from workbench.experiments.cells import Block, blocks, experiment_id
+from workbench.experiments.cells import Block, blocks, experiment_id, merged
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.owners import new_owner
 from workbench.experiments.plan import Plan
 from workbench.experiments.request import Request
-from workbench.experiments.rows import Output, Row
+from workbench.experiments.rows import NEXT_TIMING, Row, failed
 from workbench.experiments.scores import score
 from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew
@@ -31,7 +31,16 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Experiment:
-    """A request with its models known."""
+    """A request whose models are known.
+
+    Attributes:
+        id: the experiment's id
+        request: the request
+        plan: its plan
+        sets: the plan's sets of prompts by name
+        blocks: the plan's blocks
+        environment: workers, pairs, code and sets that it runs on, for reports
+    """
 
     id: str
     request: Request
@@ -42,7 +51,11 @@ class Experiment:
 
 
 def prepare(request: Request, crew: Crew) -> Experiment:
-    """Read the plan, load its pairs once on a worker, and spell it out. Raises InputError for what cannot be used."""
+    """Read the plan, load its pairs once on a worker, and spell the plan out.
+
+    Raises:
+        InputError: if the plan, its sets or its models cannot be used
+    """
     plan, sets = request.read()
     facts: dict[Any, Any] = {}
     environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
@@ -59,26 +72,35 @@ def prepare(request: Request, crew: Crew) -> Experiment:
 def run(
     experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event | None = None
 ) -> Generator[Progress, None, None]:
-    """Do what is not done yet; yields how far it is, the last time when nothing is left or it was stopped.
+    """Run the items that are not done yet.
 
-    `stopped`, or `Journal.ask_to_stop`, ends it after the items at work. Closing the iterator gives them back. Raises InputError if the
-    journal cannot be written; everything committed before stays.
+    Closing the iterator gives the items at work back.
+
+    Args:
+        experiment: the experiment
+        journal: the file that keeps it
+        crew: the workers
+        stopped: set to end it after the items at work; `Journal.ask_to_stop` does the same
+
+    Yields:
+        the progress, for the last time when nothing is left or it was stopped
+
+    Raises:
+        InputError: if the journal cannot be written; everything committed before stays
     """
-    journal.begin(
-        experiment.id,
-        experiment.plan.title,
-        experiment.request.to_json(),
-        dict(experiment.environment),
-        experiment.blocks,
-    )
     driver = _Driver(experiment, journal, crew, new_owner(), stopped or threading.Event())
     heart = threading.Thread(target=driver.beat, daemon=True)
-    heart.start()
+    asked, environment = experiment.request.to_json(), dict(experiment.environment)
     try:
+        # The beat comes first, so that everyone who sees the experiment sees that it runs.
+        journal.beat(experiment.id, driver.owner, None, "")
+        journal.begin(experiment.id, experiment.plan.title, asked, environment, experiment.blocks)
+        heart.start()
         yield from driver.progress()
     finally:
         driver.over.set()
-        heart.join()
+        if heart.is_alive():
+            heart.join()
         driver.close()
 
 
@@ -102,7 +124,7 @@ class _Driver:
     def __post_init__(self) -> None:
         self.at_work: dict[Future, _AtWork] = {}
         self.began, self.cost = time.monotonic(), 0.0
-        self.open = list({b.id: b for b in self.experiment.blocks}.values())
+        self.open = merged(self.experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
@@ -126,7 +148,7 @@ class _Driver:
         yield self._now()
 
     def _fill(self) -> None:
-        """Give each idle worker an item of the first block that has one left."""
+        """Give each idle worker an item of the first block that has any left."""
         free = self.crew.free({w.worker for w in self.at_work.values()})
         if not free:
             return
@@ -144,7 +166,12 @@ class _Driver:
     def _hand_out(self, work: _AtWork) -> None:
         block, prompts = work.block, work.block.items[work.item]
         what = "prompt" if len(prompts) == 1 else "batch"
-        self.doing = f"{block.part}: {block.prompts}, {what} {work.item + 1} of {len(block.items)}"
+        again, place = divmod(work.item, NEXT_TIMING)
+        timings = 1 + max(block.items) // NEXT_TIMING
+        count = sum(item // NEXT_TIMING == again for item in block.items)
+        self.doing = f"{block.part}: {block.prompts}, {what} {place + 1} of {count}"
+        if timings > 1:
+            self.doing += f", timing {again + 1} of {timings}"
         texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
         unit = Unit(block.choice, block.ids, block.cells, work.item, prompts, texts)
         self.at_work[self.crew.worker(work.worker).submit("run", unit)] = work
@@ -158,12 +185,12 @@ class _Driver:
             self.crew.lose(work.worker)
             self.deaths[work.block.id, work.item] += 1
             if self.deaths[work.block.id, work.item] < MOST_DEATHS:
-                self.journal.release(work.block, work.item, self.owner)  # whoever is free takes it
+                # The next free worker takes it.
+                self.journal.release(work.block, work.item, self.owner)
                 return
             rows = _failed(work, f"the worker died {MOST_DEATHS} times on it")
-        except (
-            Exception
-        ) as failure:  # the models could not be loaded there, or the like: a row says so, the rest goes on
+        except Exception as failure:
+            # The models could not be loaded there, or the like: a row says so, the rest goes on.
             log.exception("an item failed")
             rows = _failed(work, f"{type(failure).__name__}: {str(failure).partition(chr(10))[0]}")
         rows = [self._scored(work.block, row) for row in rows]
@@ -171,12 +198,12 @@ class _Driver:
             self.cost += _cost(work.block)
 
     def _scored(self, block: Block, row: Row) -> Row:
-        of, outputs = self.experiment.sets[block.prompts], []
+        of, samples = self.experiment.sets[block.prompts], []
         for o in row.outputs:
-            scores = None if row.error or o.error else score(of, o.prompt, o.text)
+            scores = None if row.result.error or o.error else score(of, o.prompt, o.text)
             item = of.items[o.prompt]
-            outputs.append(replace(o, scores=scores, category=item.category, id=item.id))
-        return replace(row, outputs=outputs)
+            samples.append(replace(o, scores=scores, category=item.category, id=item.id))
+        return row.with_outputs(samples)
 
     def _now(self) -> Progress:
         return self.journal.progress(self.experiment.id)
@@ -185,10 +212,14 @@ class _Driver:
         if not self.cost:
             return None
         left = self.journal.left(self.open)
-        return (time.monotonic() - self.began) * sum(_cost(b) * left[b.id] for b in self.open) / self.cost
+        return (
+            (time.monotonic() - self.began)
+            * sum(_cost(b) * left[b.id] for b in self.open)
+            / self.cost
+        )
 
     def beat(self) -> None:
-        """Runs in a thread of its own until the work is over."""
+        """Tell the journal that this driver is alive, in a separate thread until the work ends."""
         while not self.over.is_set():
             try:
                 self.journal.beat(self.experiment.id, self.owner, self._eta(), self.doing)
@@ -198,16 +229,19 @@ class _Driver:
             self.over.wait(BEAT_SECONDS)
 
     def close(self) -> None:
-        """Give back what was claimed; a journal that cannot be written now will find these claims stale."""
+        """Give all claims back. If the journal cannot be written now, they become stale."""
         with contextlib.suppress(InputError):
             self.journal.leave(self.owner)
 
 
 def _cost(block: Block) -> float:
-    """How long an item of the block takes, in no unit."""
+    """The relative time that an item of the block takes."""
     return sum(len(block.items[0]) * cell.settings.max_new_tokens for cell in block.cells)
 
 
 def _failed(work: _AtWork, why: str) -> list[Row]:
-    outputs = [Output(p, 0) for p in dict.fromkeys(work.block.items[work.item])]
-    return [Row(id, work.item, outputs, error=why) for id in work.block.ids]
+    prompts, cells = dict.fromkeys(work.block.items[work.item]), work.block.cells
+    return [
+        failed(id, work.item, cell.to_json(), prompts, why)
+        for id, cell in zip(work.block.ids, cells, strict=True)
+    ]

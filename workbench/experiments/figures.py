@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.experiments.journal import Kept
-from workbench.experiments.rows import Row
+from workbench.experiments.rows import Kept, Row
 from workbench.studies.schemes import BASELINE, baseline_scheme
 
 RESAMPLES = 2000
@@ -18,7 +17,13 @@ LEAST_ITEMS = 3  # fewer have no interval worth the name
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A figure, and between what it lies for 95% of the resamples of the items."""
+    """A figure with its 95% interval.
+
+    Attributes:
+        value: the figure over all items
+        low: 2.5% of the resamples of the items are below this
+        high: 2.5% are above this
+    """
 
     value: float
     low: float
@@ -49,7 +54,7 @@ def _scores(row: Row) -> list[float]:
     return [float(o.scores["score"]) for o in row.outputs if o.scores and "score" in o.scores]
 
 
-# name -> (what is summed above, what below, what is made of the quotient)
+# name -> (summand of the numerator, summand of the denominator, transformation of the quotient)
 RATIOS: dict[str, tuple[Callable[[Row], float], Callable[[Row], float], Callable[[Any], Any]]] = {
     "tokens/s": (_metric("new_tokens"), _metric("seconds"), lambda x: x),
     "perplexity": (_nats, _scored_tokens, np.exp),
@@ -67,16 +72,33 @@ OF_TIMED = ("tokens/s", "J/token", TIMES_GREEDY)
 def good(kept: Kept) -> dict[int, Row]:
     """The rows without an error, by item."""
     return {
-        item: row for item, row in kept.rows.items() if not row.errors and row.metrics.get("new_tokens") is not None
+        item: row
+        for item, row in kept.rows.items()
+        if not row.errors and row.metrics.get("new_tokens") is not None
     }
 
 
-def figure(name: str, kept: Kept, greedy: Kept | None = None, items: Sequence[int] | None = None) -> Interval | None:
-    """A figure of a cell over the items that it and greedy have; None if it has no such figure."""
+def figure(
+    name: str, kept: Kept, greedy: Kept | None = None, items: Sequence[int] | None = None
+) -> Interval | None:
+    """A figure of a cell.
+
+    Args:
+        name: a key of RATIOS, or TIMES_GREEDY
+        kept: the cell
+        greedy: the greedy cell that it is compared with, for TIMES_GREEDY
+        items: use only these items; by default all that both cells have
+
+    Returns:
+        the figure, None if the cell does not have it
+    """
     if name in OF_TIMED and not kept.asked["timed"]:
         return None
     found = resampled(
-        name, kept, greedy, common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items)
+        name,
+        kept,
+        greedy,
+        common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items),
     )
     if found is None:
         return None
@@ -90,9 +112,22 @@ def common(*cells: Kept, among: Sequence[int] | None = None) -> list[int]:
     return sorted(shared if among is None else shared & set(among))
 
 
-def resampled(name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]) -> np.ndarray | None:
-    """The figure (first), and that of each resample of the items: (RESAMPLES + 1,). The resamples of so many items are always the
-    same, so that two cells' are paired."""
+def resampled(
+    name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]
+) -> np.ndarray | None:
+    """A figure, then that of each resample of the items, (RESAMPLES + 1,).
+
+    The resamples depend only on the number of items, so those of two cells are paired.
+
+    Args:
+        name: a key of RATIOS, or TIMES_GREEDY
+        kept: the cell
+        greedy: the greedy cell that it is compared with, for TIMES_GREEDY
+        items: the items, all of which the cells have
+
+    Returns:
+        the figures, None if the cell does not have them
+    """
     if not items or (name == TIMES_GREEDY and greedy is None):
         return None
     if greedy is not None and name == TIMES_GREEDY:
@@ -109,8 +144,11 @@ def resampled(name: str, kept: Kept, greedy: Kept | None, items: Sequence[int]) 
 
 
 def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
-    """What is drawn together: all timings of the same prompts, because timing them again makes no further prompts of them. With too few
-    for an interval over prompts each timing is drawn alone."""
+    """The rows that are resampled together: all timings of the same prompts.
+
+    Repeated timings are no further prompts. If there are too few prompts for an interval, each
+    timing is resampled alone.
+    """
     found: dict[tuple[int, ...], list[Row]] = {}
     for i in items:
         found.setdefault(tuple(o.prompt for o in rows[i].outputs), []).append(rows[i])
@@ -119,7 +157,7 @@ def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
 
 @cache
 def _drawn(count: int) -> np.ndarray:
-    """How often each of `count` items is drawn: once each, then in RESAMPLES resamples; (RESAMPLES + 1, count)."""
+    """How often each item is drawn, (RESAMPLES + 1, count): once each, then resampled."""
     source = np.random.default_rng(0)
     drawn = source.multinomial(count, np.full(count, 1 / count), RESAMPLES)
     return np.vstack([np.ones((1, count)), drawn])
@@ -127,15 +165,22 @@ def _drawn(count: int) -> np.ndarray:
 
 def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
     """The greedy cell that took turns with this one."""
-    scheme = baseline_scheme(kept.asked["scheme"])
-    return next(
-        (c for c in cells if c.block == kept.block and c.asked["decoder"] == BASELINE and c.asked["scheme"] == scheme and kept.asked["timed"]),
-        None,
-    )  # fmt: skip
+    if not kept.asked["timed"]:
+        return None
+    same = {"decoder": BASELINE, "scheme": baseline_scheme(kept.asked["scheme"])}
+    mine = (c for c in cells if c.block == kept.block)
+    return next((c for c in mine if same.items() <= c.asked.items()), None)
 
 
 def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval | None:
-    """How far the figure of `less` is below that of `than`, on the items of both: positive if it is."""
+    """The figure of `than` minus that of `less`, on the items of both; None if not known.
+
+    Args:
+        name: name of the figure
+        less: the cell that is expected to have the smaller figure
+        than: the other cell
+        cells: all cells, among which are the greedy ones
+    """
     items = common(less, than)
     one, other = (resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than))
     if one is None or other is None or len(one) != len(other):
@@ -146,12 +191,20 @@ def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval 
 
 
 def accepted_by_position(kept: Kept) -> list[float]:
-    """For each place of the draft the share of rounds, of those that drafted so many tokens, whose output grew beyond it."""
+    """For each place of the draft, the share of rounds in which the output grew beyond it.
+
+    Only rounds that drafted as far as this place count.
+    """
     pairs = [
-        (g, d) for row in good(kept).values() for o in row.outputs for g, d in zip(o.gained, o.drafted, strict=False)
+        (g, d)
+        for row in good(kept).values()
+        for o in row.outputs
+        for g, d in zip(o.gained, o.drafted, strict=False)
     ]
-    # A tree has more drafts than places; beyond the deepest that was ever kept there is nothing to tell.
-    longest = min(max((d for _, d in pairs), default=0), max(1, max((g - 1 for g, _ in pairs), default=0)))
+    # A tree has more drafts than places, so stop at the deepest that was ever kept.
+    longest = min(
+        max((d for _, d in pairs), default=0), max(1, max((g - 1 for g, _ in pairs), default=0))
+    )
     shares = []
     for place in range(1, min(longest, 16) + 1):
         reached = [g > place for g, d in pairs if d >= place]
@@ -175,6 +228,6 @@ def categories(kept: Kept) -> dict[str, list[int]]:
 
 
 def own_setting(kept: Kept, name: str) -> Any:
-    """A setting of the cell's decoder, or of its sampling, by name; None if it has none of that name."""
+    """A setting of the cell's decoder or of its sampling; None if it has none of this name."""
     settings: Mapping[str, Any] = kept.asked["settings"]
     return settings.get(name, kept.asked.get(name))

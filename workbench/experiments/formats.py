@@ -1,5 +1,8 @@
-"""Loaders of the public formats. A line or entry that is malformed is named with its file; nothing in a file is run or followed out
-of its folder."""
+"""Loaders of the public formats.
+
+If a line or entry is malformed, the error names it and its file. Nothing in a file is run, and no
+path in it leads out of its folder.
+"""
 
 import re
 from collections.abc import Iterator
@@ -7,18 +10,23 @@ from pathlib import Path
 from typing import Any
 
 from decoders import InputError
+from decoders.errors import quoted
 from workbench.experiments.prompt_files import gathered, lines, table, take, text, whole
 from workbench.experiments.sets import Format, Item
 
 
 @gathered
 def question_jsonl(path: Path) -> Iterator[Item]:
-    """`question.jsonl` of Spec-Bench and MT-Bench: question_id, category, turns; only the first turn is asked."""
+    """`question.jsonl` of Spec-Bench and MT-Bench: question_id, category and turns.
+
+    Only the first turn is used.
+    """
     for place, value in lines(path):
         turns = take(place, value, "turns", list)
         if not turns or not isinstance(turns[0], str) or not turns[0].strip():
             raise InputError(f'{place}: "turns" must begin with a text.')
-        yield Item({"prompt": turns[0]}, place, {}, take(place, value, "category"), str(value.get("question_id", "")))
+        category, id = take(place, value, "category"), str(value.get("question_id", ""))
+        yield Item({"prompt": turns[0]}, place, {}, category, id)
 
 
 @gathered
@@ -30,7 +38,9 @@ def articles(path: Path) -> Iterator[Item]:
         rows = lines(path)
     for place, value in rows:
         article, highlights = take(place, value, "article"), take(place, value, "highlights")
-        yield Item({"article": article}, place, {"reference": highlights}, id=str(value.get("id", "")))
+        yield Item(
+            {"article": article}, place, {"reference": highlights}, id=str(value.get("id", ""))
+        )
 
 
 @gathered
@@ -46,7 +56,10 @@ def chatgpt_prompts(path: Path) -> Iterator[Item]:
 
 @gathered
 def alpaca(path: Path) -> Iterator[Item]:
-    """Alpaca-like: a JSON list, or JSONL, of instruction, input and output; ChatAlpaca's conversations give their first message."""
+    """Alpaca-like: a JSON list, or JSONL, of instruction, input and output.
+
+    Of ChatAlpaca's conversations, the first message is used.
+    """
     rows: Any = lines(path)
     if path.suffix.lower() != ".jsonl":
         entries = whole(path)
@@ -56,19 +69,24 @@ def alpaca(path: Path) -> Iterator[Item]:
     for place, value in rows:
         turns = value.get("conversations") if isinstance(value, dict) else None
         if isinstance(turns, list) and turns:
-            yield Item({"prompt": take(f"{place}, turn 1", turns[0], "value")}, place, id=str(value.get("id", "")))
+            prompt = take(f"{place}, turn 1", turns[0], "value")
+            yield Item({"prompt": prompt}, place, id=str(value.get("id", "")))
             continue
         more = value.get("input") if isinstance(value, dict) else None
-        prompt = "\n".join([take(place, value, "instruction"), *([more] if isinstance(more, str) and more else [])])
+        prompt = take(place, value, "instruction")
+        if isinstance(more, str) and more:
+            prompt = f"{prompt}\n{more}"
         yield Item({"prompt": prompt}, place)
 
 
 @gathered
 def squad(path: Path) -> Iterator[Item]:
-    """SQuAD v1 and v2: data, paragraphs, qas; a question without an answer has none in `answers`."""
+    """SQuAD v1 and v2: data, paragraphs, qas; `answers` is empty if a question has no answer."""
     data = take(path.name, whole(path), "data", list)
     for a, article in enumerate(data, 1):
-        for p, paragraph in enumerate(take(f"{path.name}, article {a}", article, "paragraphs", list), 1):
+        for p, paragraph in enumerate(
+            take(f"{path.name}, article {a}", article, "paragraphs", list), 1
+        ):
             place = f"{path.name}, article {a}, paragraph {p}"
             context = take(place, paragraph, "context")
             for q, each in enumerate(take(place, paragraph, "qas", list), 1):
@@ -77,7 +95,9 @@ def squad(path: Path) -> Iterator[Item]:
                 answers = [] if each.get("is_impossible") else list(dict.fromkeys(given))
                 question = {"context": context, "question": take(here, each, "question").strip()}
                 title = article.get("title", "") if isinstance(article, dict) else ""
-                yield Item(question, here, {"answers": answers}, str(title), str(each.get("id", "")))
+                yield Item(
+                    question, here, {"answers": answers}, str(title), str(each.get("id", ""))
+                )
 
 
 @gathered
@@ -91,16 +111,16 @@ def spider(path: Path) -> Iterator[Item]:
         place = f"{path.name}, entry {number}"
         db, gold = take(place, entry, "db_id"), take(place, entry, "query")
         if not re.fullmatch(r"[A-Za-z0-9_]+", db):
-            raise InputError(f'{place}: "db_id" {db!r:.80} is not the name of a database.')
+            raise InputError(f'{place}: "db_id" {quoted(db)} is not the name of a database.')
         if db not in schemas:
-            raise InputError(f"{place}: tables.json has no database {db!r}.")
+            raise InputError(f"{place}: tables.json has no database {quoted(db)}.")
         file = path.parent / "database" / db / f"{db}.sqlite"
         question = {"schema": schemas[db], "question": take(place, entry, "question")}
         yield Item(question, place, {"gold": gold, "database": file}, db)
 
 
 def _schemas(path: Path) -> dict[str, str]:
-    """For each database its tables and columns, a line for each table."""
+    """For each database its tables with their columns, one line per table."""
     entries, found = whole(path), {}
     if not isinstance(entries, list):
         raise InputError(f"{path.name}: must be a list of databases.")
@@ -111,7 +131,9 @@ def _schemas(path: Path) -> dict[str, str]:
         try:
             names = [[c for t, c in columns if t == i] for i in range(len(tables))]
         except (TypeError, ValueError):
-            raise InputError(f'{place}: "column_names_original" must be a list of [table, column].') from None
+            raise InputError(
+                f'{place}: "column_names_original" must be a list of [table, column].'
+            ) from None
         rows = [f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)]
         found[take(place, entry, "db_id")] = "\n".join(rows)
     return found
@@ -119,14 +141,22 @@ def _schemas(path: Path) -> dict[str, str]:
 
 @gathered
 def human_eval(path: Path) -> Iterator[Item]:
-    """HumanEval: JSONL with task_id and prompt. Its tests are not read: pass@1 would run what a model wrote."""
+    """HumanEval: JSONL with task_id and prompt.
+
+    Its tests are not read, because pass@1 would run code that a model wrote.
+    """
     for place, value in lines(path):
-        yield Item({"prompt": take(place, value, "prompt")}, place, id=take(place, value, "task_id"))
+        yield Item(
+            {"prompt": take(place, value, "prompt")}, place, id=take(place, value, "task_id")
+        )
 
 
 @gathered
 def own(path: Path) -> Iterator[Item]:
-    """One prompt per line, or JSONL with `prompt` and maybe `answer` (a text or a list of texts) and `category`."""
+    """One prompt per line, or JSONL with `prompt` and, optionally, `answer` and `category`.
+
+    An answer is a text or a list of texts.
+    """
     if path.suffix.lower() != ".jsonl":
         for number, line in enumerate(text(path).split("\n"), 1):
             if line.strip():
@@ -135,23 +165,48 @@ def own(path: Path) -> Iterator[Item]:
     for place, value in lines(path):
         prompt, answer = take(place, value, "prompt"), value.get("answer")
         answers = [answer] if isinstance(answer, str) else [] if answer is None else answer
-        if not prompt.strip() or not isinstance(answers, list) or not all(isinstance(a, str) for a in answers):
-            raise InputError(f'{place}: must have a text as "prompt", and "answer" must be a text or a list of texts.')
-        yield Item({"prompt": prompt}, place, {"answers": answers} if answers else {}, str(value.get("category", "")))
+        texts = isinstance(answers, list) and all(isinstance(a, str) for a in answers)
+        if not prompt.strip() or not texts:
+            raise InputError(
+                f'{place}: must have a text as "prompt", and "answer" must be a text or a list of '
+                "texts."
+            )
+        scored = {"answers": answers} if answers else {}
+        yield Item({"prompt": prompt}, place, scored, str(value.get("category", "")))
 
 
 FORMATS = {
-    "spec-bench": Format(question_jsonl, ("question.jsonl",), "plain", says="Spec-Bench: six kinds of task, 480 prompts"),
-    "mt-bench": Format(question_jsonl, ("question.jsonl",), "chat", says="MT-Bench: 80 questions of eight kinds"),
+    "spec-bench": Format(
+        question_jsonl, ("question.jsonl",), "plain",
+        says="Spec-Bench: six kinds of task, 480 prompts",
+    ),
+    "mt-bench": Format(
+        question_jsonl, ("question.jsonl",), "chat", says="MT-Bench: 80 questions of eight kinds",
+    ),
     "cnn-dailymail": Format(
-        articles, ("test.jsonl", "test.csv", "cnn_dailymail.jsonl"), "summary", "rouge", ("\n\n",), "articles and highlights"
+        articles, ("test.jsonl", "test.csv", "cnn_dailymail.jsonl"), "summary", "rouge", ("\n\n",),
+        "articles and highlights",
     ),
-    "spider": Format(spider, ("dev.json",), "sql", "sql", (";", "\n\n"), "questions to SQL, with their databases"),
+    "spider": Format(
+        spider, ("dev.json",), "sql", "spider", (";", "\n\n"),
+        "questions to answer in SQL, with their databases",
+    ),
     "squad": Format(
-        squad, ("dev-v2.0.json", "dev-v1.1.json", "dev.json"), "squad", "squad", ("\n",), "questions on a paragraph"
+        squad, ("dev-v2.0.json", "dev-v1.1.json", "dev.json"), "squad", "squad", ("\n",),
+        "questions on a paragraph",
     ),
-    "humaneval": Format(human_eval, ("HumanEval.jsonl",), "plain", stop=("\ndef ", "\nclass ", "\nif __name__"), says="code"),
-    "chatgpt-prompts": Format(chatgpt_prompts, ("prompts.csv", "train.csv"), "plain", says="short instructions"),
-    "alpaca": Format(alpaca, ("alpaca.json", "chatalpaca.jsonl", "alpaca.jsonl"), "chat", says="instructions"),
-    "own": Format(own, ("prompts.jsonl", "prompts.txt"), "plain", "squad", ("\n",), "a .txt or .jsonl file of one's own"),
+    "humaneval": Format(
+        human_eval, ("HumanEval.jsonl",), "plain", stop=("\ndef ", "\nclass ", "\nif __name__"),
+        says="code",
+    ),
+    "chatgpt-prompts": Format(
+        chatgpt_prompts, ("prompts.csv", "train.csv"), "plain", says="short instructions",
+    ),
+    "alpaca": Format(
+        alpaca, ("alpaca.json", "chatalpaca.jsonl", "alpaca.jsonl"), "chat", says="instructions",
+    ),
+    "own": Format(
+        own, ("prompts.jsonl", "prompts.txt"), "plain", "squad", ("\n",),
+        "your own .txt or .jsonl file",
+    ),
 }  # fmt: skip

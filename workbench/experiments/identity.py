@@ -1,4 +1,4 @@
-"""What can change an answer besides the plan: the code and the models."""
+"""Everything besides the plan that can change an answer: the code and the models."""
 
 import hashlib
 from functools import cache
@@ -24,18 +24,25 @@ def code() -> str:
 
 
 def identity(pair: ModelPair) -> dict[str, Any]:
-    """Models, dtype and kind of device: what a cell's id is made of."""
+    """Models, dtype and kind of device, which a cell's id contains."""
     where = environment(pair)
-    models = {role: _model(getattr(pair, role), where[role]) for role in ("target", "draft") if where[role]}
+    models = {
+        role: _model(getattr(pair, role), where[role])
+        for role in ("target", "draft")
+        if where[role]
+    }
     return {**models, "dtype": where["dtype"], "device": pair.target.device.type}
 
 
 def _model(model: torch.nn.Module, known: dict[str, Any]) -> str:
     """The hub's revision; for other models a hash of their weights."""
-    return f"{known['name']}@{known['revision']}" if known["revision"] else f"{known['type']} {weights(model)}"
+    if known["revision"]:
+        return f"{known['name']}@{known['revision']}"
+    return f"{known['type']} {weights(model)}"
 
 
 def weights(model: torch.nn.Module) -> str:
+    """A hash of a model's weights."""
     found = hashlib.sha256()
     for name, weight in model.state_dict().items():
         found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())

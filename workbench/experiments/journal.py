@@ -1,41 +1,43 @@
-"""The file that keeps experiments: rows as they are finished, and who is at work on what. Only the driver writes to it."""
+"""The journal keeps experiments with their rows, each as soon as it is finished.
+
+Only the driver writes rows.
+"""
 
 import json
 import sqlite3
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from decoders import InputError
-from workbench.experiments.cells import Block
+from decoders.errors import quoted
+from workbench.experiments.cells import Block, merged
+from workbench.experiments.claims import Claims
+from workbench.experiments.entry import Entry
+from workbench.experiments.journal_file import date
 from workbench.experiments.owners import alive
-from workbench.experiments.rows import Row
-from workbench.runs.store import data_folder
-
-CREATE = """
-CREATE TABLE IF NOT EXISTS experiments (id TEXT PRIMARY KEY, created TEXT NOT NULL, title TEXT NOT NULL, request TEXT NOT NULL,
-  environment TEXT NOT NULL, total INTEGER NOT NULL, stop INTEGER NOT NULL DEFAULT 0);
-CREATE TABLE IF NOT EXISTS cells (experiment TEXT NOT NULL, part TEXT NOT NULL, cell TEXT NOT NULL, place INTEGER NOT NULL,
-  label TEXT NOT NULL, block TEXT NOT NULL, items INTEGER NOT NULL, asked TEXT NOT NULL, PRIMARY KEY (experiment, part, cell));
-CREATE TABLE IF NOT EXISTS rows (cell TEXT NOT NULL, item INTEGER NOT NULL, block TEXT NOT NULL, created TEXT NOT NULL,
-  json TEXT NOT NULL, PRIMARY KEY (cell, item));
-CREATE INDEX IF NOT EXISTS rows_of_blocks ON rows (block, item);
-CREATE TABLE IF NOT EXISTS claims (block TEXT NOT NULL, item INTEGER NOT NULL, owner TEXT NOT NULL, beat REAL NOT NULL,
-  PRIMARY KEY (block, item));
-CREATE TABLE IF NOT EXISTS drivers (experiment TEXT NOT NULL, owner TEXT NOT NULL, beat REAL NOT NULL,
-  eta REAL, doing TEXT NOT NULL DEFAULT '', PRIMARY KEY (experiment, owner));
-"""
+from workbench.experiments.rows import NEXT_TIMING, Kept, Row
+from workbench.experiments.schema import ASKED, DONE, UNNUMBERED
+from workbench.runs.summary import SHOWN
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """How far an experiment is: `done` items of `total`; `failed` rows with an error; `running` while a driver is alive.
+    """The progress of an experiment.
 
-    eta  seconds left, None if not known;   doing  one line about what is decoded now
+    Attributes:
+        id: the experiment's id
+        title: the plan's title, cut at SHOWN characters
+        created: UTC, ISO 8601
+        done: items that are finished
+        total: all items
+        failed: rows with an error
+        running: whether a driver is alive
+        stopping: whether it has been asked to stop
+        eta: seconds left, None if not known
+        doing: one line about the item that is decoded now
+        miscounted: whether an earlier version took rows of other prompts for some of its items
     """
 
     id: str
@@ -48,186 +50,172 @@ class Progress:
     stopping: bool
     eta: float | None
     doing: str
+    miscounted: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Kept:
-    """A cell of an experiment and its rows by item."""
+class Journal(Claims):
+    """The experiments of one file.
 
-    part: str
-    cell: str
-    label: str
-    block: str
-    items: int
-    asked: dict[str, Any]
-    rows: dict[int, Row]
+    Its arguments are those of `JournalFile`. The methods of `Claims` keep the rows.
 
-
-class Journal:
-    """Every method raises InputError, in one sentence, if the file cannot be used; what was committed stays.
-
-    path     default: `experiments.sqlite` beside the past runs;   patience  seconds to wait for a file that another process holds
+    Raises:
+        InputError: from every method, in one sentence, if the file cannot be used; everything
+            committed stays
     """
 
-    def __init__(self, path: str | Path | None = None, patience: float = 30.0, now: Callable[[], float] = time.time):
-        self.path, self._patience, self._now = Path(path or data_folder() / "experiments.sqlite"), patience, now
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unusable(error) from None
-        with self._open() as db:
-            db.execute("PRAGMA journal_mode = WAL")
-            db.executescript(CREATE)
-
-    # ---- experiments
-
     def begin(
-        self, id: str, title: str, request: dict[str, Any], environment: dict[str, Any], blocks: Sequence[Block]
+        self,
+        id: str,
+        title: str,
+        request: dict[str, Any],
+        environment: dict[str, Any],
+        blocks: Sequence[Block],
     ) -> None:
-        """Keep what an experiment is; one that is there already is continued, and drawn as the plan says now."""
-        total = sum(len(block.items) for block in {b.id: b for b in blocks}.values())
+        """Add an experiment, or continue it: its report then follows the present plan.
+
+        Args:
+            id: the experiment's id
+            title: the plan's title
+            request: the request, as its `to_json` has it
+            environment: workers, pairs, code and sets that it runs on
+            blocks: the plan's blocks
+        """
+        total = sum(len(block.items) for block in merged(blocks))
         with self._open() as db:
+            with suppress(InputError):  # a new one
+                if self._read(db, id) is None:
+                    db.execute("DELETE FROM experiments WHERE id = ?", (id,))
             db.execute(
-                "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, total) VALUES (?, ?, ?, ?, ?, ?)",
-                (id, _date(), title, json.dumps(request), json.dumps(environment), total),
+                "INSERT OR IGNORE INTO experiments (id, created, title, request, environment, "
+                "total) VALUES (?, ?, ?, ?, ?, ?)",
+                (id, date(), title, json.dumps(request), json.dumps(environment), total),
             )
             db.execute(
-                "UPDATE experiments SET title = ?, request = ?, stop = 0 WHERE id = ?", (title, json.dumps(request), id)
+                "UPDATE experiments SET title = ?, request = ?, total = ?, stop = 0 WHERE id = ?",
+                (title, json.dumps(request), total, id),
             )
+            db.execute("DELETE FROM cells WHERE experiment = ?", (id,))
             for place, (block, i) in enumerate((b, i) for b in blocks for i in range(len(b.cells))):
-                asked = json.dumps(block.cells[i].to_json())
-                values = (id, block.part, block.ids[i], place, block.labels[i], block.id, len(block.items), asked)
-                db.execute("INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)
+                where = (id, block.part, block.ids[i], place, block.labels[i], block.id)
+                asked, timings = block.cells[i].to_json(), 1 + max(block.items) // NEXT_TIMING
+                db.execute(
+                    "INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                    (*where, len(block.items), json.dumps(asked), timings),
+                )
+        self.kept(id)  # finds damaged rows, so that they are run again
 
     def experiments(self, limit: int = 50) -> list[Progress]:
+        """The progress of the newest experiments.
+
+        Args:
+            limit: the most experiments
+        """
         with self._open() as db:
-            ids = [
-                i
-                for (i,) in db.execute("SELECT id FROM experiments ORDER BY created DESC, rowid DESC LIMIT ?", (limit,))
-            ]
+            # A row whose id is damaged belongs to no experiment: its plan makes another one.
+            sound = "typeof(id) = 'text' AND length(id) < 100 AND id NOT GLOB '*[^0-9a-z]*'"
+            newest = "ORDER BY created DESC, rowid DESC LIMIT ?"
+            query = f"SELECT id FROM experiments WHERE {sound} {newest}"
+            ids = [id for (id,) in db.execute(query, (limit,))]
         return [self.progress(id) for id in ids]
 
-    def experiment(self, id: str) -> dict[str, Any]:
-        """Its title, request (what it was asked) and environment. Raises InputError if there is none."""
+    def experiment(self, id: str) -> Entry:
+        """The experiment's row.
+
+        Raises:
+            InputError: if there is no such experiment, or if its row is damaged
+        """
         with self._open() as db:
-            query = "SELECT id, created, title, request, environment FROM experiments WHERE id = ?"
-            found = db.execute(query, (id,)).fetchone()
+            found = self._read(db, id)
         if found is None:
-            raise InputError(f"There is no experiment {id!r:.80}; `experiment --list` shows those there are.")
-        names = ("id", "created", "title", "request", "environment")
-        return {n: json.loads(v) if n in names[3:] else v for n, v in zip(names, found, strict=True)}
+            raise self._damaged(id)
+        return found
+
+    def _read(self, db: sqlite3.Connection, id: str) -> Entry | None:
+        """The row of an experiment, None if it is damaged. Raises InputError if there is none."""
+        query = f"SELECT {', '.join(Entry.COLUMNS)} FROM experiments WHERE id = ?"
+        row = db.execute(query, (id,)).fetchone()
+        if row is None:
+            raise InputError(
+                f"There is no experiment {quoted(id)}; `experiment --list` shows past experiments."
+            )
+        return Entry.read(row)
+
+    def _damaged(self, id: str) -> InputError:
+        return InputError(
+            f"The request of experiment {id} is damaged in {self.path}; run its plan again: its "
+            "finished rows are kept."
+        )
 
     def progress(self, id: str) -> Progress:
+        """The progress of an experiment; a damaged one has only a title that says so.
+
+        Raises:
+            InputError: if there is no such experiment
+        """
         with self._open() as db:
-            found = db.execute("SELECT title, created, total, stop FROM experiments WHERE id = ?", (id,)).fetchone()
-            if found is None:
-                raise InputError(f"There is no experiment {id!r:.80}.")
-            title, created, total, stop = found
-            of = "FROM rows WHERE block IN (SELECT block FROM cells WHERE experiment = ?)"
-            (done,) = db.execute(f"SELECT count(*) FROM (SELECT DISTINCT block, item {of})", (id,)).fetchone()
-            (failed,) = db.execute(f'SELECT count(*) {of} AND json LIKE \'%"error":"%\'', (id,)).fetchone()
-            drivers = db.execute("SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)).fetchall()
+            entry = self._read(db, id)
+            if entry is None:
+                return Progress(id, "a damaged experiment", "", 0, 0, 0, False, False, None, "")
+            (done,) = db.execute(
+                f"SELECT count(*) FROM (SELECT DISTINCT r.block, r.item {DONE})", (id,)
+            ).fetchone()
+            errors = f'SELECT DISTINCT r.cell, r.item {DONE} AND json LIKE \'%"error":"%\''
+            (failed,) = db.execute(f"SELECT count(*) FROM ({errors})", (id,)).fetchone()
+            drivers = db.execute(
+                "SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)
+            ).fetchall()
         at_work = [d for d in drivers if alive(d[0], d[1], self._now())]
         eta = min((d[2] for d in at_work if d[2] is not None), default=None)
         doing = at_work[0][3] if at_work else ""
-        return Progress(id, title, created, min(done, total), total, failed, bool(at_work), bool(stop), eta, doing)
+        title, running = entry.title[:SHOWN], bool(at_work)
+        state = (running, entry.stop, eta, doing, entry.miscounted)
+        return Progress(id, title, entry.created, done, entry.total, failed, *state)
 
     def ask_to_stop(self, id: str) -> None:
-        """Its drivers stop after what they are at work on."""
+        """Ask all drivers of an experiment to stop after the item at work."""
         with self._open() as db:
             db.execute("UPDATE experiments SET stop = 1 WHERE id = ?", (id,))
 
     def asked_to_stop(self, id: str) -> bool:
+        """Whether the drivers of an experiment have been asked to stop."""
         with self._open() as db:
             found = db.execute("SELECT stop FROM experiments WHERE id = ?", (id,)).fetchone()
         return bool(found and found[0])
 
     def kept(self, id: str) -> list[Kept]:
-        """The experiment's cells in order, each with the rows that are finished."""
+        """The experiment's cells in order, each with its finished rows.
+
+        From now on, items with a damaged row count as not done.
+
+        Raises:
+            InputError: if a cell is damaged; running the plan again makes the cells anew
+        """
         with self._open() as db:
-            query = "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? ORDER BY place"
-            cells = db.execute(query, (id,)).fetchall()
-            found: dict[str, dict[int, Row]] = {cell: {} for _, cell, *_ in cells}
-            query = "SELECT cell, item, json FROM rows WHERE cell IN (SELECT cell FROM cells WHERE experiment = ?)"
-            for cell, item, text in db.execute(query, (id,)):
-                found[cell][item] = Row.loads(cell, item, text)
-        return [
-            Kept(part, cell, label, block, items, json.loads(asked), {i: r for i, r in sorted(found[cell].items()) if i < items})
-            for part, cell, label, block, items, asked in cells
-        ]  # fmt: skip
-
-    # ---- work
-
-    def claim(self, block: Block, owner: str) -> int | None:
-        """An item of the block that nobody has done or is at work on, which is now the owner's; None if there is none."""
-        with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            done = {i for (i,) in db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))}
-            claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,)).fetchall()
-            taken = {item for item, other, beat in claims if alive(other, beat, self._now())}
-            for item in range(len(block.items)):
-                if item not in done and item not in taken:
-                    db.execute(
-                        "INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", (block.id, item, owner, self._now())
-                    )
-                    return item
-        return None
-
-    def left(self, blocks: Iterable[Block]) -> dict[str, int]:
-        """For each block's id how many items have no rows yet, whoever is at work on them."""
-        query = "SELECT count(DISTINCT item) FROM rows WHERE block = ? AND item < ?"
-        with self._open() as db:
-            return {b.id: len(b.items) - db.execute(query, (b.id, len(b.items))).fetchone()[0] for b in blocks}
-
-    def commit(self, block: Block, item: int, owner: str, rows: Sequence[Row]) -> bool:
-        """Keep an item's rows, all or none; False if the claim was lost to another process meanwhile."""
-        with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
-            mine = "block = ? AND item = ? AND owner = ?"
-            if db.execute(f"DELETE FROM claims WHERE {mine}", (block.id, item, owner)).rowcount == 0:
-                return False
-            date = _date()
-            for row in rows:
-                db.execute("INSERT INTO rows VALUES (?, ?, ?, ?, ?)", (row.cell, item, block.id, date, row.dumps()))
-        return True
-
-    def release(self, block: Block, item: int, owner: str) -> None:
-        """Give one item back."""
-        with self._open() as db:
-            db.execute("DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?", (block.id, item, owner))
-
-    def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
-        """Say that the owner is alive, and what it does."""
-        with self._open() as db:
-            db.execute("UPDATE claims SET beat = ? WHERE owner = ?", (self._now(), owner))
-            db.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?, ?, ?, ?)", (id, owner, self._now(), eta, doing))
-
-    def leave(self, owner: str) -> None:
-        """Give back what the owner had claimed."""
-        with self._open() as db:
-            db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
-            db.execute("DELETE FROM drivers WHERE owner = ?", (owner,))
-
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self.path, timeout=self._patience)) as db, db:
-                yield db
-        except (OSError, sqlite3.Error) as error:
-            raise self._unusable(error) from error
-
-    def _unusable(self, error: Exception) -> InputError:
-        text = str(error)
-        if "locked" in text or "busy" in text:
-            fix = "another program holds it; close that program, then resume"
-        elif "full" in text or getattr(error, "errno", None) == 28:
-            fix = "the disk is full; free some space, then resume"
-        else:
-            fix = "set WORKBENCH_DATA to another folder"
-        return InputError(
-            f"Experiments cannot be kept in {self.path} ({text}): {fix}. What was committed before is kept."
-        )
-
-
-def _date() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
+            columns = "part, cell, label, block, items, asked"
+            query = f"SELECT {columns} FROM cells WHERE experiment = ? ORDER BY place"
+            try:
+                kept = [Kept.read(*cell) for cell in db.execute(query, (id,))]
+            except (ValueError, TypeError):  # a text that is no JSON, or no text
+                raise self._damaged(id) from None
+            found, damaged = {(one.part, one.cell): one for one in kept}, []
+            query = f"SELECT c.part, r.cell, r.item, CAST(r.json AS BLOB) {ASKED} ORDER BY r.item"
+            for part, cell, item, text in db.execute(query, (id,)):
+                one = found[part, cell]
+                try:
+                    prompt = item % NEXT_TIMING * one.asked["batch_size"]
+                    one.rows[item] = Row.loads(cell, item, text, one.asked, prompt)
+                except ValueError:
+                    one.damaged.append(item)
+                    damaged.append((item, cell, item, text))
+            # An item whose rows have no block is run again; its sound rows are shown until then.
+            # A row whose number is damaged may be of any item of its block that has no row of this
+            # cell.
+            same = "SELECT block FROM rows WHERE cell = ? AND item = ? AND CAST(json AS BLOB) = ?"
+            again = "UPDATE rows SET block = '' WHERE block"
+            lost = f"{again} = ? AND item NOT IN (SELECT item FROM rows WHERE cell = ?)"
+            db.executemany(lost, db.execute(UNNUMBERED, (id,)).fetchall())
+            for item, cell, _, text in damaged:
+                for (block,) in db.execute(same, (cell, item, text)).fetchall():
+                    db.execute(lost, (block, cell))
+            db.executemany(f"{again} = ({same}) AND item = ?", [(*d[1:], d[0]) for d in damaged])
+        return kept

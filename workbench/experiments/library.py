@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from decoders import InputError
+from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.formats import FORMATS
 from workbench.experiments.sets import Format, Item, ScoredSet
@@ -14,6 +15,7 @@ OWN = (".jsonl", ".txt")
 
 
 def built_in(name: str) -> ScoredSet:
+    """A set of prompts that comes with the project."""
     found = plain_prompts.built_in(name)
     return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found.prompts))
 
@@ -24,25 +26,33 @@ def template(name: str) -> str:
 
 
 def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
-    """A set by its name: built in, or a format whose file lies in `data` (the file, its folder, or a folder that has a folder of
-    that name); or else a file of one's own, if paths are allowed. Raises InputError that says what to do."""
+    """A set by its name.
+
+    Args:
+        name: a built-in set, a public format, or the path of a .txt or .jsonl file
+        data: of a public format the file, its folder, or a folder that has a folder of its name
+        allow_paths: whether the name may be a path
+
+    Raises:
+        InputError: if there is no such set, or if it is malformed; the message says what to do
+    """
     if name in plain_prompts.BUILT_IN:
         return built_in(name)
     if name in FORMATS:
         return _local(name, FORMATS[name], data)
     if allow_paths and Path(name).suffix.lower() in OWN:
-        path = Path(name) if Path(name).is_absolute() or data is None or data.is_file() else data / name
+        path = Path(name) if data is None or data.is_file() else data / name
         return replace(_local("own", FORMATS["own"], path), name=path.name)
     names = [*plain_prompts.BUILT_IN, *FORMATS]
     own = " Or name a .txt or .jsonl file." if allow_paths else ""
-    raise InputError(f"There is no set of prompts {name!r:.80}: {nearest(name, names)}{own}")
+    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
 
 
 def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
     if data is None:
         raise InputError(
-            f"The set {name!r} does not come with the project: download {format.files[0]} from its authors and give its folder "
-            "with --data FOLDER."
+            f"The set {quoted(name)} does not come with the project: download {format.files[0]} "
+            "from its authors and name its folder with --data FOLDER."
         )
     items = format.read(_file(name, format, data))
     if not items:
@@ -58,5 +68,6 @@ def _file(name: str, format: Format, data: Path) -> Path:
             if (folder / file).is_file():
                 return folder / file
     raise InputError(
-        f"There is no {' or '.join(format.files)} for the set {name!r} in {data}, nor in a folder {name} there."
+        f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in its "
+        f"folder {name}."
     )

@@ -1,26 +1,28 @@
-"""Who is at work on an experiment: names of drivers, and whether one is alive."""
+"""Names of drivers, and whether one is still alive."""
 
 import os
 import platform
 import time
 from pathlib import Path
 
-STALE_SECONDS = 60.0  # an owner of another machine that has not been heard of for so long is taken to be gone
+# A driver whose last beat is older than this counts as gone.
+STALE_SECONDS = 60.0
 
 
 def new_owner(number: int = 0) -> str:
-    """A name for a driver of this process that no other has, now or later."""
-    return f"{platform.node()}|{os.getpid()}|{started_at(os.getpid())}|{number}-{time.monotonic_ns()}"
+    """A unique name for a driver of this process."""
+    pid = os.getpid()
+    return f"{platform.node()}|{pid}|{started_at(pid)}|{number}-{time.monotonic_ns()}"
 
 
 def started_at(pid: int) -> str:
-    """When a process of this machine began, "" if there is none: ids of processes come again."""
+    """When a process of this machine began, "" if there is none: process ids are reused."""
     try:
         state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
         return "" if state in "ZX" else fields[18]
     except OSError:
         pass
-    try:  # no /proc: only whether there is one
+    try:  # without /proc, only its existence is known
         os.kill(pid, 0)
     except (OSError, OverflowError):
         return ""
@@ -28,7 +30,13 @@ def started_at(pid: int) -> str:
 
 
 def alive(owner: str, beat: float, now: float) -> bool:
-    """An owner of this machine is alive as long as its process is and was heard of lately, one of another machine if it was heard of."""
+    """Whether an owner is alive: its last beat is recent, and a process of this machine still runs.
+
+    Args:
+        owner: its name, from `new_owner`
+        beat: the time of its last beat, in seconds
+        now: the present time, in seconds
+    """
     host, pid, started, _ = owner.split("|")
     if now - beat > STALE_SECONDS:
         return False

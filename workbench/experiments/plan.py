@@ -1,4 +1,4 @@
-"""A plan: what an experiment is to measure, as a TOML file says it."""
+"""A plan: the measurements of an experiment, as a TOML file describes them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,19 +11,34 @@ from workbench.studies.settings import Settings
 EMBEDDED_NAME = "embedded"
 # The figures that drawings, orderings and printed tables may name.
 FIGURES = (
-    "tokens/s", "x greedy", "perplexity", "J/token", "tokens/call", "accepted/tested", "accepted/drafted", "score", "MB cache",
+    "tokens/s", "x greedy", "perplexity", "J/token", "tokens/call", "accepted/tested",
+    "accepted/drafted", "score", "MB cache",
 )  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Part:
-    """One sweep: every pair with every set of prompts, decoder, sampling, seed, batch size and scheme.
+    """One sweep: every pair with every set, decoder, sampling, seed, batch size and scheme.
 
-    methods      with their settings, all combinations of a grid spelled out;   about  a sentence for reports
-    limit        prompts of each set at most, None for all
-    timed        whether speed counts: then every prompt (or batch) is decoded by all decoders in turn, greedy among them
-    timings      how often each prompt (or batch) is timed
-    ignore_eos, chat_template   as in a batch study
+    Attributes:
+        name: name of the part
+        pairs: pairs of models
+        prompts: names of sets of prompts
+        methods: decoders with their settings, all combinations of a grid spelled out
+        about: a sentence for reports
+        limit: the most prompts of each set, None for all
+        max_new_tokens: the most tokens of a text
+        temperature: sampling temperatures
+        top_k: top-k values
+        top_p: top-p values
+        seeds: seeds of the first prompt
+        batch_sizes: numbers of requests decoded at once
+        schemes: how they share a batch
+        timed: whether speed counts; then all decoders, including greedy, take turns on each prompt
+            or batch
+        timings: how often each prompt or batch is timed
+        ignore_eos: as in a batch study
+        chat_template: as in a batch study
     """
 
     name: str
@@ -47,8 +62,16 @@ class Part:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A figure of the report. kind  "curve" (y over a setting x), "front" (y against x, a point for each cell) or "heat" (the speed-up
-    by category and batch size)."""
+    """A chart of the report.
+
+    Attributes:
+        kind: "curve" (y over a setting x), "front" (y against x, a point for each cell) or "heat"
+            (the speed-up by category, or by batch size)
+        part: name of the part
+        x: the setting of a curve, or the figure of a front
+        y: figures, each of which makes a chart
+        title: title of the chart
+    """
 
     kind: str
     part: str
@@ -59,7 +82,16 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Ordering:
-    """A claim of a paper, to be tested on our rows: the figure of `less` is below that of `than`. Both are labels of a part's cells."""
+    """A claim of a paper, to be tested on our rows: the figure of `less` is below that of `than`.
+
+    Attributes:
+        says: the claim in words
+        source: the paper, with its table or section
+        part: name of the part
+        figure: name of the figure
+        less: label of a cell of the part
+        than: label of another one
+    """
 
     says: str
     source: str
@@ -71,7 +103,16 @@ class Ordering:
 
 @dataclass(frozen=True)
 class Printed:
-    """A table of a paper: for each label the figures that it printed. None for what it left out."""
+    """A table of a paper.
+
+    Attributes:
+        source: the paper and the table
+        pair: the paper's pair
+        prompts: the paper's set of prompts
+        device: the paper's device
+        columns: names of the figures
+        rows: for each label the printed figures, None for those that the paper leaves out
+    """
 
     source: str
     pair: str
@@ -83,7 +124,19 @@ class Printed:
 
 @dataclass(frozen=True)
 class Plan:
-    """title, about   what it is;   notes  what could not be taken from the paper, and what differs, a sentence each"""
+    """A plan.
+
+    Attributes:
+        name: name of its file
+        title: its title
+        parts: its sweeps
+        about: a description
+        notes: sentences on details that the paper omits, and on differences from it
+        drawings: charts of the report
+        orderings: claims of papers to test
+        printed: tables of papers to show beside ours
+        source: the TOML that it was read from
+    """
 
     name: str
     title: str
@@ -93,16 +146,31 @@ class Plan:
     drawings: tuple[Drawing, ...] = ()
     orderings: tuple[Ordering, ...] = ()
     printed: tuple[Printed, ...] = ()
-    source: str = field(default="", repr=False)  # the TOML it was read from
+    source: str = field(default="", repr=False)
 
 
-def settings(part: Part, method: Method, temperature: float, top_k: int, top_p: float, seed: int) -> Settings:
-    """What one cell of a part shares with a comparison. Raises InputError for values out of range."""
-    return Settings((method,), part.max_new_tokens, temperature, top_k, top_p, seed, 1, 1, "quick", part.chat_template)
+def settings(
+    part: Part, method: Method, temperature: float, top_k: int, top_p: float, seed: int
+) -> Settings:
+    """The settings of one cell of a part.
+
+    Args:
+        part: the part
+        method: the decoder with its settings
+        temperature: the sampling temperature
+        top_k: the top-k value
+        top_p: the top-p value
+        seed: seed of the first prompt
+
+    Raises:
+        InputError: if a value is out of range
+    """
+    shared = (part.max_new_tokens, temperature, top_k, top_p, seed)
+    return Settings((method,), *shared, 1, 1, "quick", part.chat_template)
 
 
 def pair_name(choice: PairChoice) -> str:
-    """How reports name a pair: its preset's name, or its models."""
+    """The name of a pair in reports: its preset's name, or its models."""
     for name, preset in PAIRS.items():
         if (preset.target_source, preset.draft_source) == (choice.target, choice.draft):
             return EMBEDDED_NAME if preset is EMBEDDED else name
@@ -110,5 +178,5 @@ def pair_name(choice: PairChoice) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Tuples as lists, as JSON has them."""
+    """The value with tuples as lists, as JSON has them."""
     return [plain(v) for v in value] if isinstance(value, (tuple, list)) else value

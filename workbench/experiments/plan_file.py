@@ -1,10 +1,14 @@
-"""Reads plans: every wrong key, type or value is one sentence that names the file, the place and the key."""
+"""Reads plans.
+
+Every wrong key, type or value gives one sentence that names the file, the place and the key.
+"""
 
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 from decoders import InputError
+from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import FIGURES, Drawing, Ordering, Plan, Printed
 from workbench.experiments.plan_keys import Keys
@@ -21,29 +25,62 @@ def shipped() -> list[str]:
 
 
 def find(name: str) -> Plan:
-    """A plan of the project by its name. Raises InputError if there is none."""
+    """A plan of the project by its name.
+
+    Raises:
+        InputError: if there is none
+    """
     if name not in shipped():
-        raise InputError(f"There is no plan {name!r}: {nearest(name, shipped())}")
+        raise InputError(f"There is no plan {quoted(name)}: {nearest(name, shipped())}")
     return parse((FOLDER / f"{name}.toml").read_text(encoding="utf-8"), f"{name}.toml")
 
 
 def read(path: str | Path) -> Plan:
-    """A plan of one's own: only for callers who may name paths on this machine."""
+    """A user's own plan; only for callers who may name paths on this machine.
+
+    Raises:
+        InputError: if the file cannot be read or is not a plan
+    """
     path = Path(path)
     try:
         if path.stat().st_size > LARGEST_PLAN:
-            raise InputError(f"{path.name} is larger than {LARGEST_PLAN // 1024} KB; a plan is smaller.")
-        return parse(path.read_text(encoding="utf-8-sig"), path.name)
+            raise InputError(
+                f"{path.name} is larger than {LARGEST_PLAN // 1024} KB; a plan is smaller."
+            )
+        return decoded(path.name, path.read_bytes())
     except OSError as error:
         raise InputError(
-            f"{path.name} cannot be read: {error.strerror}; give a plan's file, or one of {', '.join(shipped())}."
+            f"{path.name} cannot be read: {error.strerror}; name a plan's file, or one of "
+            f"{', '.join(shipped())}."
         ) from None
+
+
+def decoded(name: str, data: bytes) -> Plan:
+    """The plan in a file's bytes.
+
+    Args:
+        name: name of the file
+        data: its content
+
+    Raises:
+        InputError: if it is not a plan
+    """
+    try:
+        return parse(data.decode("utf-8-sig"), name)
     except UnicodeDecodeError:
-        raise InputError(f"{path.name} is not text in UTF-8; save it as plain text in UTF-8.") from None
+        raise InputError(f"{name} is not text in UTF-8; save it as plain text in UTF-8.") from None
 
 
 def parse(text: str, file: str) -> Plan:
-    """A plan from its text; `file` names it in messages. Raises InputError."""
+    """A plan from its text.
+
+    Args:
+        text: the TOML
+        file: name of the file, for messages and for the plan's own name
+
+    Raises:
+        InputError: if it is not a plan
+    """
     if len(text) > LARGEST_PLAN:
         raise InputError(f"{file} is larger than {LARGEST_PLAN // 1024} KB; a plan is smaller.")
     try:
@@ -59,7 +96,7 @@ def parse(text: str, file: str) -> Plan:
         raise InputError(f"{file} has no [[part]]; a plan needs at least one.")
     names = [p.name for p in parts]
     if twice := sorted({n for n in names if names.count(n) > 1}):
-        raise InputError(f"{file} has two parts named {twice[0]!r}; give each its own name.")
+        raise InputError(f"{file} has two parts named {quoted(twice[0])}; give each its own name.")
     return Plan(
         Path(file).stem,
         top.text("title", Path(file).stem),
@@ -76,7 +113,7 @@ def parse(text: str, file: str) -> Plan:
 def _of_part(keys: Keys, names: Sequence[str]) -> str:
     name = keys.text("part", names[0])
     if name not in names:
-        raise InputError(f"{keys.place}: there is no part {name!r:.80}: {nearest(name, names)}")
+        raise InputError(f"{keys.place}: there is no part {quoted(name)}: {nearest(name, names)}")
     return name
 
 
@@ -88,7 +125,8 @@ def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
     x, y = keys.text("x", ""), keys.texts("y")
     if (kind != "heat") != bool(x and y):
         raise InputError(
-            f"{keys.place}: a {kind} {'has neither `x` nor `y`' if kind == 'heat' else 'needs `x` and `y`'}."
+            f"{keys.place}: a {kind} "
+            f"{'has neither `x` nor `y`' if kind == 'heat' else 'needs `x` and `y`'}."
         )
     for name in (*y, *([x] if kind == "front" else [])):
         _figure(keys, name)
@@ -97,7 +135,9 @@ def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
 
 def _figure(keys: Keys, name: str) -> str:
     if name not in FIGURES:
-        raise InputError(f"{keys.place}: there is no figure {name!r:.80}: {nearest(name, FIGURES)}")
+        raise InputError(
+            f"{keys.place}: there is no figure {quoted(name)}: {nearest(name, FIGURES)}"
+        )
     return name
 
 
@@ -105,7 +145,8 @@ def _ordering(keys: Keys, names: Sequence[str]) -> Ordering:
     keys.refuse_others("says", "source", "part", "figure", "less", "than")
     of = _of_part(keys, names)
     _figure(keys, keys.text("figure"))
-    return Ordering(keys.text("says"), keys.text("source"), of, *(keys.text(key) for key in ("figure", "less", "than")))
+    figure, less, than = (keys.text(key) for key in ("figure", "less", "than"))
+    return Ordering(keys.text("says"), keys.text("source"), of, figure, less, than)
 
 
 def _printed(keys: Keys) -> Printed:
@@ -117,9 +158,14 @@ def _printed(keys: Keys) -> Printed:
     found = {}
     for label, values in rows.items():
         if not isinstance(values, list) or len(values) != len(columns):
-            raise InputError(f"{keys.place}: row {label!r:.80} must have {len(columns)} figures.")
+            raise InputError(f"{keys.place}: row {quoted(label)} must have {len(columns)} figures.")
         if not all(v == "" or type(v) in (int, float) for v in values):
-            raise InputError(f'{keys.place}: row {label!r:.80} must have numbers, or "" for what was not printed.')
+            raise InputError(
+                f'{keys.place}: row {quoted(label)} must have numbers, or "" where the paper '
+                "prints none."
+            )
         found[label] = tuple(None if v == "" else v for v in values)
-    source, pair, prompts, device = (keys.text(key, "") for key in ("source", "pair", "prompts", "device"))
+    source, pair, prompts, device = (
+        keys.text(key, "") for key in ("source", "pair", "prompts", "device")
+    )
     return Printed(source, pair, prompts, device, columns, found)

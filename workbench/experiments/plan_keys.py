@@ -1,27 +1,38 @@
-"""The keys of one table of a plan: each is taken with its type, and what is wrong is one sentence that names the place and the key."""
+"""The keys of one table of a plan, each read with its type.
+
+Every fault gives one sentence that names the place and the key.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from decoders import InputError
+from decoders.errors import quoted
 from decoders.settings import nearest
 
 
 @dataclass(frozen=True)
 class Keys:
-    """A table of a plan, and the words that say where it is."""
+    """A table of a plan.
+
+    Attributes:
+        place: where the table is, in words
+        data: its keys and values
+    """
 
     place: str
     data: Mapping[str, Any]
 
     def fault(self, key: str, wanted: str) -> InputError:
-        return InputError(f"{self.place}: `{key}` must be {wanted}, not {self.data[key]!r:.80}.")
+        return InputError(f"{self.place}: `{key}` must be {wanted}, not {quoted(self.data[key])}.")
 
     def refuse_others(self, *known: str) -> None:
         for key in self.data:
             if key not in known:
-                raise InputError(f"{self.place}: there is no key {key!r:.80}: {nearest(key, known)}")
+                raise InputError(
+                    f"{self.place}: there is no key {quoted(key)}: {nearest(key, known)}"
+                )
 
     def text(self, key: str, default: str | None = None) -> str:
         value = self.data.get(key, default)
@@ -50,7 +61,7 @@ class Keys:
         return value
 
     def numbers(self, key: str, default: Sequence[Any], whole: bool = False) -> tuple[Any, ...]:
-        """A number, or a list of numbers: a grid."""
+        """A number, or a list of numbers, which is a grid."""
         value = self.data.get(key, list(default))
         found = value if isinstance(value, list) else [value]
         kinds = (int,) if whole else (int, float)

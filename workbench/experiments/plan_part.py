@@ -1,4 +1,7 @@
-"""A part of a plan, read from its keys: pairs, decoders with grids of settings, and all that can be tested before a model is loaded."""
+"""A part of a plan, read from its keys.
+
+Everything that needs no model is checked here.
+"""
 
 import dataclasses
 import itertools
@@ -7,19 +10,29 @@ from collections.abc import Mapping
 from typing import Any
 
 from decoders import InputError, Method, catalog
+from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import EMBEDDED_NAME, Part, settings
 from workbench.experiments.plan_keys import Keys
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
-from workbench.studies.batch import LARGEST_BATCH
-from workbench.studies.schemes import SCHEMES
+from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 
 MOST_CELLS = 5000  # of one part
 
 
 def part(keys: Keys, number: int) -> Part:
-    """The part of that number in its plan. Raises InputError."""
-    keys.refuse_others(*(f.name for f in dataclasses.fields(Part) if f.name != "methods"), "decoders")
+    """Read a part.
+
+    Args:
+        keys: its table
+        number: its number in the plan, from 1
+
+    Raises:
+        InputError: if a key or a value is wrong
+    """
+    keys.refuse_others(
+        *(f.name for f in dataclasses.fields(Part) if f.name != "methods"), "decoders"
+    )
     name = keys.text("name", f"part {number}")
     keys = Keys(f"{keys.place} ({name})", keys.data)
     found = Part(
@@ -46,23 +59,31 @@ def part(keys: Keys, number: int) -> Part:
 
 
 def _check(keys: Keys, of: Part) -> None:
-    """Everything that can be said before a model is loaded."""
+    """Check the values that need no model."""
     for size in of.batch_sizes:
         if not 1 <= size <= LARGEST_BATCH:
             raise keys.fault("batch_sizes", f"from 1 to {LARGEST_BATCH}")
     for scheme in of.schemes:
         if scheme not in SCHEMES:
-            raise InputError(f"{keys.place}: there is no scheme {scheme!r:.80}: {nearest(scheme, SCHEMES)}")
+            raise InputError(
+                f"{keys.place}: there is no scheme {quoted(scheme)}: {nearest(scheme, SCHEMES)}"
+            )
     if max(of.batch_sizes) > 1 and not of.timed:
-        raise InputError(f"{keys.place}: `batch_sizes` are about speed; leave `timed` true, or leave the sizes out.")
+        raise InputError(
+            f"{keys.place}: `batch_sizes` are about speed; keep `timed` true, or omit the sizes."
+        )
     if of.timings > 1 and not of.timed:
-        raise InputError(f"{keys.place}: `timings` are about speed; leave `timed` true, or leave them out.")
+        raise InputError(
+            f"{keys.place}: `timings` are about speed; keep `timed` true, or omit `timings`."
+        )
     if not of.prompts or not of.schemes:
         raise InputError(f"{keys.place}: `prompts` and `schemes` need at least one name each.")
     sampled = (of.methods, of.temperature, of.top_k, of.top_p, of.seeds)
     count = math.prod(map(len, (of.pairs, of.prompts, of.batch_sizes, of.schemes, *sampled)))
     if count > MOST_CELLS:
-        raise InputError(f"{keys.place}: its grids make {count:,} cells; a part has at most {MOST_CELLS:,}.")
+        raise InputError(
+            f"{keys.place}: its grids make {count:,} cells; a part has at most {MOST_CELLS:,}."
+        )
     try:
         for values in itertools.product(*sampled):
             settings(of, *values)
@@ -86,38 +107,51 @@ def _pair(name: Any, place: str) -> PairChoice:
     if isinstance(name, list) and 1 <= len(name) <= 2 and all(isinstance(n, str) for n in name):
         return PairChoice(*[*name, None][:2])
     names = [EMBEDDED_NAME, *PAIRS]
-    raise InputError(f"{place}: there is no pair {name!r:.80}: {nearest(str(name), names)} Or write [target, draft].")
+    raise InputError(
+        f"{place}: there is no pair {quoted(name)}: {nearest(str(name), names)} Or write "
+        "[target, draft]."
+    )
 
 
 def _methods(keys: Keys) -> tuple[Method, ...]:
     value = keys.data.get("decoders")
     if not isinstance(value, list) or not value:
-        raise InputError(f"{keys.place}: `decoders` must be a list of names, or of tables with a name and settings.")
+        raise InputError(
+            f"{keys.place}: `decoders` must be a list of names, or of tables with a name and "
+            "settings."
+        )
     found: list[Method] = []
     for each in value:
-        name, grid = (
-            (each, {}) if isinstance(each, str) else (each.get("name"), each) if isinstance(each, dict) else (each, {})
-        )
+        name, grid = (each.get("name"), each) if isinstance(each, dict) else (each, {})
         if name == "all" and grid == {}:
             found += [method() for method in catalog.values()]
             continue
         if not isinstance(name, str) or name not in catalog:
-            raise InputError(f"{keys.place}: there is no decoder {name!r:.80}: {nearest(str(name), catalog)}")
+            raise InputError(
+                f"{keys.place}: there is no decoder {quoted(name)}: {nearest(str(name), catalog)}"
+            )
         found += _grid(keys, name, {key: v for key, v in grid.items() if key != "name"})
     return tuple(dict.fromkeys(found))
 
 
 def _grid(keys: Keys, name: str, grid: Mapping[str, Any]) -> list[Method]:
-    """A decoder with every combination of its settings; a list is a grid, but for a setting that is itself a list a list of lists is."""
+    """A decoder with every combination of its settings.
+
+    A list is a grid; if the setting is itself a list, a list of lists is a grid.
+    """
     tuples = {f.name for f in dataclasses.fields(catalog[name]) if isinstance(f.default, tuple)}
     choices = []
     for key, value in grid.items():
-        is_grid = isinstance(value, list) and (key not in tuples or (value and isinstance(value[0], list)))
+        nested = isinstance(value, list) and value and isinstance(value[0], list)
+        is_grid = nested if key in tuples else isinstance(value, list)
         each = value if is_grid else [value]
         choices.append([(key, tuple(v) if isinstance(v, list) else v) for v in each])
     count = math.prod(map(len, choices))
     if not 1 <= count <= MOST_CELLS:
-        raise InputError(f"{keys.place}: the settings of {name} make {count:,} combinations; make 1 to {MOST_CELLS:,}.")
+        raise InputError(
+            f"{keys.place}: the settings of {name} make {count:,} combinations; make 1 to "
+            f"{MOST_CELLS:,}."
+        )
     try:
         return [catalog[name](**dict(values)) for values in itertools.product(*choices)]
     except InputError as error:

@@ -1,4 +1,4 @@
-"""What an experiment found, as tables and sentences; made from the journal alone, also while it runs."""
+"""An experiment's findings as tables and sentences, made from the journal even while it runs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,9 @@ from typing import Any
 from workbench.experiments import figures, plan_file
 from workbench.experiments.figures import Interval
 from workbench.experiments.formats import FORMATS
-from workbench.experiments.journal import Journal, Kept, Progress
+from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.plan import FIGURES, Ordering, Plan, Printed
+from workbench.experiments.rows import Kept
 from workbench.experiments.scores import SCORE_NAMES
 from workbench.show.quantities import significant
 from workbench.show.spread import MISSING
@@ -21,7 +22,13 @@ RANGED = {"x greedy", "perplexity", "score", "tokens/s"}
 
 @dataclass(frozen=True)
 class Judged:
-    """An ordering of a paper, and what the rows say: "reproduced", "not reproduced", "undecided" or "not measured"."""
+    """An ordering of a paper, tested on the rows.
+
+    Attributes:
+        ordering: the ordering
+        verdict: "reproduced", "not reproduced", "undecided" or "not measured"
+        words: the figures of both cells and their difference, or the reason why there are none
+    """
 
     ordering: Ordering
     verdict: str
@@ -30,7 +37,15 @@ class Judged:
 
 @dataclass(frozen=True)
 class Report:
-    """name   of its files;   cells  all cells with their rows, in order"""
+    """An experiment with all its rows.
+
+    Attributes:
+        name: name of its files
+        plan: its plan
+        progress: its progress
+        environment: workers, pairs, code and sets that it ran on
+        cells: all cells with their rows, in order
+    """
 
     name: str
     plan: Plan
@@ -42,37 +57,67 @@ class Report:
     )
 
     def of_part(self, part: str) -> list[Kept]:
+        """The cells of a part."""
         return [cell for cell in self.cells if cell.part == part]
 
+    def begun(self, part: str) -> list[Kept]:
+        """The cells of a part that have a row, sound or damaged."""
+        return [cell for cell in self.of_part(part) if cell.rows or cell.damaged]
+
+    @property
+    def unfinished(self) -> bool:
+        return self.progress.done < self.progress.total
+
+    def varied(self, part: str) -> list[str]:
+        """Those of pair, set and seed of which a part has several."""
+        cells, keys = self.of_part(part), ("pair", "prompts", "seed")
+        return [key for key in keys if len({cell.asked[key] for cell in cells}) > 1]
+
+    def names(self, part: str) -> dict[str, str]:
+        """For each cell of a part its label, with the pair, set or seed if the part has several."""
+        keys = self.varied(part)
+        return {
+            c.cell: ", ".join([c.label, *(_value(c, key) for key in keys)])
+            for c in self.of_part(part)
+        }
+
     def figure(self, name: str, cell: Kept) -> Interval | None:
+        """A figure of a cell; None if the cell does not have it."""
         key = (name, cell.part, cell.cell)
         if key not in self._known:
             self._known[key] = figures.figure(name, cell, figures.greedy_of(cell, self.cells))
         return self._known[key]
 
 
+def _value(cell: Kept, key: str) -> str:
+    return f"seed {cell.asked[key]}" if key == "seed" else str(cell.asked[key])
+
+
 def report(journal: Journal, id: str) -> Report:
-    """Raises InputError if there is no such experiment."""
-    kept = journal.experiment(id)
-    plan = plan_file.parse(kept["request"]["plan"], kept["request"]["file"])
-    return Report(f"{plan.name}-{id}", plan, journal.progress(id), kept["environment"], journal.kept(id))
+    """The report of an experiment.
+
+    Raises:
+        InputError: if there is no such experiment, or if it is damaged
+    """
+    asked = journal.experiment(id)
+    plan, cells = plan_file.parse(asked.request.plan, asked.request.file), journal.kept(id)
+    # Progress comes last: items with a damaged row count as done until their rows are read.
+    return Report(f"{plan.name}-{id}", plan, journal.progress(id), asked.environment, cells)
 
 
 def table(found: Report, part: str) -> Table:
-    """A row for each cell of a part; figures that no cell has are left out."""
-    cells = found.of_part(part)
-    several = [len({c.asked[key] for c in cells}) > 1 for key in ("pair", "prompts", "seed")]
+    """A row for each cell of a part that has begun; figures that no cell has are left out."""
+    cells, keys = found.begun(part), found.varied(part)
     names = [n for n in FIGURES if any(found.figure(n, c) for c in cells)]
-    heads = ["decoder", *(k for k, s in zip(("pair", "prompts", "seed"), several, strict=True) if s), "items"]
     scores = {FORMATS[c.asked["prompts"]].scorer for c in cells if c.asked["prompts"] in FORMATS}
     score = SCORE_NAMES.get(scores.pop(), "score") if len(scores) == 1 else "score"
     rows = []
     for cell in cells:
-        where = [str(cell.asked[k]) for k, s in zip(("pair", "prompts", "seed"), several, strict=True) if s]
         failed = sum(bool(row.errors) for row in cell.rows.values())
         done = f"{len(cell.rows)}" + (f", {failed} failed" if failed else "")
-        rows.append([cell.label, *where, done, *(shown(found.figure(n, cell), n) for n in names)])
-    return Table([*heads, *(score if n == "score" else n for n in names)], rows)
+        figures_of = [shown(found.figure(n, cell), n) for n in names]
+        rows.append([cell.label, *(str(cell.asked[k]) for k in keys), done, *figures_of])
+    return Table(["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows)
 
 
 def shown(interval: Interval | None, name: str) -> str:
@@ -87,7 +132,7 @@ def shown(interval: Interval | None, name: str) -> str:
 
 def by_category(found: Report, part: str, name: str = "x greedy") -> Table | None:
     """A figure of each cell by category; None if the prompts have none."""
-    cells = found.of_part(part)
+    cells, called = found.begun(part), found.names(part)
     names = sorted({category for cell in cells for category in figures.categories(cell)})
     if len(names) < 2 or len(names) > 20:
         return None
@@ -95,50 +140,60 @@ def by_category(found: Report, part: str, name: str = "x greedy") -> Table | Non
     for cell in cells:
         greedy, items = figures.greedy_of(cell, found.cells), figures.categories(cell)
         values = [figures.figure(name, cell, greedy, items.get(category, [])) for category in names]
-        rows.append([cell.label, *(shown(v, name) for v in values)])
+        rows.append([called[cell.cell], *(shown(v, name) for v in values)])
     return Table(["decoder", *names], rows)
 
 
 def padding(found: Report, part: str) -> Table | None:
-    """The speed of each other scheme over that of padded batches, on the same batches; None if there are no padded ones."""
-    cells, rows = found.of_part(part), []
+    """The speed of each other scheme over that of padded batches, on the same batches.
+
+    Returns:
+        the table, None if there are no padded batches
+    """
+    cells, names, rows = found.of_part(part), found.names(part), []
     for cell in cells:
         asked = {**cell.asked, "scheme": PADDED}
-        padded = next((c for c in cells if c.block == cell.block and c.asked == asked and c is not cell), None)
+        padded = next(
+            (c for c in cells if c.block == cell.block and c.asked == asked and c is not cell), None
+        )
         if padded and cell.asked["decoder"] != BASELINE:
             ratio = figures.figure(figures.TIMES_GREEDY, cell, padded)
-            rows.append([cell.label, shown(ratio, figures.TIMES_GREEDY)])
+            rows.append([names[cell.cell], shown(ratio, figures.TIMES_GREEDY)])
     return Table(["decoder", "tokens/s over those with padding"], rows) if rows else None
 
 
 def acceptance(found: Report, part: str) -> Table | None:
-    """Mean tokens per round, and the share of rounds that were accepted beyond each place of the draft."""
-    rows, longest = [], 0
+    """Mean tokens per round, and the share of rounds accepted beyond each place of the draft."""
+    rows, longest, names = [], 0, found.names(part)
     least = min((c.asked["batch_size"] for c in found.of_part(part)), default=1)
     for cell in found.of_part(part):
         if cell.asked["batch_size"] > least:
-            continue  # what a round gains does not depend on the batch
+            continue  # a round's gain does not depend on the batch
         shares = figures.accepted_by_position(cell)
         if shares and (mean := figures.mean_gained(cell)) is not None:
-            rows.append([cell.label, f"{mean:.2f}", *(f"{s:.2f}" for s in shares[:8])])
+            rows.append([names[cell.cell], f"{mean:.2f}", *(f"{s:.2f}" for s in shares[:8])])
             longest = max(longest, len(rows[-1]) - 2)
     padded = [[*row, *[""] * (longest + 2 - len(row))] for row in rows]
-    return Table(["decoder", "tokens/round", *(f"place {i}" for i in range(1, longest + 1))], padded) if rows else None
+    heads = ["decoder", "tokens/round", *(f"place {i}" for i in range(1, longest + 1))]
+    return Table(heads, padded) if rows else None
 
 
 def beside(found: Report, printed: Printed) -> Table:
     """The paper's printed figures beside ours, a row for each label."""
-    cells = [c for c in found.cells if c.asked["prompts"] == printed.prompts] or list(found.cells)
-    rows = []
+    cells, rows = list(found.cells), []
+    for key, wanted in (("prompts", printed.prompts), ("pair", printed.pair)):
+        cells = [c for c in cells if c.asked[key] == wanted] or cells
     for label, values in printed.rows.items():
         ours = next((c for c in cells if c.label == label), None) or next(
             (c for c in cells if c.asked["decoder"] == label), None
         )
         row = [label]
         for name, value in zip(printed.columns, values, strict=True):
-            row += [MISSING if value is None else f"{value:g}", shown(found.figure(name, ours) if ours else None, "")]
+            here = shown(found.figure(name, ours) if ours else None, "")
+            row += [MISSING if value is None else f"{value:g}", here]
         rows.append(row)
-    return Table(["", *(f"{name}, {who}" for name in printed.columns for who in ("paper", "here"))], rows)
+    heads = [f"{name}, {who}" for name in printed.columns for who in ("paper", "here")]
+    return Table(["", *heads], rows)
 
 
 def judged(found: Report) -> list[Judged]:
@@ -155,41 +210,36 @@ def _judge(found: Report, ordering: Ordering) -> Judged:
     gap = figures.below(ordering.figure, less, than, found.cells)
     low, high = (found.figure(ordering.figure, cell) for cell in (less, than))
     if gap is None or low is None or high is None:
-        return Judged(ordering, "not measured", f"there is no {ordering.figure} of both")
+        return Judged(ordering, "not measured", f"{ordering.figure} is not known for both")
     few = len(figures.common(less, than)) < figures.LEAST_ITEMS
-    verdict = "undecided" if few else "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
+    verdict = "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
+    where = ", ".join(_value(less, key) for key in found.varied(ordering.part))
     words = (
-        f'{ordering.figure} is {significant(low.value)} with "{ordering.less}" and {significant(high.value)} with '
-        f'"{ordering.than}", a difference of {significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})'
+        f"{f'on {where}: ' if where else ''}{ordering.figure} is {significant(low.value)} with "
+        f'"{ordering.less}" and {significant(high.value)} with "{ordering.than}", a difference of '
+        f"{significant(gap.value)} ({significant(gap.low)} to {significant(gap.high)})"
     )
-    return Judged(ordering, verdict, words)
+    return Judged(ordering, "undecided" if few else verdict, words)
 
 
 def facts(found: Report) -> list[tuple[str, str]]:
-    """What it was measured on."""
+    """Name and value of each fact about the machine, the models, the code and the sets."""
     now, where = found.progress, found.environment
-    rows = [("experiment", now.id), ("begun (UTC)", now.created), ("items done", f"{now.done} of {now.total}")]
+    done = "items done when this was drawn" if now.running else "items done"
+    count = f"{now.done} of {now.total}"
+    rows = [("experiment", now.id), ("begun (UTC)", now.created), (done, count)]
     if now.failed:
         rows.append(("failed", counted(now.failed, "row")))
-    rows += [("workers", str(where.get("workers", ""))), ("code of the decoders", str(where.get("code", "")))]
+    rows.append(("workers", str(where.get("workers", ""))))
+    rows.append(("code of the decoders", str(where.get("code", ""))))
     for name, revision in where.get("sets", {}).items():
         rows.append((f"prompts {name}", f"revision {revision}"))
     for pair in where.get("pairs", []):
-        models = " + ".join(str(pair[role]["name"]) for role in ("target", "draft") if pair.get(role))
-        told = [pair.get(k) for k in ("device_name", "dtype", "host", "platform")]
-        told += [f"{pair.get('threads')} threads of {pair.get('cpus')}", f"torch {pair.get('torch')}"]
-        rows.append(("pair", "; ".join(str(t) for t in (models, *told) if t)))
+        names = [str(pair[role]["name"]) for role in ("target", "draft") if pair.get(role)]
+        words = [pair.get(k) for k in ("device_name", "dtype", "host", "platform")]
+        words += [f"{pair.get('threads')} threads of {pair.get('cpus')}"]
+        words += [f"torch {pair.get('torch')}"]
+        rows.append(("pair", "; ".join(str(word) for word in (" + ".join(names), *words) if word)))
         if pair.get("idle_power"):
             rows.append(("idle power", pair["idle_power"]))
     return rows
-
-
-def errors(found: Report) -> list[str]:
-    """One sentence for each kind of failure, with how often it happened."""
-    counts: dict[str, int] = {}
-    for cell in found.cells:
-        for row in cell.rows.values():
-            for error in row.errors:
-                key = f"{cell.part}, {cell.label}: {error}"
-                counts[key] = counts.get(key, 0) + 1
-    return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]

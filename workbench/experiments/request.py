@@ -1,4 +1,4 @@
-"""What a user asks for: a plan with what is changed of it. Plain data, so that it can be asked again."""
+"""A user's request: a plan with changes, as plain data, so that it can be resumed."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,15 @@ from workbench.models.presets import PairChoice
 
 @dataclass(frozen=True)
 class Request:
-    """plan, file   the plan's text, and its name for messages;   choice  a pair instead of the plan's;   limit  prompts at most
-    data         the folder of prompt sets;   paths  whether the plan may name files there
+    """A request.
+
+    Attributes:
+        plan: the plan's text
+        file: its name for messages
+        choice: a pair instead of the plan's, None for the plan's own
+        limit: the most prompts of each set
+        data: the folder of downloaded sets of prompts
+        paths: whether the plan may name files there
     """
 
     plan: str
@@ -26,16 +33,23 @@ class Request:
     paths: bool = True
 
     def to_json(self) -> dict[str, Any]:
-        choice = self.choice and [self.choice.target, self.choice.draft, self.choice.device, self.choice.dtype]
+        """The request as plain data."""
+        pair = self.choice
+        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype]
         return {**vars(self), "choice": choice}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Request":
+        """The request from plain data."""
         choice = data["choice"] and PairChoice(*data["choice"])
         return Request(**{**data, "choice": choice})
 
     def read(self) -> tuple[Plan, dict[str, ScoredSet]]:
-        """The plan and its sets. Raises InputError before any model is loaded."""
+        """The plan and its sets by name. No model is loaded.
+
+        Raises:
+            InputError: if the plan or a set cannot be used
+        """
         plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
         names = dict.fromkeys(name for part in plan.parts for name in part.prompts)

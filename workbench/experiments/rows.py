@@ -1,54 +1,174 @@
-"""What comes of a cell and an item: plain data, as the journal keeps it."""
+"""The result of a cell on an item: plain data, as the journal keeps it."""
 
 import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any
 
+from pydantic import AfterValidator, TypeAdapter
 
-@dataclass(frozen=True, slots=True)
-class Output:
-    """What was written after one prompt.
+from workbench.runs.record import Result, Sample
+from workbench.runs.values import Count
 
-    tokens    ids;   gained, drafted  for each round the tokens that the output gained and those that were drafted
-    scores    what its scorer said, None if it has none;   category, id  of the prompt, as its set has them
-    """
-
-    prompt: int
-    prompt_tokens: int
-    tokens: list[int] = field(default_factory=list)
-    text: str = ""
-    gained: list[int] = field(default_factory=list)
-    drafted: list[int] = field(default_factory=list)
-    finished: str | None = None
-    error: str | None = None
-    scores: dict[str, Any] | None = None
-    category: str = ""
-    id: str = ""
+# Each further timing adds this to an item's number: under any limit, the third timing of prompt 5
+# is number 2000000005.
+NEXT_TIMING = 10**9
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """metrics   by the names of `decoders.Metrics`, over the item's prompts together;   energy  where the joules come from
-    load      what disturbed the timing;   host  the machine;   error  one sentence if nothing could be decoded"""
+    """The result of a cell on an item.
+
+    Attributes:
+        cell: the cell's id
+        item: the item's number
+        result: as runs have it; its samples name prompts by their numbers in the set
+        host: the machine
+    """
 
     cell: str
     item: int
-    outputs: list[Output]
-    metrics: dict[str, Any] = field(default_factory=dict)
-    energy: str = ""
-    load: dict[str, Any] = field(default_factory=dict)
+    result: Result
     host: str = ""
-    error: str | None = None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        return self.result.metrics
+
+    @property
+    def outputs(self) -> list[Sample]:
+        return self.result.samples
 
     @property
     def errors(self) -> list[str]:
-        return [self.error] if self.error else [o.error for o in self.outputs if o.error]
+        return self.result.errors
+
+    def with_outputs(self, outputs: list[Sample]) -> "Row":
+        """The same row with other samples."""
+        return replace(self, result=replace(self.result, samples=outputs))
 
     def dumps(self) -> str:
-        data = {name: value for name, value in asdict(self).items() if name not in ("cell", "item")}
-        return json.dumps(data, separators=(",", ":"))
+        """The row as a text for the journal."""
+        result = _RESULT.dump_python(self.result, mode="json", exclude_defaults=True)
+        return json.dumps({"host": self.host, "result": result}, separators=(",", ":"))
 
     @staticmethod
-    def loads(cell: str, item: int, text: str) -> "Row":
-        data = json.loads(text)
-        return Row(cell, item, [Output(**o) for o in data.pop("outputs")], **data)
+    def loads(
+        cell: str, item: int, text: str | bytes, asked: Mapping[str, Any], prompt: int | None = None
+    ) -> "Row":
+        """The row from the journal's text, of this version or of one that kept outputs.
+
+        Args:
+            cell: the cell's id
+            item: the item's number
+            text: the row as `dumps` returns it
+            asked: the cell's settings, as `Cell.to_json` has them
+            prompt: the item's first prompt, None to accept any
+
+        Raises:
+            ValueError: if the text is damaged or belongs to another prompt
+        """
+        try:
+            data = json.loads(text)
+            result = _RESULT.validate_python(data.get("result") or _of_outputs(data, asked, item))
+            host = _TEXT.validate_python(data.get("host", ""))
+        except (TypeError, RecursionError, AttributeError, KeyError) as error:
+            raise ValueError(f"not a row: {error}") from None
+        if prompt not in (None, result.samples[0].prompt):
+            raise ValueError("a row of another prompt")
+        return Row(cell, item, result, host)
+
+
+def failed(
+    cell: str,
+    item: int,
+    asked: Mapping[str, Any],
+    prompts: Iterable[int],
+    error: str,
+    host: str = "",
+) -> Row:
+    """The row of an item that could not be decoded.
+
+    Args:
+        cell: the cell's id
+        item: the item's number
+        asked: the cell's settings, as `Cell.to_json` has them
+        prompts: numbers of the item's prompts
+        error: one sentence
+        host: the machine
+    """
+    samples = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
+    result = _of_outputs({"error": error}, asked, item) | {"samples": samples}
+    return Row(cell, item, _RESULT.validate_python(result), host)
+
+
+def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) -> dict[str, Any]:
+    """The result of a row that an older version kept as outputs with metrics."""
+    samples = []
+    for output in data.get("outputs", []):
+        named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
+        samples.append({named.get(name, name): value for name, value in output.items()})
+    metrics = data.get("metrics", {})
+    energy = {"joules": metrics.get("joules") or None, "source": data.get("energy") or UNMETERED}
+    laps = []
+    if metrics.get("seconds") is not None:
+        load = data.get("load") or {}
+        laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy, "load": load}]
+    first = item % NEXT_TIMING * asked["batch_size"]
+    return {
+        "decoder": asked["decoder"], "repeat": 0, "seed": asked["seed"] + first, "metrics": metrics,
+        "energy": energy, "samples": samples, "laps": laps, "batch_size": asked["batch_size"],
+        "scheme": asked["scheme"], "error": data.get("error"),
+    }  # fmt: skip
+
+
+UNMETERED = "not measured"
+_RESULT, _TEXT = TypeAdapter(Result), TypeAdapter(str)
+
+
+NEEDED = {"pair", "prompts", "decoder", "settings", "seed", "batch_size", "scheme", "timed"}
+
+
+def _with_all(asked: dict[str, Any]) -> dict[str, Any]:
+    if missing := NEEDED - asked.keys():
+        raise ValueError(f"{', '.join(sorted(missing))} missing")
+    return asked
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A cell of an experiment with its rows.
+
+    Attributes:
+        part: name of its part of the plan
+        cell: its id
+        label: its label
+        block: id of its block
+        items: how many items it has, all timings together
+        asked: its settings, as `Cell.to_json` has them
+        rows: its rows by the number of their item
+        damaged: items whose row is damaged
+    """
+
+    part: str
+    cell: str
+    label: str
+    block: str
+    items: Count
+    asked: Annotated[dict[str, Any], AfterValidator(_with_all)]
+    rows: dict[int, Row]
+    damaged: list[int] = field(default_factory=list)
+
+    @staticmethod
+    def read(part: str, cell: str, label: str, block: str, items: int, asked: str) -> "Kept":
+        """The cell from its columns in the journal, without rows.
+
+        Raises:
+            ValueError: if any of them is damaged
+        """
+        names = {"part": part, "cell": cell, "label": label, "block": block}
+        values = {"items": items, "asked": json.loads(asked), "rows": {}}
+        return _KEPT.validate_python(names | values)
+
+
+_KEPT = TypeAdapter(Kept)

@@ -1,5 +1,8 @@
-"""How good an output is: scorers by name. Each takes the output and an item's answers, and gives figures of which "score" is the one
-that tables show."""
+"""Scorers of outputs, by name.
+
+Each compares an output with an item's answers and returns figures; tables show the one named
+"score".
+"""
 
 import re
 import string
@@ -14,7 +17,15 @@ Figures = dict[str, float | str]
 
 
 def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
-    """F-measures of ROUGE-1, -2 and -L (Lin 2004) with the tokens of the package `rouge-score`, no stemming."""
+    """F-measures of ROUGE-1, -2 and -L, with the tokens of the package `rouge-score`, unstemmed.
+
+    Args:
+        output: the text
+        answers: has the reference text as "reference"
+
+    Source:
+        Lin 2004, ROUGE: a package for automatic evaluation of summaries.
+    """
     one, two = rouge_tokens(answers["reference"]), rouge_tokens(output)
     found = {f"rouge{n}": _overlap(_grams(one, n), _grams(two, n)) for n in (1, 2)}
     found["rougeL"] = _f(longest_common(one, two), len(one), len(two))
@@ -22,6 +33,7 @@ def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
 
 
 def rouge_tokens(text: str) -> list[str]:
+    """The tokens that ROUGE counts: lower-case words of letters and digits."""
     return re.sub(r"[^a-z0-9]+", " ", text.lower()).split()
 
 
@@ -49,8 +61,14 @@ def longest_common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def squad(output: str, answers: Mapping[str, Any]) -> Figures:
-    """Exact match and F1 as the official script of SQuAD v2 has them: the best over the gold answers; a question without an answer is
-    right if the output is empty once normalised."""
+    """Exact match and F1 as SQuAD v2's official script computes them: the best over gold answers.
+
+    If a question has no answer, the right output is empty once normalised.
+
+    Args:
+        output: the text
+        answers: has the gold answers, a list of texts, as "answers"
+    """
     gold = [a for a in answers["answers"] if normalised(a)] or [""]
     exact = max(float(normalised(output) == normalised(a)) for a in gold)
     return {"score": exact, "exact match": exact, "F1": max(_token_f1(a, output) for a in gold)}
@@ -69,17 +87,36 @@ def _token_f1(gold: str, output: str) -> float:
     return _overlap(Counter(one), Counter(two))
 
 
-def sql(output: str, answers: Mapping[str, Any]) -> Figures:
+def spider(output: str, answers: Mapping[str, Any]) -> Figures:
+    """Execution accuracy, and as "why" the error of a query that failed.
+
+    Args:
+        output: the predicted query
+        answers: has the path of the database as "database" and the gold query as "gold"
+    """
     right, why = execution_accuracy(answers["database"], answers["gold"], output)
     return ({} if right is None else {"score": float(right)}) | ({"why": why} if why else {})
 
 
-SCORERS: dict[str, Callable[[str, Mapping[str, Any]], Figures]] = {"rouge": rouge, "squad": squad, "sql": sql}
-SCORE_NAMES = {"rouge": "ROUGE-L", "squad": "exact match", "sql": "execution accuracy"}
+SCORERS: dict[str, Callable[[str, Mapping[str, Any]], Figures]] = {
+    "rouge": rouge,
+    "squad": squad,
+    "spider": spider,
+}
+SCORE_NAMES = {"rouge": "ROUGE-L", "squad": "exact match", "spider": "execution accuracy"}
 
 
 def score(scored: ScoredSet, index: int, output: str) -> Figures | None:
-    """The figures of one output; None if there is nothing to compare it with."""
+    """The figures of one output.
+
+    Args:
+        scored: the set of prompts
+        index: the prompt's number in it
+        output: the whole output
+
+    Returns:
+        the figures, None if the set has no scorer or the prompt no answers
+    """
     item = scored.items[index]
     if not scored.scorer or not item.answers:
         return None

@@ -1,10 +1,12 @@
-"""What a report says, in its order: titles, each with paragraphs, lists, tables and figures. The page, HTML and Markdown are made of it."""
+"""The sections of a report, from which the page, HTML and Markdown are made."""
 
 import html
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from workbench.experiments.charts import draw
+from workbench.experiments.charts import NOTHING, draw
+from workbench.experiments.formats import FORMATS
+from workbench.experiments.notices import errors, notices
 from workbench.experiments.plan import Part
 from workbench.experiments.report import (
     Judged,
@@ -12,32 +14,40 @@ from workbench.experiments.report import (
     acceptance,
     beside,
     by_category,
-    errors,
     facts,
     judged,
     padding,
     table,
 )  # fmt: skip
 from workbench.show import tables
+from workbench.show.spread import MISSING
 from workbench.show.tables import Table
 from workbench.studies.text import counted
 
 INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
 VERDICTS = {
     "reproduced": "Reproduced",
-    "not reproduced": "Not reproduced: the other way round here",
-    "undecided": "Undecided: the interval of the difference holds 0, or there are too few prompts",
+    "not reproduced": "Not reproduced: here it is the other way round",
+    "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
     "not measured": "Not measured",
 }
 MEANINGS = (
-    "items: prompts, or batches, that were decoded; one that is timed twice counts twice",
-    "x greedy: tokens/s over those of greedy decoding, which took its turn on the same prompts",
-    "perplexity: of the outputs under the target's own distribution, without temperature, top-k and top-p; lower is likelier",
+    "items: prompts, or batches, that were decoded; each timing counts",
+    "x greedy: tokens/s divided by those of greedy decoding, which took turns on the same prompts",
+    "perplexity: of the outputs under the target's own distribution, without temperature, top-k "
+    "and top-p; lower means likelier",
     "J/token: energy, if the machine has a meter",
-    "tokens/call: new tokens per pass of the target; tokens/round the same per round",
-    "accepted/tested, accepted/drafted: draft tokens kept, of those that the rule tested, and of all that were drafted",
-    "place 1, 2, ...: of the rounds that drafted so far, the share whose output grew beyond that place of the draft",
-    "MB cache: the most that keys and values took",
+    "tokens/call: new tokens per pass of the target; tokens/round: the same per round",
+    "accepted/tested, accepted/drafted: draft tokens kept, as a share of those that the rule "
+    "tested and of all that were drafted",
+    "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
+    "beyond it",
+    "MB cache: the largest size of the keys and values",
+)
+ACCURACY = (
+    "execution accuracy: whether both queries return the same rows of the set's database, counted "
+    "as Spider's official script does by default: without DISTINCT in either query, and with the "
+    "values that the model wrote"
 )
 
 
@@ -48,7 +58,8 @@ class Figure:
     markup: str
 
 
-Content = str | list[str] | Table | Figure  # a paragraph, a list of sentences, ...
+# A paragraph, a list of sentences, a table or a chart.
+Content = str | list[str] | Table | Figure
 
 
 @dataclass(frozen=True)
@@ -58,18 +69,21 @@ class Section:
 
 
 def sections(found: Report) -> Iterator[Section]:
-    """The papers' orderings first, then each part."""
-    if found.plan.orderings:
-        yield orderings(found)
-    for part in found.plan.parts:
-        yield _part(found, part)
-    if found.plan.printed:
-        content: list[Content] = []
-        for printed in found.plan.printed:
-            where = ", ".join(p for p in (printed.pair, printed.prompts, printed.device) if p)
-            content += [f"{printed.source} (paper: {where})", beside(found, printed)]
-        yield Section("Beside the papers", content)
-    yield Section("What the figures mean", [[*MEANINGS]])
+    """The sections of a report: notices, the papers' orderings, then each part and the rest.
+
+    Parts without any measurement are left out.
+
+    Args:
+        found: the report
+
+    Yields:
+        the sections in order
+    """
+    if said := notices(found):
+        yield Section("Please note", [said])
+    parts = [part for part in found.plan.parts if found.begun(part.name)]
+    if parts:
+        yield from _measured(found, parts)
     if found.plan.notes:
         yield Section("Notes", [[*found.plan.notes]])
     if failures := errors(found):
@@ -77,15 +91,46 @@ def sections(found: Report) -> Iterator[Section]:
     yield Section("Measured on", [[f"{name}: {value}" for name, value in facts(found)]])
 
 
+def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:
+    if found.plan.orderings and (section := orderings(found)).content[1:]:
+        yield section
+    for part in parts:
+        yield _part(found, part)
+    content: list[Content] = []
+    for printed in found.plan.printed:
+        both = beside(found, printed)
+        if not found.unfinished or any(here != MISSING for row in both.rows for here in row[2::2]):
+            where = ", ".join(p for p in (printed.pair, printed.prompts, printed.device) if p)
+            content += [f"{printed.source} (paper: {where})", both]
+    if content:
+        yield Section("Beside the papers", content)
+    scorers = {
+        FORMATS[c.asked["prompts"]].scorer for c in found.cells if c.asked["prompts"] in FORMATS
+    }
+    yield Section(
+        "What the figures mean", [[*MEANINGS, *([ACCURACY] if "spider" in scorers else [])]]
+    )
+
+
 def orderings(found: Report) -> Section:
-    """Each ordering of the papers, by what the rows say of it."""
+    """The papers' orderings by verdict; those that may still be measured are only counted.
+
+    Args:
+        found: the report
+    """
     each = judged(found)
     counts = {verdict: sum(one.verdict == verdict for one in each) for verdict in VERDICTS}
-    words = ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count)
+    later = found.unfinished and "not measured"
+    words = ", ".join(
+        f"{n} {verdict}{' yet' if verdict == later else ''}" for verdict, n in counts.items() if n
+    )
     content: list[Content] = [f"{counted(len(each), 'ordering')} of the papers: {words}."]
     for verdict, heading in VERDICTS.items():
-        if counts[verdict]:
-            content += [f"{heading} ({counts[verdict]}):", [_sentence(one) for one in each if one.verdict == verdict]]
+        if counts[verdict] and verdict != later:
+            content += [
+                f"{heading} ({counts[verdict]}):",
+                [_sentence(one) for one in each if one.verdict == verdict],
+            ]
     return Section("The papers' orderings", content)
 
 
@@ -94,16 +139,24 @@ def _sentence(one: Judged) -> str:
 
 
 def _part(found: Report, part: Part) -> Section:
-    drawn = [Figure(f) for drawing in found.plan.drawings if drawing.part == part.name for f in draw(found, drawing)]
+    mine = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
+    drawn = [f for drawing in mine for f in draw(found, drawing)]
+    drawn = [f for f in drawn if not (found.unfinished and NOTHING in f)]
     more = [make(found, part.name) for make in (padding, by_category, acceptance)]
     about = [part.about] if part.about else []
     return Section(
-        part.name[:1].upper() + part.name[1:], [*about, table(found, part.name), INTERVALS, *filter(None, more), *drawn]
+        part.name[:1].upper() + part.name[1:],
+        [*about, table(found, part.name), INTERVALS, *filter(None, more), *map(Figure, drawn)],
     )
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """charts  whether they are kept, as HTML"""
+    """A section's content as Markdown.
+
+    Args:
+        content: the content
+        charts: keep the charts, as HTML
+    """
     kept = [c for c in content if charts or not isinstance(c, Figure)]
     return "\n\n".join(text for c in kept if (text := _markdown(c)))
 
@@ -117,10 +170,12 @@ def _markdown(content: Content) -> str:
 
 
 def as_html(content: list[Content]) -> str:
+    """A section's content as HTML, its charts last."""
     parts = []
     for c in content:
         if isinstance(c, list):
-            parts.append(f"<ul>{''.join(f'<li>{html.escape(sentence)}</li>' for sentence in c)}</ul>")
+            items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
+            parts.append(f"<ul>{items}</ul>")
         elif not isinstance(c, Figure):
             parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
     charts = "".join(c.markup for c in content if isinstance(c, Figure))
@@ -128,6 +183,6 @@ def as_html(content: list[Content]) -> str:
 
 
 def _printed(found: Table) -> str:
-    """The papers' columns, which are the even ones, are grey."""
-    text = tables.markup(found)
-    return f'<div class="wb-printed">{text}</div>' if found.heads[1:2] and found.heads[1].endswith(", paper") else text
+    """A table; the style sheet greys the papers' columns, which are the even ones."""
+    text, of_paper = tables.markup(found), [h.endswith(", paper") for h in found.heads[1:2]]
+    return f'<div class="wb-printed">{text}</div>' if any(of_paper) else text

@@ -1,4 +1,4 @@
-"""Sets of prompts with answers: those of the project, and the public formats read from local files."""
+"""Sets of prompts with answers: the project's own, and public ones read from local files."""
 
 import hashlib
 import json
@@ -10,10 +10,15 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One prompt of a set, and what its output is scored against.
+    """One prompt of a set.
 
-    question  what the template takes, by name;   answers  what a scorer needs, by its own names; {} if there is none
-    category  for figures by category;   id  as the set names it;   place  where it was read, for messages
+    Attributes:
+        question: the texts that the template takes, by name
+        place: where it was read, for messages
+        answers: the values that the scorer compares the output with, by its names for them; {} if
+            there are none
+        category: for figures by category
+        id: the prompt's name in the set
     """
 
     question: Mapping[str, str]
@@ -25,8 +30,14 @@ class Item:
 
 @dataclass(frozen=True)
 class ScoredSet:
-    """scorer     a name of `scores.SCORERS`, "" if there is nothing to score
-    template   text with {names} of the question;   stop  the output counts up to the first of these texts
+    """A set of prompts.
+
+    Attributes:
+        name: name of the set
+        items: its prompts
+        scorer: a name of `scores.SCORERS`, "" if there is nothing to score
+        template: text with {names} of the question
+        stop: the output counts up to the first of these texts
     """
 
     name: str
@@ -36,7 +47,7 @@ class ScoredSet:
     stop: tuple[str, ...] = ()
 
     def text(self, index: int) -> str:
-        """The prompt as the models read it."""
+        """The prompt with this number as the models read it."""
         return self.template.format_map(self.items[index].question)
 
     def answer(self, output: str) -> str:
@@ -47,21 +58,31 @@ class ScoredSet:
 
     @property
     def revision(self) -> str:
-        """A hash of all prompts, answers, the template and where outputs stop."""
+        """A hash of all prompts, answers and categories, the template, the scorer and the stops."""
         content = [[dict(i.question), _named(i.answers), i.category] for i in self.items]
-        whole = json.dumps([self.template, self.stop, self.scorer, content], sort_keys=True, default=str)
+        whole = json.dumps(
+            [self.template, self.stop, self.scorer, content], sort_keys=True, default=str
+        )
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:16]
 
 
 def _named(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the folder that a database lies in: the same set elsewhere is the same set."""
-    return {name: Path(value).name if isinstance(value, Path) else value for name, value in answers.items()}
+    """The answers without the folder of a database: the set is the same wherever it lies."""
+    return {name: v.name if isinstance(v, Path) else v for name, v in answers.items()}
 
 
 @dataclass(frozen=True)
 class Format:
-    """How a public set is read. files  the names its file has, the first that is there;   template  a file of `templates`;
-    paper   which of the papers uses it, for the list of sets"""
+    """The format of a public set.
+
+    Attributes:
+        read: reads the file
+        files: names that the file may have; the first that exists is read
+        template: name of a file of `templates`
+        scorer: a name of `scores.SCORERS`, "" if there is nothing to score
+        stop: the output counts up to the first of these texts
+        says: the set in a few words
+    """
 
     read: Callable[[Path], tuple[Item, ...]]
     files: tuple[str, ...]

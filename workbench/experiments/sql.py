@@ -1,8 +1,13 @@
-"""Execution accuracy of predicted SQL: both queries run in a guarded child process, and their rows are compared as Spider's official
-evaluation does (Zhong et al. 2020, `result_eq`)."""
+"""Execution accuracy of predicted SQL.
+
+Both queries run in a guarded child process. They are prepared and compared as Spider's official
+evaluation does by default: `eval_exec_match` and `result_eq` of Zhong et al. 2020 (Semantic
+evaluation for text-to-SQL with distilled test suites) without --keep_distinct and --plug_value.
+"""
 
 import itertools
 import json
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -14,26 +19,47 @@ from typing import Any
 CHILD = Path(__file__).with_name("sql_child.py")
 DEADLINE = 10.0  # seconds of one query
 MOST_PERMUTATIONS = 5000
+# Matches the keyword DISTINCT as "word". The other branches skip texts, quoted names and comments.
+DISTINCT = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]"""
+    r"""|--[^\n]*|/\*.*?\*/|(?P<word>\bdistinct\b)""",
+    re.IGNORECASE | re.DOTALL,
+)
+THIS_YEAR = re.compile(r"year\s*\(\s*curdate\s*\(\s*\)\s*\)\s*", re.IGNORECASE)
 
 Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The rows of a query, or one sentence that says why there are none."""
+    """The result of a query.
+
+    Attributes:
+        rows: its rows
+        error: one sentence if it could not be run
+    """
 
     rows: list[Row]
     error: str | None = None
 
 
 def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
-    """Run a query read-only in a child process that has little memory, little time, and may neither write nor attach nor load."""
+    """Run a query in a child process with little memory and time.
+
+    It can only read: no writing, attaching or loading.
+
+    Args:
+        database: path of the database
+        query: the query
+        deadline: seconds
+    """
     if not database.is_file():
         return Answer([], f"there is no database {database.name}")
     asked = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
     try:
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(CHILD)], input=asked.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
+            [sys.executable, "-I", "-S", str(CHILD)],
+            input=asked.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Answer([], f"stopped after {deadline:g} s")
@@ -48,8 +74,27 @@ def _value(value: Any) -> Any:
     return bytes.fromhex(value["hex"]) if isinstance(value, dict) else value
 
 
+def as_official(query: str) -> str:
+    """A query as the official evaluation runs it: among other changes, without DISTINCT."""
+    for operator in (">=", "<=", "!="):
+        query = query.replace(" ".join(operator), operator)
+    query = DISTINCT.sub(lambda match: "" if match["word"] else match[0], query)
+    return THIS_YEAR.sub("2020", query)
+
+
 def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool | None, str | None]:
-    """Whether both give the same rows, and why not if the prediction could not be run; (None, why) if the gold query cannot."""
+    """Whether a predicted query gives the same rows as the gold query.
+
+    Args:
+        database: path of the database
+        gold: the gold query
+        predicted: the predicted query
+
+    Returns:
+        (verdict, reason): the reason is the error if the prediction could not be run; if the gold
+        query could not, the verdict is None
+    """
+    gold, predicted = as_official(gold), as_official(predicted)
     expected = execute(database, gold)
     if expected.error:
         return None, f"the gold query failed: {expected.error}"
@@ -60,14 +105,19 @@ def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool 
 
 
 def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
-    """Equal as multisets of rows, or as lists if `ordered`, under some order of the columns. Two empty results are equal."""
+    """Whether two results are equal under some order of the columns; two empty ones are.
+
+    Args:
+        gold: rows of the gold query
+        given: rows of the prediction
+        ordered: compare lists of rows, instead of multisets
+    """
     if not gold and not given:
         return True
     if len(gold) != len(given) or len(gold[0]) != len(given[0]):
         return False
-    for order in itertools.islice(
-        _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True))), MOST_PERMUTATIONS
-    ):
+    orders = _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True)))
+    for order in itertools.islice(orders, MOST_PERMUTATIONS):
         turned = [tuple(row[j] for j in order) for row in given]
         if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
             return True
@@ -75,7 +125,10 @@ def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
 
 
 def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
-    """The orders of the given columns in which each has the values of gold's column at that place, in any order of the rows."""
+    """The orders of the given columns in which each has the same values as gold's column there.
+
+    The values may come in any order of the rows.
+    """
     places: dict[frozenset, tuple[list[int], list[int]]] = {}
     for side, columns in enumerate((gold, given)):
         for i, column in enumerate(columns):

@@ -1,5 +1,8 @@
-"""The child process that runs one query somebody's model wrote. It imports nothing of this project, reads {"database", "query",
-"deadline"} from standard input and writes {"rows", "error"}."""
+"""The child process that runs one query that a model wrote.
+
+It imports nothing of this project, reads {"database", "query", "deadline"} from standard input and
+writes {"rows", "error"}.
+"""
 
 import json
 import resource
@@ -13,19 +16,30 @@ MEMORY = 512 * 2**20  # bytes of address space
 HEAP = 64 * 2**20  # bytes that SQLite may take
 LONGEST_VALUE, LONGEST_QUERY = 2**20, 20_000
 MOST_ROWS, MOST_BYTES = 20_000, 8 * 2**20
-ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, sqlite3.SQLITE_RECURSIVE}
+ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_RECURSIVE,
+}
 
 
 def guard(action: int, first: str | None, second: str | None, *_: object) -> int:
-    """Reading and computing only: no write, ATTACH, PRAGMA or extension."""
-    if action not in ALLOWED or (
-        action == sqlite3.SQLITE_FUNCTION and second in ("load_extension", "readfile", "writefile")
-    ):
+    """Allow reading and computing only: no write, ATTACH, PRAGMA or extension.
+
+    Args:
+        action: SQLite's code of the action
+        first: its first argument
+        second: its second argument, which names a function
+    """
+    touches = second in ("load_extension", "readfile", "writefile")
+    if action not in ALLOWED or (action == sqlite3.SQLITE_FUNCTION and touches):
         return sqlite3.SQLITE_DENY
     return sqlite3.SQLITE_OK
 
 
 def limit_process(deadline: float) -> None:
+    """Limit the memory and time of this process, and forbid it to write files."""
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CPU, (int(deadline) + 1, int(deadline) + 2))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
@@ -33,14 +47,16 @@ def limit_process(deadline: float) -> None:
 
 
 def connect(path: str, deadline: float) -> sqlite3.Connection:
+    """A read-only, guarded connection that stops after `deadline` seconds."""
     db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
     db.text_factory = lambda data: data.decode("utf-8", "ignore")  # as the official script does
     db.execute(f"PRAGMA hard_heap_limit = {HEAP}")
     db.execute("PRAGMA temp_store = MEMORY")
     db.execute("PRAGMA trusted_schema = OFF")
-    for name, most in ((sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE), (sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_QUERY),
-                       (sqlite3.SQLITE_LIMIT_ATTACHED, 0), (sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)):  # fmt: skip
-        db.setlimit(name, most)
+    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
+    db.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_QUERY)
+    db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    db.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
     end = time.monotonic() + deadline
     db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
     db.set_authorizer(guard)
@@ -48,13 +64,16 @@ def connect(path: str, deadline: float) -> sqlite3.Connection:
 
 
 def rows_of(db: sqlite3.Connection, query: str) -> list[list[Any]]:
+    """The rows of a query. Raises ValueError if there are too many."""
     found: list[list[Any]] = []
     size = 0
     for row in db.execute(query):
         found.append([{"hex": v.hex()} if isinstance(v, bytes) else v for v in row])
         size += sum(len(v) if isinstance(v, (str, bytes)) else 8 for v in row)
         if len(found) > MOST_ROWS or size > MOST_BYTES:
-            raise ValueError(f"its result is larger than {MOST_ROWS} rows or {MOST_BYTES // 2**20} MB")
+            raise ValueError(
+                f"its result is larger than {MOST_ROWS} rows or {MOST_BYTES // 2**20} MB"
+            )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Who decodes: this process, or one process for each GPU. Ray's actors are in `cluster`."""
+"""Workers: this process, or one process for each GPU. Ray's actors are in `cluster`."""
 
 import contextlib
 from collections.abc import Collection, Sequence
@@ -17,7 +17,10 @@ from workbench.models.presets import PairChoice
 
 
 class Worker(Protocol):
-    """Does one thing at a time. A future that fails with one of `Pool.deaths` means that the worker is gone."""
+    """Does one thing at a time.
+
+    If a future fails with one of `Pool.deaths`, the worker is gone.
+    """
 
     def submit(self, name: str, *arguments: Any) -> Future:
         """Call `Bench.<name>(*arguments)` there."""
@@ -27,7 +30,13 @@ class Worker(Protocol):
 
 
 class Pool(Protocol):
-    """count   workers that may run at once;   deaths  what the futures of a worker that is gone raise;   says  what they are, in words"""
+    """Starts workers.
+
+    Attributes:
+        count: the most workers that run at once
+        deaths: exceptions that the futures of a dead worker raise
+        says: the workers in words
+    """
 
     @property
     def count(self) -> int: ...
@@ -44,25 +53,32 @@ class Pool(Protocol):
 
 
 class Crew:
-    """The workers of a pool that are up. Use as a context; they are started when they are first needed."""
+    """The running workers of a pool, each started when it is first needed.
+
+    Use it as a context, which closes them.
+
+    Args:
+        pool: starts the workers
+    """
 
     def __init__(self, pool: Pool):
         self.pool = pool
         self._up: dict[int, Worker] = {}
 
     def worker(self, number: int) -> Worker:
+        """The worker with this number, which is started if it is not running."""
         if number not in self._up:
             self._up[number] = self.pool.start(number)
         return self._up[number]
 
     def free(self, busy: Collection[int]) -> list[int]:
-        """Workers with nothing to do: those that are up, then numbers for those that may be started still."""
+        """Numbers of idle workers: first those that run, then those that may still be started."""
         up = [n for n in self._up if n not in busy]
         new = [n for n in range(self.pool.count) if n not in self._up and n not in busy]
         return up + new[: max(0, self.pool.count - len(self._up))]
 
     def lose(self, number: int) -> None:
-        """Forget a worker that is gone; the next call starts another."""
+        """Forget a dead worker; the next call starts another."""
         with contextlib.suppress(Exception):
             self._up.pop(number).close()
 
@@ -76,7 +92,11 @@ class Crew:
 
 
 class InProcess:
-    """One worker: the thread of a `Device`, which then waits its turn with whatever else the device runs."""
+    """One worker: the thread of a `Device`, which it shares with everything else that runs there.
+
+    Args:
+        device: the device
+    """
 
     count, says = 1, "in this process"
     deaths: tuple[type[BaseException], ...] = ()
@@ -106,7 +126,11 @@ class InProcess:
 
 
 class Processes:
-    """One process a device, such as "cuda:0" and "cuda:1", each with its own models. One that dies is replaced."""
+    """One process per device, each with its own models. If one dies, it is replaced.
+
+    Args:
+        devices: such as "cuda:0" and "cuda:1"
+    """
 
     deaths: tuple[type[BaseException], ...] = (BrokenProcessPool,)
 
@@ -121,6 +145,12 @@ class Processes:
 
 
 class OneProcess:
+    """A worker that is a process.
+
+    Args:
+        device: its device
+    """
+
     def __init__(self, device: str):
         self._device = device
         self._executor = ProcessPoolExecutor(1, get_context("spawn"))
@@ -132,7 +162,7 @@ class OneProcess:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-_BENCH: list[Bench] = []  # the one of a worker's process
+_BENCH: list[Bench] = []  # of a worker's process
 
 
 def on_bench(name: str, *arguments: Any) -> Any:
@@ -143,7 +173,7 @@ def on_bench(name: str, *arguments: Any) -> Any:
 
 
 def placed(value: Any, device: str) -> Any:
-    """A choice, or a unit's, for one device if it does not name its own."""
+    """A choice of a pair, or a unit's, moved to a device if it does not name one."""
     if isinstance(value, PairChoice) and value.device == "auto":
         return replace(value, device=device)
     if isinstance(value, Unit):
@@ -152,15 +182,19 @@ def placed(value: Any, device: str) -> Any:
 
 
 def gpus(asked: str) -> Processes:
-    """The processes for `--gpus all` or `--gpus 2`. Raises InputError if there are not so many."""
+    """The processes for `--gpus all` or `--gpus 2`.
+
+    Args:
+        asked: "all" or a number
+
+    Raises:
+        InputError: if this machine has fewer GPUs
+    """
     there = torch.cuda.device_count()
     count = there if asked == "all" else int(asked) if asked.isdecimal() else 0
     if not 1 <= count <= there:
         raise InputError(
-            f"--gpus takes `all` or a number up to the GPUs there are, and here there {_are(there)}; leave it out."
+            "--gpus takes `all` or a number of GPUs up to those of this machine, which has "
+            f"{there or 'none'}; omit it to use one device."
         )
     return Processes([f"cuda:{i}" for i in range(count)])
-
-
-def _are(count: int) -> str:
-    return "is none" if count == 0 else "is 1" if count == 1 else f"are {count}"

@@ -15,14 +15,30 @@ Outputs = Mapping[int, Sequence[int]]  # prompt -> its token ids
 
 
 class References:
-    """The first outputs of each law. Whatever must give the same tokens, in any batch, is compared with them."""
+    """The first outputs of each law.
+
+    Later outputs of the same law, in any batch, are compared with them.
+
+    Args:
+        temperature: the study's
+        dtype: of the target's weights
+    """
 
     def __init__(self, temperature: float, dtype: str):
         self._temperature, self._dtype = temperature, dtype
         self._found: dict[tuple[str, int], tuple[Result, Outputs]] = {}
 
     def compare(self, job: Job, result: Result, outputs: Outputs) -> Agreement | None:
-        """None if there is nothing that the tokens must equal, or if this is the first of its law."""
+        """Compare a job's outputs with the first of its law.
+
+        Args:
+            job: the job
+            result: its result
+            outputs: the token ids of each prompt
+
+        Returns:
+            None if no other tokens must be the same, or if this is the first of its law
+        """
         if result.error or result.cancelled:
             return None
         key = self._law(job.method, job.seed)
@@ -33,17 +49,30 @@ class References:
         return agreement(key[0], *self._found[key], result, outputs, self._dtype)
 
     def _law(self, method: Method, seed: int) -> tuple[str, int]:
-        """At temperature 0 exact decoders write what greedy does; others what they wrote with this seed before."""
+        """The decoder and the seed whose tokens these must be.
+
+        At temperature 0 exact decoders write the tokens of greedy; others repeat their own of the
+        same seed.
+        """
         return (BASELINE, 0) if self._temperature == 0 and method.lossless else (method.name, seed)
 
 
 def agreement(
     name: str, reference: Result, expected: Outputs, result: Result, outputs: Outputs, dtype: str
 ) -> Agreement:
-    """Compare two results prompt by prompt; where the first difference lies is known if both kept their tokens.
+    """Compare two results prompt by prompt.
 
-    The noise is measured on the tokens before the first difference, where both runs asked for the same log-probabilities in passes
-    of different shapes; it is at least the rounding of one number of the dtype.
+    The place of the first difference is known if both results kept their tokens. The noise is
+    measured on the tokens before it, where both runs read the same log-probabilities in passes of
+    different shapes; it is at least the rounding of one number of the dtype.
+
+    Args:
+        name: the decoder of the reference
+        reference: its result
+        expected: its token ids by prompt
+        result: the result to compare
+        outputs: its token ids by prompt
+        dtype: of the target's weights
     """
     both = expected.keys() & outputs.keys()
     differing = [i for i in sorted(both) if list(expected[i]) != list(outputs[i])]
@@ -51,7 +80,9 @@ def agreement(
         return Agreement(name, len(both), len(differing), dtype=dtype)
     greedy, other = reference.alone.tokens, result.alone.tokens
     shorter = min(len(greedy), len(other))
-    at = next((i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), shorter)
+    at = next(
+        (i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), shorter
+    )
     noise = max((abs(a - b) for a, b in _shared_log_probs(greedy[:at], other[:at])), default=0.0)
     noise = max(noise, torch.finfo(getattr(torch, dtype)).eps)
     gap = _gap(greedy[at], other[at].id) if at < shorter else None
@@ -59,12 +90,18 @@ def agreement(
     return Agreement(name, len(both), len(differing), at, gap, noise, near, dtype)
 
 
-def _shared_log_probs(a: Sequence[TokenRecord], b: Sequence[TokenRecord]) -> list[tuple[float, float]]:
-    """What two runs say of the same token at the same place, for all tokens that both list."""
+def _shared_log_probs(
+    a: Sequence[TokenRecord], b: Sequence[TokenRecord]
+) -> list[tuple[float, float]]:
+    """The two log-probabilities of each token that both runs list at the same place."""
     pairs = []
     for x, y in zip(a, b, strict=True):
         there = {alternative.id: alternative.p for alternative in y.alternatives}
-        pairs += [(math.log(o.p), math.log(there[o.id])) for o in x.alternatives if there.get(o.id, 0) > 0 < o.p]
+        pairs += [
+            (math.log(o.p), math.log(there[o.id]))
+            for o in x.alternatives
+            if there.get(o.id, 0) > 0 < o.p
+        ]
     return pairs
 
 

@@ -6,7 +6,11 @@ from contextlib import contextmanager
 
 
 class StopClock:
-    """Seconds that do not pass while it is stopped."""
+    """Seconds that do not pass while it is stopped.
+
+    Args:
+        now: the clock behind it
+    """
 
     def __init__(self, now: Callable[[], float] = time.perf_counter):
         self._now, self._away = now, 0.0

@@ -1,22 +1,35 @@
-"""How often and in which order the decoders of a study are timed."""
+"""The number and the order of the timings of a study's decoders."""
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count, groupby
 
+from workbench.runs.doubts import disturbances
 from workbench.runs.estimates import rows, uncertain
-from workbench.runs.laps import disturbances
 from workbench.runs.record import Result
 from workbench.studies.study import Job
 
-LEAST_SECONDS = 0.5  # of computing, over all timings of a decoder, before its speed means anything
-BUSY_LAPS = 10  # from here on other programs that the machine's counters speak of will stay
-MOST_LAPS = 30  # from here on it is the machine that is uneven
-PATIENCE_SECONDS = 20.0  # that a visitor waits for timings beyond those asked for
+# Seconds of computing, over all timings of a decoder, below which its speed means little.
+LEAST_SECONDS = 0.5
+BUSY_LAPS = 10  # if the counters still see other programs after this many, they will stay
+MOST_LAPS = 30  # after this many, the machine itself is uneven
+PATIENCE_SECONDS = 20.0  # the most seconds of timings beyond those that the study asks for
 
 
-def laps_in_order(jobs: Sequence[Job], once_more: Callable[[Sequence[int], int], bool]) -> Iterator[tuple[int, int]]:
-    """(job's number, lap): the jobs of one repeat in cycles while `once_more(numbers, lap)`, every second cycle in reverse order, so that a
-    machine that gets slower or faster favours nobody."""
+def laps_in_order(
+    jobs: Sequence[Job], once_more: Callable[[Sequence[int], int], bool]
+) -> Iterator[tuple[int, int]]:
+    """The timings of a study, in order.
+
+    The jobs of one repeat run in cycles, every second cycle in reverse order, so that a machine
+    that gets slower or faster favours none of them.
+
+    Args:
+        jobs: the jobs of the study
+        once_more: called with the numbers of a repeat's jobs and the lap; whether they run this lap
+
+    Yields:
+        (job's number, lap)
+    """
     for _, block in groupby(range(len(jobs)), lambda i: jobs[i].repeat):
         numbers = list(block)
         for lap in count():
@@ -26,7 +39,10 @@ def laps_in_order(jobs: Sequence[Job], once_more: Callable[[Sequence[int], int],
 
 
 def needs_more_laps(results: Sequence[Result]) -> bool:
-    """Whether one of these decoders was timed for less than LEAST_SECONDS, or too unevenly, and it may still help to time them all again."""
+    """Whether it may help to time all these decoders again.
+
+    It may if one of them was timed for less than LEAST_SECONDS, or too unevenly.
+    """
     if not results or len(results[0].laps) >= MOST_LAPS:
         return False
     if len(results[0].laps) >= BUSY_LAPS and any(disturbances(r) for r in results):

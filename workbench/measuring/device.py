@@ -1,4 +1,4 @@
-"""Where studies run: the thread that decodes, or a borrowed GPU."""
+"""The place where studies run: the thread that decodes, or a borrowed GPU."""
 
 import os
 import threading
@@ -16,37 +16,55 @@ from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.runs.doubts import unsteady
 from workbench.runs.events import Ended, Event
-from workbench.runs.laps import unsteady
 from workbench.studies.study import Study
 
 Item = TypeVar("Item")
 END = object()
-# The most that a study takes from a visitor's quota on ZeroGPU: loading, and decoding at a cautious speed.
+# For the seconds that a study takes from a visitor's quota on ZeroGPU: loading, then decoding at a
+# cautious speed, up to a limit.
 LOADING_SECONDS, TOKENS_PER_SECOND, MOST_SECONDS = 20, 10, 120
 
 
 class Device:
     """The one device of this process; one study at a time runs on it.
 
-    All loading and decoding happens in one thread: each thread that computes gets OpenMP workers of its own, and as soon as there are
-    more workers than cores none of them spins while it waits; decoding a small model then takes more than twice as long. On a
-    ZeroGPU Space the study runs in another process, on a borrowed GPU.
+    All loading and decoding happens in one thread: each thread that computes has its own OpenMP
+    workers, and as soon as there are more workers than cores none of them spins while it waits;
+    decoding a small model then takes more than twice as long. On a ZeroGPU Space the study runs in
+    another process, on a borrowed GPU.
+
+    Args:
+        keeper: the pair in memory
     """
 
     def __init__(self, keeper: PairKeeper):
         self.keeper = keeper
-        self.turn = threading.Lock()  # whoever holds it has the device: one study, or one item of an experiment
+        # Its holder has the device: one study, or one item of an experiment.
+        self.turn = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "device")
-        self._study, self._question = on_device(self._here), on_device(self._answered, lambda *_: LOADING_SECONDS)
+        self._study, self._question = (
+            on_device(self._here),
+            on_device(self._answered, lambda *_: LOADING_SECONDS),
+        )
         self._threads: tuple[ModelPair, Threads] | None = None
 
     def run(
         self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
     ) -> Generator[Event, None, None]:
-        """The events of `session.run`; `stopped` ends it within a forward pass. Raises InputError if the pair cannot be loaded or
-        cannot run the study. To be called by one caller at a time."""
-        away = zero_gpu()  # a threading.Event does not reach that process; closing the iterator ends the job there
+        """The events of `session.run`. Only one caller at a time may use it.
+
+        Args:
+            study: the study
+            choice: the pair to run it with
+            stopped: when set, ends the study within a forward pass
+
+        Raises:
+            InputError: if the pair cannot be loaded or cannot run the study
+        """
+        # A threading.Event does not reach the other process; closing the iterator ends its job.
+        away = zero_gpu()
         make = partial(self._study, study, choice, None if away else stopped)
         with self.turn, closing(self.iterate(make)) as events:
             for event in events:
@@ -55,25 +73,37 @@ class Device:
                     return
 
     def ask(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Item:
-        """`function(pair, *arguments)` where studies run; the arguments and what it returns are plain data. Waits for its turn."""
+        """Call a function where studies run, when it is its turn.
+
+        Args:
+            choice: the pair to load
+            function: called with the pair and the arguments; returns plain data
+            arguments: plain data
+        """
         make = partial(self._question, choice, function, *arguments)
         with self.turn, closing(self.iterate(make)) as answers:
             return next(answers)
 
     def pair(self, choice: PairChoice) -> ModelPair:
-        """The pair, loaded if another one is in memory, and its threads chosen. Raises InputError with the reason if it cannot be used."""
+        """The pair, loaded if another one is in memory, with its threads chosen.
+
+        Raises:
+            InputError: with the reason, if the pair cannot be used
+        """
         return self.call(self._ready, choice)[0]
 
     def ready(self, choice: PairChoice) -> ModelPair:
-        """The same for a caller in the thread that decodes."""
+        """The same as `pair`, for a caller in the thread that decodes."""
         return self._ready(choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
         """Run the function in the thread that decodes, and return its result."""
         return self._thread.submit(function, *arguments).result()
 
-    def iterate(self, make: Callable[[], Generator[Item, None, None]]) -> Generator[Item, None, None]:
-        """Yields the items of `make()`; the iterator lives entirely in the thread that decodes."""
+    def iterate(
+        self, make: Callable[[], Generator[Item, None, None]]
+    ) -> Generator[Item, None, None]:
+        """The items of `make()`; the iterator lives entirely in the thread that decodes."""
         items = self.call(make)
         try:
             while (item := self.call(next, items, END)) is not END:
@@ -81,18 +111,25 @@ class Device:
         finally:
             self.call(items.close)
 
-    def _here(self, study: Study, choice: PairChoice, stopped: threading.Event | None) -> Generator[Event, None, None]:
+    def _here(
+        self, study: Study, choice: PairChoice, stopped: threading.Event | None
+    ) -> Generator[Event, None, None]:
         pair, threads = self._ready(choice)
         for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience()):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
                 self._threads = None  # something else is on the machine now
             yield event
 
-    def _answered(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Iterator[Item]:
+    def _answered(
+        self, choice: PairChoice, function: Callable[..., Item], *arguments: Any
+    ) -> Iterator[Item]:
         yield function(self._ready(choice)[0], *arguments)
 
     def _ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
-        """The pair and its threads, which are measured again after another pair or an unsteady run; they hold for the calling thread."""
+        """The pair and its threads, which hold for the calling thread.
+
+        Threads are chosen anew after another pair or an unsteady run.
+        """
         pair = self.keeper.get(choice)
         if self._threads is None or self._threads[0] is not pair:
             self._threads = pair, chosen(pair)
@@ -101,7 +138,10 @@ class Device:
 
 
 def patience() -> float:
-    """Seconds for timings beyond those asked for; none where a visitor pays for each second that was reckoned with."""
+    """Seconds for timings beyond those asked for.
+
+    There are none where a visitor pays for each second that was reckoned with.
+    """
     return 0.0 if zero_gpu() else PATIENCE_SECONDS
 
 
@@ -109,10 +149,16 @@ def zero_gpu() -> bool:
     return bool(os.environ.get("SPACES_ZERO_GPU"))
 
 
-def on_device(job: Callable[..., Any], seconds: Callable[..., int] | None = None) -> Callable[..., Any]:
-    """The job as this place runs it: borrowed GPU time on a ZeroGPU Space, for so many seconds at most, plainly anywhere else.
+def on_device(
+    job: Callable[..., Any], seconds: Callable[..., int] | None = None
+) -> Callable[..., Any]:
+    """The job as this place runs it: with borrowed GPU time on a ZeroGPU Space, plainly elsewhere.
 
-    There the job runs in another process, so it takes and yields plain data only.
+    On a Space the job runs in another process, so it takes and yields plain data only.
+
+    Args:
+        job: the job
+        seconds: the most GPU seconds that it takes, from its arguments; `seconds_needed` by default
     """
     if not zero_gpu():
         return job
@@ -122,6 +168,14 @@ def on_device(job: Callable[..., Any], seconds: Callable[..., int] | None = None
 
 
 def seconds_needed(study: Study, *_: Any) -> int:
-    """GPU seconds to ask for, from what the study decodes: a visitor with less quota than that is refused."""
-    tokens = len(study.jobs()) * len(study.prompts) * study.settings.max_new_tokens * study.settings.timings
+    """GPU seconds to ask for, from the study's tokens.
+
+    A visitor with less quota than that is refused.
+    """
+    tokens = (
+        len(study.jobs())
+        * len(study.prompts)
+        * study.settings.max_new_tokens
+        * study.settings.timings
+    )
     return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))

@@ -1,4 +1,4 @@
-"""What else happened on the machine while a lap ran: the counters of the operating system and of the GPU."""
+"""Other work on the machine during a lap, from the counters of the operating system and the GPU."""
 
 import os
 import threading
@@ -11,31 +11,47 @@ from typing import Any
 
 import torch
 
+from decoders.devices import device_of
 from workbench.measuring.nvml import disturbed
-from workbench.runs.record import Load
+from workbench.runs.timing import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")
-WORKING = 0.2  # share of a lap that a thread of this process computed to count as one of the decoder's workers
+# A thread of this process that computes for this share of a lap is one of the decoder's workers.
+WORKING = 0.2
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where counters are read; tests put simulated ones there. Times are in seconds.
+    """The places where counters are read; tests put simulated ones there. Times are in seconds.
 
-    wall           the machine's clock
-    proc, cgroups  the folder and the files of the kernel's counters;   gpu  why the GPU is slower than it could be, or shared ("" if neither)
+    Attributes:
+        wall: the machine's clock
+        proc: the folder of the kernel's counters
+        cgroups: the files of the container's counters
+        gpu: why the GPU is slower than it could be, or shared; "" if neither
     """
 
     wall: Callable[[], float] = time.perf_counter
     proc: Path = Path("/proc")
-    cgroups: tuple[Path, ...] = (Path("/sys/fs/cgroup/cpu.stat"), Path("/sys/fs/cgroup/cpu/cpu.stat"))
+    cgroups: tuple[Path, ...] = (
+        Path("/sys/fs/cgroup/cpu.stat"),
+        Path("/sys/fs/cgroup/cpu/cpu.stat"),
+    )
     gpu: Callable[[], str | None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """All counters at one moment, None for those that cannot be read. tasks  for each other thread of this process its seconds of
-    computing and its involuntary switches."""
+    """All counters at one moment, None for those that cannot be read.
+
+    Attributes:
+        wall: the machine's clock, seconds
+        throttled: seconds lost to the container's limit
+        stolen: seconds lost to the hypervisor
+        pressure: seconds in which some thread waited for a core
+        tasks: for each other thread of this process, its seconds of computing and its involuntary
+            switches
+    """
 
     wall: float
     throttled: float | None
@@ -46,17 +62,28 @@ class Reading:
 
 @dataclass(frozen=True)
 class Watch:
-    """Reads the counters around a lap, in the thread that decodes."""
+    """Reads the counters around a lap, in the thread that decodes.
+
+    Attributes:
+        sources: the places where they are read
+    """
 
     sources: Sources = field(default_factory=Sources)
 
     def read(self) -> Reading:
-        return Reading(self.sources.wall(), *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)))
+        return Reading(
+            self.sources.wall(),
+            *map(_tried, (self._throttled, self._stolen, self._pressure, self._tasks)),
+        )
 
     def load(self, before: Reading, after: Reading, seconds: float, computed: float) -> Load:
-        """What happened in between.
+        """The load between two readings.
 
-        seconds    that the lap's clock ran, less than the wall's if it was stopped;   computed  of the decoding thread in these seconds
+        Args:
+            before: the first reading
+            after: the second
+            seconds: seconds on the lap's clock, fewer than on the wall's if it was stopped
+            computed: seconds of computing of the decoding thread
         """
         wall = after.wall - before.wall
         if wall <= 0 or seconds <= 0:
@@ -73,7 +100,12 @@ class Watch:
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        found = {"preempted": now.tasks, "throttled": now.throttled, "stolen": now.stolen, "pressure": now.pressure}
+        found = {
+            "preempted": now.tasks,
+            "throttled": now.throttled,
+            "stolen": now.stolen,
+            "pressure": now.pressure,
+        }
         return [name for name, value in found.items() if value is None]
 
     def _throttled(self) -> float | None:
@@ -103,9 +135,13 @@ class Watch:
 
 
 def watch(device: torch.device | str) -> Watch:
-    """The watch for what runs on a device."""
+    """The watch for work on a device."""
     device = torch.device(device)
-    return Watch(Sources(gpu=lambda: disturbed(device))) if device.type == "cuda" else Watch()
+    return (
+        Watch(Sources(gpu=lambda: disturbed(device)))
+        if device_of(device).meter == "GPU"
+        else Watch()
+    )
 
 
 def _task(folder: Path) -> tuple[float, int]:
@@ -115,7 +151,7 @@ def _task(folder: Path) -> tuple[float, int]:
 
 
 def _workers_switches(before: Reading, after: Reading, wall: float) -> int | None:
-    """The involuntary switches of the other threads that computed; None if threads cannot be read."""
+    """The involuntary switches of the workers; None if threads cannot be read."""
     if before.tasks is None or after.tasks is None:
         return None
     count = 0
@@ -127,7 +163,7 @@ def _workers_switches(before: Reading, after: Reading, wall: float) -> int | Non
 
 
 def _tried(read: Callable[[], Any]) -> Any:
-    """What can be read, else None: no counter may break the work."""
+    """The counter, or None if it cannot be read: no counter may break the work."""
     try:
         return read()
     except Exception:

@@ -1,4 +1,4 @@
-"""What is kept of a draw: its tokens, and the beams of its first step."""
+"""The part of a draw that is kept: its tokens, and the beams of its first step."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,6 +6,7 @@ from functools import cache
 
 import decoders
 from decoders import Method
+from decoders.laws import Law
 from decoders.trace import KEPT
 from workbench.measuring.detokenise import Pieces, Place
 from workbench.runs.record import Sample
@@ -13,11 +14,16 @@ from workbench.runs.trace import Piece
 
 
 class Texts:
-    """The texts of many draws of one decoder; what several begin with is decoded once."""
+    """The texts of many draws of one decoder; a beginning that several share is decoded once.
+
+    Args:
+        pieces: turns tokens into text
+        method: the decoder
+    """
 
     def __init__(self, pieces: Pieces, method: Method):
         self._extend = cache(pieces.extend)
-        self._beams = (method.law or "").startswith("beam sampling")
+        self._beams = method.law is not None and Law(method.law).tested == "first step"
 
     def of(self, sample: Sample, result: decoders.Result) -> Sample:
         beams = first_beams(result) if self._beams else []
@@ -32,6 +38,10 @@ class Texts:
 
 
 def first_beams(result: decoders.Result) -> list[int]:
-    """The tokens of the beams after the first step, equal ones as often as they were drawn."""
+    """The tokens of the beams after the first step, each as often as it was drawn."""
     root = len(result.prompt_tokens) - 1
-    return [t.token for t in result.rounds[0].trials if t.parent == root and t.fate in KEPT] if result.rounds else []
+    return (
+        [t.token for t in result.rounds[0].trials if t.parent == root and t.fate in KEPT]
+        if result.rounds
+        else []
+    )

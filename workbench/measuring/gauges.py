@@ -1,4 +1,4 @@
-"""How readings of a counter or of power become joules, and when they do not."""
+"""Gauges: how readings of a counter or of power become joules, and when they do not."""
 
 import threading
 import time
@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
 
-from workbench.runs.record import Energy
+from workbench.runs.timing import Energy
 
 SAMPLE_SECONDS = 0.05
 BELOW_RESOLUTION = "below resolution"
 
 
 class Unmeasurable(Exception):
-    """Why there is no figure: a whole `source` text."""
+    """The reason why there is no figure; its message is a whole `source` text."""
 
 
 class Gauge(Protocol):
-    """`stop(start(), seconds)` is the energy in between."""
+    """Measures energy: `stop(start(), seconds)` is the energy in between."""
 
     def start(self) -> Any: ...
 
@@ -27,9 +27,15 @@ class Gauge(Protocol):
 
 @dataclass(frozen=True)
 class Counter:
-    """Counters that only rise, in joules; each is a reading and the value it wraps at, None if it does not wrap.
+    """Counters in joules that only rise.
 
     At most one wrap is noticed: RAPL's come about every half hour at full load.
+
+    Attributes:
+        source: the `source` of the energy
+        parts: for each counter its reading and the value at which it wraps, None if it does not
+        shortest: seconds of the shortest window that it resolves
+        note: more for the `detail` of the energy
     """
 
     source: str
@@ -54,7 +60,13 @@ class Counter:
 
 @dataclass
 class PowerSamples:
-    """The integral of power readings (W), taken by a thread of its own, by the trapezoid rule."""
+    """The integral of power readings, by the trapezoid rule; its own thread takes them.
+
+    Attributes:
+        read: the power in W
+        shortest: seconds of the shortest window that it resolves
+        note: more for the `detail` of the energy
+    """
 
     read: Callable[[], float]
     shortest: float
@@ -74,12 +86,16 @@ def _resolved(joules: float, source: str, seconds: float, shortest: float, note:
     """The energy, or none if the window is too short for its source."""
     detail = f"{seconds:.2f} s" + (f"; {note}" if note else "")
     if seconds < shortest or joules == 0:
-        return Energy(None, BELOW_RESOLUTION, f"{detail}; takes about {shortest:g} s or more")
+        return Energy(None, BELOW_RESOLUTION, f"{detail}; needs about {shortest:g} s or more")
     return Energy(joules, source, detail)
 
 
 class Sampling:
-    """Power readings from now until `end`, one at each edge included, as (seconds, W)."""
+    """Power readings from now until `end`, one at each edge included, as (seconds, W).
+
+    Args:
+        read: the power in W
+    """
 
     def __init__(self, read: Callable[[], float]):
         self._read, self._samples, self._over = read, list[tuple[float, float]](), threading.Event()
@@ -103,13 +119,17 @@ class Sampling:
         try:
             while not self._over.wait(SAMPLE_SECONDS):
                 self._take()
-        except Exception as error:  # handed over to `end`: a thread has nobody to raise it to
+        except Exception as error:  # `end` raises it: a thread has no caller
             self._error = error
 
 
 @dataclass(frozen=True)
 class NoGauge:
-    """For a device whose energy cannot be measured; `source` says why."""
+    """The gauge of a device whose energy cannot be measured.
+
+    Attributes:
+        source: the reason
+    """
 
     source: str
 

@@ -20,27 +20,40 @@ from workbench.measuring.meter import Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
 from workbench.measuring.transcript import Transcript
 from workbench.measuring.work import Measured, Update, Work
-from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from workbench.runs.record import Result, Sample
+from workbench.runs.timing import Energy, Lap, Load
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.study import Job
 
-UPDATE_SECONDS = (
-    0.1  # at least, between two updates: one update per token in five panels more than doubled the wall time
-)
-DRAWING_SHARE = 0.2  # at most this share of the waiting time is spent drawing; a slow screen gets fewer updates
+# The least seconds between two updates: one update per token in five panels more than doubled the
+# wall time.
+UPDATE_SECONDS = 0.1
+# The most share of the waiting time that drawing takes; a slow screen gets fewer updates.
+DRAWING_SHARE = 0.2
 THOROUGH_SECONDS = 5.0
-OUT_OF_MEMORY = "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller pair."
+OUT_OF_MEMORY = (
+    "The device ran out of memory; take fewer beams, fewer tokens, a shorter prompt or a smaller "
+    "pair."
+)
 log = logging.getLogger(__name__)
 
 
-def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> Generator[Update, None, Measured]:
+def measure(
+    work: Work, job: Job, *, cold: bool = False, drawn: bool = True
+) -> Generator[Update, None, Measured]:
     """Decode all prompts as the job says, once, on the clock.
 
-    cold    whether this decoder has not run before: then it is warmed up first;   drawn  whether updates are yielded on the way
-    A static batch is a call of `decoders.stream` of its own; dynamic batches are one call. The clock stands still while the caller
-    holds an update: speeds are those of the models and the decoder alone, however slowly the caller draws. What goes wrong, memory
-    that runs out included, becomes the result's error and ends only this job.
+    A static batch is one call of `decoders.stream`; dynamic batches are one call together. The
+    clock stands still while the caller holds an update: speeds are those of the models and the
+    decoder alone, however slowly the caller draws. A failure, also for lack of memory, becomes the
+    result's error and ends only this job.
+
+    Args:
+        work: the pair, the prompts and the instruments
+        job: the job
+        cold: whether this decoder has not run before; it is then warmed up first
+        drawn: whether to yield updates on the way
     """
     lap = _Running(work, job, drawn)
     window, error = Window(), None
@@ -59,8 +72,17 @@ def measure(work: Work, job: Job, *, cold: bool = False, drawn: bool = True) -> 
 
 
 def thorough_energy(work: Work, job: Job) -> Energy | None:
-    """Joules of one lap from a window that a slow meter can resolve: the job is repeated, drawing nothing, until THOROUGH_SECONDS have
-    passed (Yang et al. 2023). None if it was stopped: half a repetition counts for nothing."""
+    """Joules of one lap, from a window that a slow meter can resolve.
+
+    The job is repeated without drawing until THOROUGH_SECONDS have passed.
+
+    Returns:
+        None if it was stopped: half a repetition counts for nothing
+
+    Source:
+        Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
+            2312.02741).
+    """
     quiet, count, began = replace(job, keep="lengths"), 0, time.monotonic()
     try:
         with work.meter.window() as window:
@@ -73,14 +95,18 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
     except Exception as failure:
         log.exception("%s failed while its energy was measured", job.method.name)
         return Energy(None, f"not measured: its repetition failed ({_sentence(failure)})")
-    found = window.energy
-    if found.joules is None:
-        return found
-    return Energy(found.joules / count, found.source, f"mean of {count} repetitions in one window; {found.detail}")
+    spent = window.energy
+    if spent.joules is None:
+        return spent
+    return Energy(
+        spent.joules / count,
+        spent.source,
+        f"mean of {count} repetitions in one window; {spent.detail}",
+    )
 
 
 def _sentence(failure: Exception) -> str:
-    """What went wrong, in a line."""
+    """The failure, in a line."""
     if isinstance(failure, torch.OutOfMemoryError):
         return OUT_OF_MEMORY
     return f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
@@ -98,7 +124,8 @@ class _Running:
         if job.keep == "trace":
             self.transcript = Transcript(Pieces(work.pair.tokenizer), len(work.ids[0]) - 1)
         self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
-        self.clock, self.computed = StopClock(), StopClock(time.thread_time)  # of the wall, of this thread
+        # The clocks of the wall and of this thread.
+        self.clock, self.computed = StopClock(), StopClock(time.thread_time)
         self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
         self.drawn = False
@@ -120,7 +147,9 @@ class _Running:
         self.requests += batch
         ends: list[float] = []
         prompts, options = [self.work.ids[i] for i in group], self.work.options(self.job, group)
-        stream = decoders.stream(self.work.pair, prompts, self.job.method, **options, clock=self.clock)
+        stream = decoders.stream(
+            self.work.pair, prompts, self.job.method, **options, clock=self.clock
+        )
         began = self.clock()
         try:
             with closing(stream):
@@ -134,10 +163,12 @@ class _Running:
                             yield from self._update(event.provisional, now - self.began)
         finally:
             spans = [r.span for r in batch if r.span is not None]
-            self.times.append(Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans)))
+            self.times.append(
+                Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans))
+            )
 
     def _update(self, provisional: bool, seconds: float) -> Iterator[Update]:
-        """At most ten times a second, and less often for a slow caller."""
+        """Yield an update at most ten times a second, and less often to a slow caller."""
         if time.monotonic() < self.due:
             return
         drawing = time.monotonic()
@@ -148,7 +179,11 @@ class _Running:
         self.due = time.monotonic() + max(UPDATE_SECONDS, drawn * (1 / DRAWING_SHARE - 1))
 
     def _written(self) -> tuple[list[TokenRecord], list[RoundRecord]]:
-        """The transcript so far. It is written when it is looked at: after each round it took the models out of the caches."""
+        """The transcript so far.
+
+        It is written when somebody looks at it: written after each round, it took the models out of
+        the caches.
+        """
         if self.transcript is None:
             return [], []
         for entry in self.passes[len(self.transcript.rounds) :]:
@@ -158,22 +193,18 @@ class _Running:
     def measured(self, window: Window, error: str | None) -> Measured:
         job = self.job
         metrics = totals(self.requests, self.times, job.reads_prompts_apart, window.energy)
-        once = {r.prompt: r for r in reversed(self.requests)}  # the last batch is filled up from the start
-        samples = [self._sample(once[i]) for i in sorted(once)] or [Sample(0, len(self.work.ids[0]))]
+        # The last batch is filled up with prompts from the start.
+        once = {r.prompt: r for r in reversed(self.requests)}
+        samples = [self._sample(once[i]) for i in sorted(once)] or [
+            Sample(0, len(self.work.ids[0]))
+        ]
         if error is None and len(samples) == 1:
             error = samples[0].error
         result = Result(
-            job.method.name,
-            job.repeat,
-            job.seed,
-            metrics,
-            window.energy,
-            samples,
+            job.method.name, job.repeat, job.seed, metrics, window.energy, samples,
             [] if metrics["seconds"] is None else [self._lap(metrics, window)],
-            job.batch_size,
-            job.scheme,
-            error=error,
-        )
+            job.batch_size, job.scheme, error=error,
+        )  # fmt: skip
         done = [(r.prompt, r.result) for r in self.requests if r.result is not None]
         outputs = {prompt: each.tokens for prompt, each in done if each.error is None}
         return Measured(result, outputs, [(r.gained, r.drafted) for r in self.requests])
@@ -200,11 +231,18 @@ class _Running:
             return sample
         if self.job.keep == "text":
             return self.texts.of(sample, found) if found else sample
-        sample = replace(sample, gained=[max(0, g) for g in request.gained])
+        gained = [max(0, g) for g in request.gained]
+        sample = replace(sample, gained=gained, drafted=list(request.drafted))
         if self.transcript is None:
             return sample
         text = found.text if found else ""
         self._written()
         self.transcript.finish(text)
         ids = list(self.work.ids[request.prompt])
-        return replace(sample, text=text, tokens=self.transcript.tokens, rounds=self.transcript.rounds, prompt_ids=ids)
+        return replace(
+            sample,
+            text=text,
+            tokens=self.transcript.tokens,
+            rounds=self.transcript.rounds,
+            prompt_ids=ids,
+        )

@@ -1,7 +1,11 @@
 """Energy of a stretch of work, in joules, or the reason why it is not known.
 
-Follows Yang et al. (2023): the counter of the board if it has one, else integrated power samples, and no figure for a window that the
-source cannot resolve.
+The source is the counter of the board if it has one, else integrated power samples; a window that
+the source cannot resolve has no figure.
+
+Source:
+    Yang et al. 2023, Part-time power measurements: nvidia-smi's lack of attention (arXiv
+        2312.02741).
 """
 
 import time
@@ -14,32 +18,44 @@ from typing import Any
 
 import torch
 
+from decoders.devices import device_of
 from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable
 from workbench.measuring.nvml import board
-from workbench.runs.record import Energy
+from workbench.runs.timing import Energy
 
-SHORTEST_GPU_SECONDS = 1.0  # the GPU's counter ticks about every 0.1 s, and its power may be an average over a second
+# The GPU's counter ticks about every 0.1 s, and its power may be an average over a second.
+SHORTEST_GPU_SECONDS = 1.0
 SHORTEST_CPU_SECONDS = 0.05  # RAPL ticks about every millisecond
 POWERCAP = Path("/sys/class/powercap")
 
 
 @dataclass
 class Window:
-    """A measured stretch; `energy` is there once it is over."""
+    """A measured stretch of work; `energy` is known once it is over."""
 
-    energy: Energy = field(default_factory=lambda: Energy(None, "not measured: the window is still open"))
+    energy: Energy = field(
+        default_factory=lambda: Energy(None, "not measured: the window is still open")
+    )
 
 
 @dataclass(frozen=True)
 class Meter:
-    """A gauge for the device that does the work; `synchronize` waits until that device is idle, at both edges of a window."""
+    """A gauge for the device that does the work.
+
+    Attributes:
+        gauge: the gauge
+        synchronize: waits until that device is idle, at both edges of a window
+    """
 
     gauge: Gauge
     synchronize: Callable[[], None] = lambda: None
 
     @contextmanager
     def window(self) -> Iterator[Window]:
-        """Measure the body of a `with`. A gauge that fails gives "not measured: reason" and never breaks the work."""
+        """Measure the body of a `with`.
+
+        A gauge that fails gives "not measured: reason" and never breaks the work.
+        """
         window, gauge = Window(), self.gauge
         self.synchronize()
         began = time.perf_counter()
@@ -58,15 +74,19 @@ class Meter:
 
 
 def open_meter(device: torch.device | str, nvml: Any = None, powercap: Path = POWERCAP) -> Meter:
-    """The best meter for what runs on `device`: only that device is counted, however many there are.
+    """The best meter of a device; only that device is counted, however many there are.
 
-    nvml, powercap  the NVML binding (default: the pynvml module) and the folder of RAPL's counters; tests put simulated ones there
+    Args:
+        device: torch's device
+        nvml: the NVML binding, by default the pynvml module; tests put a simulated one there
+        powercap: the folder of RAPL's counters; likewise
     """
     device = torch.device(device)
     try:
-        if device.type == "cuda":
-            return Meter(_gpu_gauge(device, nvml), lambda: torch.cuda.synchronize(device))
-        if device.type == "cpu":
+        ours = device_of(device)
+        if ours.meter == "GPU":
+            return Meter(_gpu_gauge(device, nvml), ours.synchronize)
+        if ours.meter == "CPU":
             return Meter(_cpu_gauge(powercap))
         raise Unmeasurable(f"not measured: there is no energy counter for device {device.type}")
     except Exception as error:
@@ -74,11 +94,15 @@ def open_meter(device: torch.device | str, nvml: Any = None, powercap: Path = PO
 
 
 def _reason(error: Exception) -> str:
-    return str(error) if isinstance(error, Unmeasurable) else f"not measured: {error or type(error).__name__}"
+    return (
+        str(error)
+        if isinstance(error, Unmeasurable)
+        else f"not measured: {error or type(error).__name__}"
+    )
 
 
 def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
-    """The first that the board has: an energy counter, its instant power, its averaged power."""
+    """The first gauge that the board has: energy counter, instant power, averaged power."""
     nvml, handle = board(device, nvml)
 
     def counter() -> float:
@@ -106,17 +130,24 @@ def _gpu_gauge(device: torch.device, nvml: Any) -> Gauge:
             return gauge
         except (nvml.NVMLError, AttributeError) as error:
             failures.append(f"{read.__name__}: {error}")
-    raise Unmeasurable(f"not measured: this GPU reports neither energy nor power ({'; '.join(failures)})")
+    raise Unmeasurable(
+        f"not measured: this GPU reports neither energy nor power ({'; '.join(failures)})"
+    )
 
 
 def _cpu_gauge(powercap: Path) -> Gauge:
     """RAPL's packages; they contain their parts (cores, memory), which are not counted again."""
-    packages = [p for p in sorted(powercap.glob("intel-rapl:*")) if p.name.count(":") == 1 and _is_package(p)]
+    packages = [
+        p
+        for p in sorted(powercap.glob("intel-rapl:*"))
+        if p.name.count(":") == 1 and _is_package(p)
+    ]
     if not packages:
         raise Unmeasurable("not measured: this machine shows no RAPL energy counter")
     try:
         parts: list[tuple[Callable[[], float], float | None]] = [
-            (partial(_microjoules, p / "energy_uj"), _microjoules(p / "max_energy_range_uj")) for p in packages
+            (partial(_microjoules, p / "energy_uj"), _microjoules(p / "max_energy_range_uj"))
+            for p in packages
         ]
         for read, _ in parts:
             read()
@@ -124,11 +155,16 @@ def _cpu_gauge(powercap: Path) -> Gauge:
         raise Unmeasurable(
             f"not measured: {error.filename} may be read by root only (chmod a+r makes it readable)"
         ) from error
-    return Counter("CPU package (RAPL)", parts, SHORTEST_CPU_SECONDS, "the whole package, other programs included")
+    return Counter(
+        "CPU package (RAPL)",
+        parts,
+        SHORTEST_CPU_SECONDS,
+        "the whole package, other programs included",
+    )
 
 
 def _microjoules(file: Path) -> float:
-    """In joules."""
+    """A counter in microjoules, in joules."""
     return int(file.read_text()) / 1e6
 
 

@@ -1,77 +1,83 @@
-"""The exact probabilities of a text's first tokens: a tree of those likely enough to be counted in draws, a pass for each of its layers."""
+"""The exact probabilities of a text's first tokens.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+They form a tree of the prefixes that are likely enough to be counted, read layer by layer.
+"""
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import torch
 
 import decoders
-from decoders import Fate, Method, ModelPair, Trial
-from decoders.settings import Decoding, setting
+from decoders import ModelPair
+from decoders.warp import top
 from workbench.measuring.detokenise import Pieces, Place
-from workbench.runs.cells import DEPTH, LEAST
+from workbench.runs.cells import DEPTH, KNOWN
 from workbench.runs.trace import Prefix
-from workbench.studies.draw import Draw
+from workbench.studies.study import Study
+
+log = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True)
-class Likely(Method):
-    """Not a decoder that writes: it asks the target for every prefix that so many draws are expected to begin with LEAST times, layer by
-    layer, and commits one round, whose trials carry the probability of each token after its parent."""
+def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
+    """The prefixes of up to DEPTH tokens that begin at least KNOWN of all texts, parents first.
 
-    name = "likely"
-    title = "Likely prefixes"
-    law = None
-    paper, section = "Cochran 1954", "expected counts"
-    summary = "Reads what the large model says of the likeliest first tokens."
+    At temperature 0, where nothing is random, there are none.
 
-    draws: int = setting(100, "draws that will be counted", low=1, high=1_000_000)
+    Args:
+        pair: the pair
+        study: the study
+        ids: the token ids of its prompt
 
-    @property
-    def branches(self) -> tuple[int, int]:
-        return 1, DEPTH * int(self.draws / LEAST)
-
-    def decode(self, request: Any) -> Decoding:
-        expected, trials = {request.tip: float(self.draws)}, []
-        for _ in range(request.budget):
-            readings = yield request.ask("target", list(expected), int(max(expected.values()) / LEAST))
-            found = [
-                each
-                for at, reading in zip(expected.items(), readings, strict=True)
-                for each in _likely(request, *at, reading)
-            ]
-            trials += found
-            expected = {t.node: expected[t.parent] * chance(t) for t in found if t.token not in request.end_tokens}
-            if not expected:
-                break
-        yield request.commit(trials, [request.answer], request.answer, "budget")
-
-
-def _likely(request: Any, node: int, count: float, reading: Any) -> list[Trial]:
-    """The tokens after a node that are expected LEAST times in `count` draws: no more than count / LEAST can be."""
-    p = request.warp(reading)
-    tokens = [token for token in reading.likeliest(int(count / LEAST))[0] if count * p[token] >= LEAST]
-    return [Trial(request.tree.add(node, token), token, node, Fate.DISCARDED, p=p[token]) for token in tokens]
-
-
-def exact(pair: ModelPair, study: Draw, ids: Sequence[int]) -> list[Prefix]:
-    """The prefixes of up to DEPTH tokens that all draws together are expected to begin with LEAST times, parents first; [] at
-    temperature 0, where nothing is drawn. Raises ModelError if the model fails."""
+    Raises:
+        ModelError: if the model fails
+    """
     settings = study.settings
     if settings.temperature == 0:
         return []
-    options = {**settings.decoding, "max_new_tokens": min(DEPTH, settings.max_new_tokens)}
-    (round_,) = decoders.generate(pair, list(ids), Likely(study.draws), **options).rounds
-    pieces, root = Pieces(pair.tokenizer), len(ids) - 1
-    found: dict[int, tuple[tuple[int, ...], Place, float]] = {root: ((), Place(), 1.0)}
-    prefixes = []
-    for trial in round_.trials:
-        tokens, place, p = found[trial.parent]
-        likely = p * chance(trial)
-        found[trial.node] = (*tokens, trial.token), pieces.extend(place, trial.token)[1], likely
-        prefixes.append(Prefix([*tokens, trial.token], pieces.label(place, trial.token), min(1.0, likely)))
-    return prefixes
+    pieces, found = Pieces(pair.tokenizer), list[Prefix]()
+    layer = [(Prefix([], "", 1.0), Place())]
+    for _ in range(min(DEPTH, settings.max_new_tokens)):
+        texts = [prefix.tokens for prefix, _ in layer]
+        after = decoders.read(pair, ids, texts, **settings.sampling, draft=False)
+        layer = [
+            (
+                Prefix([*prefix.tokens, token], pieces.label(place, token), p),
+                pieces.extend(place, token)[1],
+            )
+            for (prefix, place), read in zip(layer, after, strict=True)
+            for token, p in _likely(prefix.p, read.p[-1])
+        ]
+        found += [prefix for prefix, _ in layer]
+        layer = [
+            (prefix, place) for prefix, place in layer if prefix.tokens[-1] not in pair.end_tokens
+        ]
+        if not layer:
+            break
+    return found
 
 
-def chance(trial: Trial) -> float:
-    """p of a trial whose decoder gives it."""
-    return cast(float, trial.p)
+def _likely(before: float, p: torch.Tensor) -> Iterator[tuple[int, float]]:
+    """The tokens that continue a prefix in at least KNOWN of all texts, likeliest first.
+
+    Args:
+        before: the probability of the prefix
+        p: (V,) the probabilities of the next token
+
+    Yields:
+        (token, probability of the longer prefix)
+    """
+    masses, ids = top(p, int(before / KNOWN))  # there cannot be more
+    for token, mass in zip(ids.tolist(), masses.tolist(), strict=True):
+        if before * mass >= KNOWN:
+            yield token, min(1.0, before * mass)
+
+
+def attempted(ask: Callable[..., list[Prefix]], *arguments: Any) -> list[Prefix]:
+    """The prefixes that `ask` gives; [] if it fails: the draws are shown all the same."""
+    try:
+        return ask(*arguments)
+    except Exception:
+        log.exception("the exact probabilities of draws failed")
+        return []

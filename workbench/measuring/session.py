@@ -1,14 +1,11 @@
 """A session runs a study: its jobs one after another, reported as they happen."""
 
-import gc
-import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, cast
+from typing import Any
 
 from decoders import ModelPair
 from workbench.measuring.admit import admit
@@ -17,21 +14,20 @@ from workbench.measuring.cycles import laps_in_order, needs_more_laps
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
+from workbench.measuring.heap import light_heap
 from workbench.measuring.job import measure, thorough_energy
+from workbench.measuring.merging import compared, with_lap
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.prefixes import exact
+from workbench.measuring.prefixes import attempted, exact
+from workbench.measuring.support import impossible
 from workbench.measuring.threads import Threads
 from workbench.measuring.work import Measured, Update, Work
 from workbench.models.environment import environment
-from workbench.runs import laps
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
-from workbench.runs.record import Lap, Result, Run
+from workbench.runs.record import Result, Run
 from workbench.runs.store import new_id
 from workbench.runs.trace import Prefix
-from workbench.studies.draw import Draw
 from workbench.studies.study import Job, Study
-
-log = logging.getLogger(__name__)
 
 
 def run(
@@ -44,23 +40,37 @@ def run(
     cancel: threading.Event | Callable[[], bool] | None = None,
     patience: float = 0.0,
 ) -> Iterator[Event]:
-    """Run the jobs of a study; yields events of plain data, an `Ended` with the run last.
+    """Run the jobs of a study, and yield events of plain data; the last is an `Ended` with the run.
 
-    Raises InputError at the call, before any work, for a study that the pair cannot run. A job that fails has its error in its result
-    and the others continue. `cancel` ends it within one forward pass and still gives the run so far; closing the iterator ends it
-    without one. Either way all memory is given back. Every job is timed `settings.timings` times; the first time its text is shown as it
-    grows, the others draw nothing.
+    A job that fails has its error in its result, and the others continue. Cancelling ends the study
+    within one forward pass and still gives the run so far; closing the iterator ends it without
+    one. Either way all memory is given back. Every job is timed `settings.timings` times; the first
+    time its text is shown as it grows, the others draw nothing.
 
-    threads    the number of threads that compute, and why, for the run's environment; they are set by the caller
-    patience   seconds that further timings may take in all, for decoders that were timed for too short or too unevenly to be compared;
-               a study that asks for one timing gets one
+    Args:
+        pair: the pair
+        study: the study
+        meter: by default the best one for the target's device
+        threads: the number of threads that compute, and why, for the run's environment; the caller
+            sets them
+        watch: reads the machine's counters; by default the real ones
+        cancel: when set, or when it returns True, the study ends
+        patience: seconds in all for further timings of decoders that were timed too briefly or too
+            unevenly to be compared; with `timings` set to 1, nothing is repeated
+
+    Raises:
+        InputError: at the call, before any work, if the pair cannot run the study
     """
     cancelled: Any = getattr(cancel, "is_set", cancel) or (lambda: False)
     ids = admit(pair, study)
     device = pair.target.device
     watch = watch or watching(device)
     work = Work(pair, ids, study.settings, meter or open_meter(device), watch, cancelled)
-    where = environment(pair) | {"counters_missing": watch.missing()} | (threads.to_json() if threads else {})
+    where = (
+        environment(pair)
+        | {"counters_missing": watch.missing()}
+        | (threads.to_json() if threads else {})
+    )
     now = datetime.now(UTC).isoformat(timespec="seconds")
     empty = Run(new_id(), now, study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, study.jobs(), patience).events()
@@ -78,8 +88,8 @@ class _Session:
 
     def __post_init__(self) -> None:
         self.references = References(self.study.settings.temperature, self.run.environment["dtype"])
-        self.first: dict[int, Measured] = {}  # by the job's number: its first lap
-        self.over: set[int] = set()  # jobs that are timed no more
+        self.first: dict[int, Measured] = {}  # the first lap of each job, by number
+        self.over: set[int] = set()  # jobs that are not timed again
         self.done, self.steps = 0, len(self.jobs) * self.study.settings.timings
 
     def events(self) -> Iterator[Event]:
@@ -88,8 +98,7 @@ class _Session:
 
     def _events(self) -> Iterator[Event]:
         self.began = time.monotonic()
-        if isinstance(self.study, Draw) and not self.work.cancelled():
-            self.run = replace(self.run, exact=self._exact())
+        self.run = replace(self.run, exact=self._law(exact))
         for number, lap in laps_in_order(self.jobs, self._once_more):
             if self.work.cancelled():
                 break
@@ -104,22 +113,24 @@ class _Session:
         stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
         yield Ended(replace(self.run, cancelled=stopped))
 
-    def _exact(self) -> list[Prefix]:
-        """What draws are compared with; if it cannot be had, what is drawn is shown all the same."""
-        try:
-            return exact(self.work.pair, cast(Draw, self.study), self.work.ids[0])
-        except Exception:
-            log.exception("the exact probabilities of draws failed")
+    def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
+        """The law that draws are compared with; [] for other studies."""
+        if not self.study.has_law or self.work.cancelled():
             return []
+        return attempted(ask, self.work.pair, self.study, self.work.ids[0], *more)
 
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
-        """Whether these jobs, timed `lap` times, are timed once more: as often as asked for, and then while it takes more to compare them
-        and patience lasts."""
+        """Whether these jobs, timed `lap` times, are timed once more.
+
+        They are as often as asked for, then while comparing them needs more and patience lasts.
+        """
         asked = self.study.settings.timings
         if lap < asked or self.work.cancelled():
             return lap < asked
         timed = zip(self.first, self.run.results, strict=True)
-        results = [result for number, result in timed if number in numbers and number not in self.over]
+        results = [
+            result for number, result in timed if number in numbers and number not in self.over
+        ]
         takes = sum(r.laps[-1].seconds for r in results)
         if asked == 1 or takes > self.patience or not needs_more_laps(results):
             return False
@@ -128,7 +139,7 @@ class _Session:
         return True
 
     def _metered_again(self) -> Iterator[Event]:
-        """Repeat what was too short for the meter."""
+        """Repeat the jobs that were too short for the meter."""
         for place, number in enumerate(list(self.first)):
             result, job = self.run.results[place], self.jobs[number]
             if result.energy.source != BELOW_RESOLUTION or result.errors or self.work.cancelled():
@@ -153,14 +164,18 @@ class _Session:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
             if job.keep not in ("trace", "text") and self._is_half(result):
-                return  # half a measurement is useless, half a text is worth showing
-            result = replace(result, agreement=self.references.compare(job, result, measured.outputs))
+                return  # half a measurement is useless; half a text is worth showing
+            result = replace(
+                result, agreement=self.references.compare(job, result, measured.outputs)
+            )
             self.first[at.job] = measured
-            self.run = replace(self.run, results=[*self.run.results, result])
+            law = [*self.run.exact, *self._law(impossible, replace(self.run, results=[result]))]
+            self.run = replace(self.run, results=[*self.run.results, result], exact=law)
             if result.errors or result.cancelled:
                 self.over.add(at.job)
         else:
-            quiet = replace(job, keep="lengths")  # nothing is drawn: that is what these laps are for
+            # These laps exist to be timed without drawing.
+            quiet = replace(job, keep="lengths")
             measured = yield from self._shown(at, measure(self.work, quiet, drawn=False))
             if self._is_half(measured.result):
                 return
@@ -169,8 +184,10 @@ class _Session:
         yield Finished(at, result, self.run)
 
     def _is_half(self, result: Result) -> bool:
-        """Whether it was stopped within a batch, or between two of them."""
-        return result.cancelled or (result.error is None and len(result.samples) < len(self.work.ids))
+        """Whether the result was stopped within a batch, or between two of them."""
+        return result.cancelled or (
+            result.error is None and len(result.samples) < len(self.work.ids)
+        )
 
     def _merged(self, at: At, job: Job, measured: Measured) -> Result:
         """The job's result with one lap more, in its place in the run."""
@@ -179,25 +196,39 @@ class _Session:
         if measured.result.errors:
             self.over.add(at.job)
             why, kept = measured.result.errors[0], len(result.laps)
-            remark = f"Timing {at.lap + 1} failed ({why}); the {kept} before it count{'' if kept > 1 else 's'}."
+            remark = (
+                f"Timing {at.lap + 1} failed ({why}); the {kept} before it "
+                f"count{'' if kept > 1 else 's'}."
+            )
             result = replace(result, remarks=[*result.remarks, remark])
         else:
-            result = with_lap(result, compared(self.first[at.job], measured, job, self.study.settings.temperature))
+            result = with_lap(
+                result, compared(self.first[at.job], measured, job, self.study.settings.temperature)
+            )
         return self._replaced(place, result)
 
     def _replaced(self, place: int, result: Result) -> Result:
-        self.run = replace(self.run, results=[*self.run.results[:place], result, *self.run.results[place + 1 :]])
+        self.run = replace(
+            self.run, results=[*self.run.results[:place], result, *self.run.results[place + 1 :]]
+        )
         return result
 
     def _cold(self, job: Job) -> bool:
-        """Whether this decoder has not run at this batch size yet. Draws need no warm-up, which would be half of their work: nothing
-        compares their speeds."""
+        """Whether this decoder has not run at this batch size yet.
+
+        Draws need no warm-up, which would be half of their work: nothing compares their speeds.
+        """
         if job.keep == "text":
             return False
-        return not any(r.decoder == job.method.name and r.batch_size == job.batch_size for r in self.run.results)
+        return not any(
+            r.decoder == job.method.name and r.batch_size == job.batch_size
+            for r in self.run.results
+        )
 
-    def _shown(self, at: At, measuring: Generator[Update, None, Measured]) -> Generator[Event, None, Measured]:
-        """Yields the progress of one timing, returns what was measured."""
+    def _shown(
+        self, at: At, measuring: Generator[Update, None, Measured]
+    ) -> Generator[Event, None, Measured]:
+        """Yield the progress of one timing, and return its measurement."""
         budget = self.study.settings.max_new_tokens * self._requests(self.jobs[at.job])
         while True:
             try:
@@ -206,44 +237,14 @@ class _Session:
                 return done.value
             eta = self._eta(self.done + min(1.0, update.done / budget), at.steps)
             yield Progress(
-                at, update.done, budget, update.tokens, update.rounds, update.provisional, eta, update.seconds
-            )
+                at, update.done, budget, update.tokens, update.rounds, update.provisional, eta,
+                update.seconds,
+            )  # fmt: skip
 
     def _requests(self, job: Job) -> int:
-        """How many requests the job decodes: its last batch is filled up."""
+        """The number of requests that the job decodes: its last batch is filled up."""
         return -(-len(self.work.ids) // job.batch_size) * job.batch_size
 
     def _eta(self, done: float, steps: int) -> float | None:
-        """Seconds until all timings are over, after so many of them."""
+        """Seconds until all timings are over, after this many of them."""
         return (time.monotonic() - self.began) * (steps - done) / done if done else None
-
-
-@contextmanager
-def light_heap() -> Iterator[None]:
-    """Python's collector looks only at what is made in here: walking all that the process holds takes as long as some laps. Nothing is
-    collected before, which would take as long: garbage is frozen with the rest, and collected afterwards."""
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
-
-
-def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:
-    """The other's lap, compared with the first. A decoder that watches the clock may draft differently each time, and then draws other
-    tokens of the same law."""
-    same = dict(first.outputs) == dict(other.outputs)
-    watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
-    return replace(other.lap, same_rounds=first.rounds == other.rounds, same_tokens=same or watches_clock)
-
-
-def with_lap(result: Result, lap: Lap) -> Result:
-    """The result with one lap more, its seconds and its energy estimated from all of them."""
-    all_laps = [*result.laps, lap]
-    spent = laps.energy(all_laps)
-    metrics: dict[str, Any] = dict(result.metrics)
-    metrics |= {"seconds": laps.whole(all_laps), "decode_seconds": laps.after_first(all_laps)}
-    metrics |= {"joules": spent.joules, "energy_source": spent.source}
-    if metrics["seconds"] and metrics.get("new_tokens") is not None:
-        metrics["tokens_per_second"] = metrics["new_tokens"] / metrics["seconds"]
-    return replace(result, laps=all_laps, metrics=metrics, energy=spent)

@@ -1,8 +1,9 @@
-"""How many threads compute: measured on the loaded pair, under the load that there is.
+"""The number of threads that compute: measured on the loaded pair, under the present load.
 
-Once something else runs on the machine, and a visitor's browser is enough, using as many OpenMP threads as cores is slow: each waits for
-the others at every product, and one that has lost its core keeps them all waiting. One number serves all decoders of a run, and is measured again
-after a run that was unsteady.
+If anything else runs on the machine, and a visitor's browser is enough, as many OpenMP threads as
+cores are slow: each waits for the others at every product, and one that has lost its core keeps all
+of them waiting. One number serves all decoders of a run, and is measured again after an unsteady
+run.
 """
 
 import math
@@ -18,39 +19,60 @@ import torch
 
 import decoders
 from decoders import InputError, ModelPair, catalog
+from decoders.devices import device_of
+from decoders.errors import quoted
 
 VARIABLE = "WORKBENCH_THREADS"
 DRAFT_LENGTH = 4
 PROMPT, TOKENS = 8, 16  # of a trial
 TRIALS = 5  # of each number of threads, in turn
-HOPELESS = 2.0
-# More threads must save at least this share of a round: they are the first to suffer from other programs.
+HOPELESS = 2.0  # a number of threads this many times as slow as the best is not tried again
+# More threads must save at least this share of a round: they are the first to suffer from other
+# programs.
 LEAST_GAIN = 0.03
 
 
 @dataclass(frozen=True, slots=True)
 class Threads:
-    """The number of threads that compute, and why it is this one."""
+    """The number of threads that compute, and why it is this one.
+
+    Attributes:
+        count: the number
+        reason: the reason in words
+    """
 
     count: int
     reason: str
 
     def to_json(self) -> dict[str, Any]:
-        """As a run's environment has it."""
+        """The fields of a run's environment."""
         return {"threads": self.count, "threads_reason": self.reason}
 
 
 def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads:
-    """The number of threads that makes a typical round of this pair quickest here and now. To be called in the thread that decodes: the
-    number is a thread's own. Raises InputError if WORKBENCH_THREADS is not a number."""
+    """The number of threads that makes a typical round of this pair quickest here and now.
+
+    To be called in the thread that decodes: each thread has its own number.
+
+    Args:
+        pair: the pair
+        environ: the environment; by default the process's
+
+    Raises:
+        InputError: if WORKBENCH_THREADS is not a number
+    """
     text = (os.environ if environ is None else environ).get(VARIABLE, "").strip()
     if text:
         if not text.isdecimal() or int(text) < 1:
-            raise InputError(f"{VARIABLE} must be a whole number of at least 1, not {text!r}.")
+            raise InputError(
+                f"{VARIABLE} must be a whole number of at least 1, not {quoted(text)}."
+            )
         return Threads(int(text), f"set by {VARIABLE}")
-    if pair.target.device.type != "cpu":
+    if not device_of(pair.target.device).on_host:
         return Threads(torch.get_num_threads(), "the models run on a GPU")
-    counts = candidates(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
+    counts = candidates(
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     if len(counts) == 1:
         return Threads(1, "there is one core")
     before = torch.get_num_threads()
@@ -66,10 +88,14 @@ def candidates(cores: int) -> list[int]:
 
 
 def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> Threads:
-    """The count with the least median of TRIALS timings, taken in turn; a larger one must be clearly quicker than a smaller one.
+    """The count with the least median of TRIALS timings, taken in turn.
 
-    seconds   times one trial of a count, and may give up after so many seconds; a count that took HOPELESS times as long as the best is
-              not tried again
+    A larger count must be clearly quicker than a smaller one.
+
+    Args:
+        counts: the counts
+        seconds: times one trial of a count; it may give up after the seconds that are its second
+            argument. A count that took HOPELESS times as long as the best is not tried again
     """
     timings: dict[int, list[float]] = {count: [] for count in counts}
     for trial in range(TRIALS):
@@ -91,7 +117,10 @@ def _turned(counts: Sequence[int], trial: int) -> Iterable[int]:
 
 
 def _round_seconds(pair: ModelPair, count: int, limit: float) -> float:
-    """A plain target pass, and a round of DRAFT_LENGTH draft passes and a verification, if there is a draft: the sum of their seconds."""
+    """The seconds of a plain target pass plus those of a speculative round.
+
+    The round is DRAFT_LENGTH draft passes and a verification; without a draft it is left out.
+    """
     torch.set_num_threads(count)
     seconds = _median_round(pair, catalog["greedy"](), limit)
     if pair.draft is not None:
@@ -100,8 +129,11 @@ def _round_seconds(pair: ModelPair, count: int, limit: float) -> float:
 
 
 def _median_round(pair: ModelPair, method: decoders.Method, limit: float) -> float:
-    """Seconds per round, without the first two: one reads the prompt, and the next may wake the workers. A round that takes longer than
-    `limit` is the last."""
+    """Seconds per round, without the first two.
+
+    The first reads the prompt, and the next may wake the workers. A round that takes longer than
+    `limit` is the last.
+    """
     budget = TOKENS if pair.positions is None else max(1, min(TOKENS, pair.positions - PROMPT))
     options: dict[str, Any] = {"max_new_tokens": budget, "temperature": 0.0, "ignore_eos": True}
     rounds, began = [], time.perf_counter()

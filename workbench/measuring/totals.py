@@ -1,4 +1,4 @@
-"""What the requests of a job add up to."""
+"""The sums over the requests of a job."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -9,19 +9,26 @@ from typing import Any
 
 from decoders import Event, Metrics, Result
 from workbench.measuring.transcript import finite
-from workbench.runs.record import Energy
+from workbench.runs.timing import Energy
 
 SUMMED = (
-    "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes", "drafted", "tested",
-    "accepted", "bytes_read", "padded_tokens", "padded_rows",
+    "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes",
+    "drafted", "tested", "accepted", "bytes_read", "padded_tokens", "padded_rows",
 )  # fmt: skip
 OF_BATCHES = ("decode_seconds", "decode_tokens", "passes", "fed_tokens", "at_once")
 
 
 @dataclass
 class Request:
-    """One prompt of a job while it is decoded: for each round the tokens that its output gained and those that were drafted; when it
-    was admitted and when it ended."""
+    """One prompt of a job while it is decoded.
+
+    Attributes:
+        prompt: index of the prompt
+        gained: for each round, the tokens that its output gained
+        drafted: for each round, the tokens that were drafted
+        result: its result, once it is over
+        span: when it was admitted and when it ended, in seconds
+    """
 
     prompt: int
     gained: list[int] = field(default_factory=list)
@@ -44,8 +51,14 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Times:
-    """When one batch began, and when each round of each of its requests ended (seconds); the rounds that the batch took; the requests
-    in flight at most."""
+    """The times of one batch.
+
+    Attributes:
+        began: when it began, in seconds
+        ends: when each round of each of its requests ended
+        rounds: the rounds that the batch took
+        at_once: the most requests in flight
+    """
 
     began: float
     ends: list[float]
@@ -63,30 +76,57 @@ class Times:
     @property
     def each(self) -> list[float]:
         """Seconds of each round of a request that was alone."""
-        return [after - before for before, after in zip([self.began, *self.ends], self.ends, strict=False)]
+        return [
+            after - before
+            for before, after in zip([self.began, *self.ends], self.ends, strict=False)
+        ]
 
 
 def most_at_once(spans: Iterable[tuple[float, float]]) -> int:
-    """How many intervals overlap at most; one that ends where another begins does not."""
+    """The most intervals that overlap; one that ends where another begins does not."""
     steps = sorted(step for began, ended in spans for step in ((began, 1), (ended, -1)))
     return max(accumulate((step for _, step in steps)), default=0)
 
 
-def totals(requests: Sequence[Request], times: Sequence[Times], apart: bool, energy: Energy) -> dict[str, Any]:
-    """The metrics of a job, by the names of `decoders.Metrics`, and those of a batch:
+def totals(
+    requests: Sequence[Request], times: Sequence[Times], apart: bool, energy: Energy
+) -> dict[str, Any]:
+    """The metrics of a job: those of `decoders.Metrics`, and those of a batch.
 
-    decode_seconds, decode_tokens   without each batch's first round, which also reads the prompts: what ems-sd.txt §4.1 counts;
-                 None unless prompts are read `apart` from the decoding of others;   passes  rounds that the batches took together,
-                 without their first;   None likewise
-    fed_tokens   tokens the target scored in these rounds: for each request and round its last token and its draft (for beams, draws)
-    at_once      requests in flight at most: fewer than the batch size if a memory budget makes some wait
-    All None if the decoder broke down before there were any.
+    Args:
+        requests: the requests
+        times: the times of each batch
+        apart: whether prompts are read apart from the decoding of others
+        energy: energy of the job
+
+    Returns:
+        the metrics by name; all None if the decoder broke down before there were any. Those of a
+            batch:
+        decode_seconds: seconds without each batch's first round, which also reads the prompts; None
+            unless `apart`
+        decode_tokens: tokens of these seconds; None likewise
+        passes: rounds that the batches took together, without their first; None likewise
+        fed_tokens: tokens that the target scored in these rounds: for each request and round its
+            last token and its draft (for beams, draws)
+        at_once: most requests in flight: fewer than the batch size if a memory budget makes some
+            wait
+
+    Source:
+        Ni et al. 2024 (EMS-SD, arXiv 2405.07542), section 4.1, for the time and the tokens of
+            decoding.
     """
     metrics = [r.result.metrics for r in requests if r.result is not None]
     if not metrics:
         return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
-    added = replace(_added(metrics, sum(t.whole for t in times)), joules=energy.joules, energy_source=energy.source)
-    found = {name: finite(value) if isinstance(value, float) else value for name, value in asdict(added).items()}
+    added = replace(
+        _added(metrics, sum(t.whole for t in times)),
+        joules=energy.joules,
+        energy_source=energy.source,
+    )
+    found = {
+        name: finite(value) if isinstance(value, float) else value
+        for name, value in asdict(added).items()
+    }
     return found | {
         "decode_seconds": sum(t.after_first for t in times) if apart else None,
         "decode_tokens": sum(sum(r.gained[1:]) for r in requests) if apart else None,
@@ -97,7 +137,7 @@ def totals(requests: Sequence[Request], times: Sequence[Times], apart: bool, ene
 
 
 def _added(metrics: Sequence[Metrics], seconds: float) -> Metrics:
-    """The metrics of several requests as of one that took `seconds`."""
+    """The metrics of several requests, as of one that took `seconds`."""
     if len(metrics) == 1:
         return metrics[0]
     sums = {name: sum(getattr(m, name) for m in metrics) for name in SUMMED}

@@ -1,4 +1,4 @@
-"""What a job is run with, and what it gives."""
+"""The instruments that a job is run with, and its measurement."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,8 @@ from decoders import ModelPair
 from workbench.measuring.baseline import Outputs
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
-from workbench.runs.record import Lap, Result
+from workbench.runs.record import Result
+from workbench.runs.timing import Lap
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
@@ -19,7 +20,15 @@ WARM_UP_TOKENS = 8
 
 @dataclass(frozen=True, slots=True)
 class Update:
-    """What a job has written so far: `done` tokens in `seconds` of computing; for a trace its tokens and rounds."""
+    """The state of a job under way.
+
+    Attributes:
+        done: tokens written
+        tokens: its text so far, for jobs that keep a trace
+        rounds: its rounds so far, likewise
+        provisional: whether a later round may take tokens back
+        seconds: seconds of computing so far
+    """
 
     done: int
     tokens: list[TokenRecord]
@@ -30,8 +39,16 @@ class Update:
 
 @dataclass(frozen=True)
 class Work:
-    """What jobs are run with: the pair, the token ids of every prompt, the study's settings, the energy meter, the watch on the
-    machine's counters, and how to stop."""
+    """The instruments that jobs are run with.
+
+    Attributes:
+        pair: the pair
+        ids: the token ids of every prompt
+        settings: the study's
+        meter: measures energy
+        watch: reads the machine's counters
+        cancelled: whether to stop
+    """
 
     pair: ModelPair
     ids: Sequence[list[int]]
@@ -45,18 +62,26 @@ class Work:
         return {**self.settings.decoding, **job.batching, **own}
 
     def warm_up(self, job: Job) -> None:
-        """Run what sets up later passes, untimed: read the prompts of a batch and decode a few tokens."""
+        """Run a few tokens of a batch untimed, which sets up later passes."""
         few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
         prompts = range(min(job.batch_size, len(self.ids)))
         decoders.generate(
-            self.pair, [self.ids[i] for i in prompts], job.method, **{**self.options(job, prompts), **few}
+            self.pair,
+            [self.ids[i] for i in prompts],
+            job.method,
+            **{**self.options(job, prompts), **few},
         )
 
 
 @dataclass(frozen=True)
 class Measured:
-    """What one lap gave: a result with this lap alone, each prompt's token ids, and for each request what its rounds gained and
-    drafted."""
+    """The measurement of one lap.
+
+    Attributes:
+        result: a result with this lap alone
+        outputs: each prompt's token ids
+        rounds: for each request, the tokens that its rounds gained and drafted
+    """
 
     result: Result
     outputs: Outputs

@@ -1,1 +1,1 @@
-"""Pairs of models: presets, loading, memory, and what a run was made on."""
+"""Pairs of models: presets, loading, memory, and the environment of a run."""

@@ -1,4 +1,4 @@
-"""What a study ran on: without it a figure means nothing."""
+"""The environment of a study, without which a figure means nothing."""
 
 import os
 import platform
@@ -9,28 +9,40 @@ import torch
 
 from decoders import ModelPair
 from decoders.assets import assets
+from decoders.devices import device_of
 
 
 def environment(pair: ModelPair) -> dict[str, Any]:
-    """Device, dtype, versions and models as plain data; torch may use `threads` of the machine's `cpus`."""
+    """Device, dtype, versions and models as plain data.
+
+    Of the machine's `cpus`, torch may use `threads`.
+    """
     device = pair.target.device
     return {
         "target": _model(pair, "target"),
         "draft": _model(pair, "draft") if pair.draft is not None else None,
         "device": str(device),
-        "device_name": torch.cuda.get_device_name(device) if device.type == "cuda" else _processor(),
+        "device_name": device_of(device).name or _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),
         "threads": torch.get_num_threads(),
         "cpus": os.cpu_count(),
         "platform": platform.platform(),
         "python": platform.python_version(),
-        **({"draft_knows": f"{pair.known:.0%} of the target's tokens"} if not pair.one_tokenizer else {}),
+        **(
+            {"draft_knows": f"{pair.known:.0%} of the target's tokens"}
+            if not pair.one_tokenizer
+            else {}
+        ),
         **{name: _version(name) for name in ("torch", "transformers")},
     }
 
 
 def _model(pair: ModelPair, role: str) -> dict[str, Any]:
-    """`copied_bytes` is what a second copy of some weights takes, in an order that products are faster from."""
+    """One model of the pair.
+
+    `copied_bytes` is the size of a second copy of some weights, in an order that makes products
+    faster.
+    """
     model, runs = getattr(pair, role), pair.packed[role]
     return {
         "name": _short(model.config.name_or_path) or type(model).__name__,
@@ -44,7 +56,7 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
 
 
 def _short(name: str) -> str:
-    """Models that come with this project have a name, not a path."""
+    """The name of a model; those of this project have a name, not a path."""
     ours = f"{assets() / 'stories'}{os.sep}"
     return f"Llama-Stories {name.removeprefix(ours)}" if name.startswith(ours) else name
 
@@ -53,7 +65,9 @@ def _processor() -> str:
     """The CPU's model name; `platform.processor()` is empty on most Linux systems."""
     try:
         with open("/proc/cpuinfo") as lines:
-            return next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+            return next(
+                line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")
+            )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
 

@@ -7,7 +7,13 @@ import torch
 
 @dataclass(frozen=True)
 class Model:
-    """A model of the hub. `parameters` counts tied weights once; `revision` is pinned if the repository has only pickled weights."""
+    """A model of the hub.
+
+    Attributes:
+        id: its id
+        parameters: their number; tied weights count once
+        revision: pinned if the repository has only pickled weights
+    """
 
     id: str
     parameters: int
@@ -20,9 +26,18 @@ class Model:
 
 @dataclass(frozen=True)
 class PairChoice:
-    """What to load: target and draft are hub ids (with "@revision" if pinned) or folders. Both None is the embedded pair; only the
-    draft None is a folder that holds both, or a target without a draft. device and dtype are "auto" or a name; quantization as in
-    `decoders.load_pair`."""
+    """A pair to load.
+
+    Models are hub ids (with "@revision" if pinned) or folders.
+
+    Attributes:
+        target: the target; if both are None, the embedded pair
+        draft: the draft model; if it alone is None, the target is a folder that holds both, or has
+            no draft
+        device: "auto" or a name
+        dtype: "auto" or a name
+        quantization: as in `decoders.load_pair`
+    """
 
     target: str | None = None
     draft: str | None = None
@@ -38,7 +53,13 @@ class PairChoice:
 
 @dataclass(frozen=True)
 class PairPreset:
-    """A pair by name; target None is the embedded one."""
+    """A pair by name.
+
+    Attributes:
+        name: its name
+        target: the target; None for the embedded pair
+        draft: the draft model; None if there is none
+    """
 
     name: str
     target: Model | None = None
@@ -53,10 +74,15 @@ class PairPreset:
         return self.draft.source if self.draft else None
 
     def weight_bytes(self, dtype: torch.dtype) -> int:
-        """What the weights alone take in memory; caches come on top. 0 for the embedded pair, which is small."""
+        """The memory of the weights alone, without caches.
+
+        It is 0 for the embedded pair, which is small.
+        """
         return sum(m.parameters for m in (self.target, self.draft) if m) * dtype.itemsize
 
-    def choice(self, device: str = "auto", dtype: str = "auto", quantization: str | None = None) -> PairChoice:
+    def choice(
+        self, device: str = "auto", dtype: str = "auto", quantization: str | None = None
+    ) -> PairChoice:
         return PairChoice(self.target_source, self.draft_source, device, dtype, quantization)
 
 
@@ -65,13 +91,18 @@ SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
 GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
-# What people run, from small to large; then the papers' pairs. A draft of another family proposes the tokens that both know.
+# The pairs that people run, from small to large; then the papers' pairs. A draft of another family
+# proposes the tokens that both know.
 PAIRS = {
     pair.name: pair
     for pair in (
         EMBEDDED,
-        PairPreset("SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL),
-        PairPreset("SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL),
+        PairPreset(
+            "SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL
+        ),
+        PairPreset(
+            "SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
+        ),
         PairPreset("Qwen3-4B + Qwen3-0.6B", Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
         PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
         PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
@@ -90,7 +121,11 @@ PAIRS = {
             Model("meta-llama/Llama-3.1-8B", 8_030_261_248),
             Model("meta-llama/Llama-3.2-1B", 1_235_814_400),
         ),
-        PairPreset("Llama-3.3-70B + Llama-3.2-1B", Model("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496), LLAMA),
+        PairPreset(
+            "Llama-3.3-70B + Llama-3.2-1B",
+            Model("meta-llama/Llama-3.3-70B-Instruct", 70_553_706_496),
+            LLAMA,
+        ),
         PairPreset("gpt-oss-20b, look-up only", GPT_OSS),
         PairPreset("gpt-oss-20b + Qwen3-0.6B", GPT_OSS, QWEN),
         PairPreset(

@@ -2,4 +2,5 @@
 
 import os
 
-os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")  # before Gradio is imported
+# Before Gradio is imported.
+os.environ.setdefault("GRADIO_ANALYTICS_ENABLED", "False")

@@ -1,10 +1,14 @@
-"""Exports over HTTP: `/export/<run>.json`, `.csv`, `.html`; made when asked for, so nothing piles up on the disk."""
+"""Exports over HTTP: `/export/<run>.json`, `.csv`, `.html`.
+
+They are made on request, so nothing piles up on the disk.
+"""
 
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import Route
 
 from decoders import InputError
+from decoders.errors import quoted
 from workbench.runs.store import RunStore
 from workbench.show.files import WRITERS
 
@@ -12,13 +16,15 @@ TYPES = {"json": "application/json", "csv": "text/csv", "html": "text/html"}
 
 
 def export_route(store: RunStore) -> Route:
-    """Answers 404 with one sentence if there is no such run or format."""
+    """The route of exports, which answers 404 with one sentence for an unknown run or format."""
 
     def export(request: Request) -> Response:
         id, _, kind = request.path_params["name"].partition(".")
         try:
             if kind not in WRITERS:
-                raise InputError(f"There is no export {kind!r}: there is {', '.join(WRITERS)}.")
+                raise InputError(
+                    f"There is no export {quoted(kind)}: there is {', '.join(WRITERS)}."
+                )
             text = WRITERS[kind](store.get(id))
         except InputError as error:
             return PlainTextResponse(str(error), status_code=404)

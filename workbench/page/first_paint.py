@@ -1,4 +1,7 @@
-"""The page's first paint: the HTML that is served shows the run that the page opens with before any of Gradio's scripts has run."""
+"""The page's first paint.
+
+The served HTML shows the run that the page opens with before any of Gradio's scripts has run.
+"""
 
 import html
 from collections.abc import Iterable, Mapping
@@ -8,44 +11,66 @@ import gradio as gr
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from workbench.kinds import links
+from workbench.kinds.comparison.form import START
+from workbench.kinds.comparison.results import drawn as drawn_run
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
-from workbench.page.parts import results, words
-from workbench.page.tabs.compare import START
+from workbench.page.parts import words
 from workbench.runs.recorded import recordings
 from workbench.show import web
-from workbench.studies import links, presets
+from workbench.studies import presets
 
 TEMPLATE = Template((web.WEB / "opening.html").read_text("utf-8"))
 
 
 def nothing_asked(query: Mapping[str, str]) -> bool:
-    """Whether an address names neither a run nor a study, so that the page opens with the first recorded run."""
+    """Whether the page opens with the first recorded run: the address names no run and no study."""
     return "run" not in query and links.from_query(query) is None and bool(recordings())
 
 
 class FirstPaint:
-    """What Gradio's HTML lacks when it arrives: our style sheets and scripts, and a picture of the page as it opens.
+    """The parts that Gradio's HTML lacks: style sheets, scripts, and a picture of the opening page.
 
-    The picture is drawn by the script that draws the panels later, from data that the panels take from there. It is inert: it cannot be
-    pressed and is not read aloud. `WorkbenchPage.ready` takes it away once Gradio's page shows the same.
+    The picture is drawn by the script that later draws the panels, which take their data from it.
+    It is inert: it cannot be pressed and is not read aloud. `WorkbenchPage.ready` removes it once
+    Gradio's page shows the same.
+
+    Args:
+        host: the page's host
+        page: the page
     """
 
     def __init__(self, host: Host, page: gr.Blocks):
         self.page = page
-        self.picture = _picture(host, page) if recordings() else b""  # now, and not while the first visitor waits
+        # Drawn now, and not while the first visitor waits.
+        self.picture = _picture(host, page) if recordings() else b""
 
     def completed(self, text: bytes, query: Mapping[str, str]) -> bytes:
-        """The HTML with what it lacks, for an address with this query."""
-        theme = f'<title>{words.TITLE}</title><link rel="stylesheet" href="theme.css?v={self.page.theme_hash}">'
-        text = text.replace(b"</head>", f"{theme}{web.head()}{web.page_script()}</head>".encode(), 1)
-        return text.replace(b"<gradio-app", self.picture + b"<gradio-app", 1) if nothing_asked(query) else text
+        """The complete HTML.
+
+        Args:
+            text: Gradio's HTML
+            query: the parameters of the address
+        """
+        theme = (
+            f"<title>{words.TITLE}</title>"
+            f'<link rel="stylesheet" href="theme.css?v={self.page.theme_hash}">'
+        )
+        text = text.replace(
+            b"</head>", f"{theme}{web.head()}{web.page_script()}</head>".encode(), 1
+        )
+        return (
+            text.replace(b"<gradio-app", self.picture + b"<gradio-app", 1)
+            if nothing_asked(query)
+            else text
+        )
 
 
 def _picture(host: Host, page: gr.Blocks) -> bytes:
     run, prompt = recordings()[0].run, next(iter(presets.PROMPTS.values()))
     tabs = next(block for block in page.blocks.values() if isinstance(block, gr.Tabs))
-    drawn = results.drawn(run)
+    drawn = drawn_run(run)
     parts = {
         "style": web.opening_style(),
         "header": words.header(),
@@ -54,7 +79,7 @@ def _picture(host: Host, page: gr.Blocks) -> bytes:
         "prompt": html.escape(prompt),
         "preset": html.escape(presets.described(presets.OPENING)),
         "examples": _each(presets.PROMPTS),
-        "asked": words.tokens(host.tokens(prompt, False, PairChoice()), START),
+        "asked": words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
         "headline": drawn.headline,
         "steps": drawn.steps,
         "panels": web.embed(drawn.panels),
@@ -67,7 +92,7 @@ def _each(texts: Iterable[str]) -> str:
 
 
 class Completing:
-    """Passes the page's HTML through `FirstPaint.completed`, and everything else as it is."""
+    """Middleware that passes the page's HTML, and nothing else, through `FirstPaint.completed`."""
 
     def __init__(self, app: ASGIApp, paint: FirstPaint):
         self.app, self.paint = app, paint
@@ -90,7 +115,11 @@ class Completing:
             body = bytes(text)
             if start["status"] == 200:
                 body = self.paint.completed(body, Request(scope).query_params)
-            others = [(name, value) for name, value in start["headers"] if name.lower() != b"content-length"]
+            others = [
+                (name, value)
+                for name, value in start["headers"]
+                if name.lower() != b"content-length"
+            ]
             await send({**start, "headers": [*others, (b"content-length", b"%d" % len(body))]})
             await send({"type": "http.response.body", "body": body})
 

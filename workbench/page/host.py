@@ -1,36 +1,52 @@
-"""What the page's handlers share: the device and its pair, the past runs, the limits of this place, and who asked to stop."""
+"""The host of the page: its device and pair, past runs, limits, and requests to stop."""
 
 import logging
 import threading
-from collections.abc import Generator, Hashable, Iterator, Sequence
+import time
+from collections.abc import Generator, Hashable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any
 
-from decoders import InputError
-from workbench.measuring import branch
+from decoders import InputError, ModelPair
 from workbench.measuring.admit import admit, encode_prompt
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event, Finished
+from workbench.runs.pooled import onto
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
-from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
 from workbench.studies.prompts import is_text
 from workbench.studies.study import Study
 
-NO_DRAFT = "The pair in use has no draft model: choose one under Models in the Compare tab, or untick {}."
+NO_DRAFT = (
+    "The pair in use has no draft model: choose another pair under Models in the Compare tab, or "
+    "untick {}."
+)
+# While a study runs, its finished part is kept in case the process is killed; the pause until the
+# next time is this many times as long as keeping took.
+KEPT_AGAIN_AFTER = 50
 log = logging.getLogger(__name__)
 
 
 @dataclass
 class Host:
+    """The state that all visitors of the page share.
+
+    Attributes:
+        limits: the limits of this place
+        store: past runs
+        pairs: loads the pairs; by default one that follows the limits
+        fault: the reason why the embedded pair is missing, if it is
+    """
+
     limits: Limits = field(default_factory=Limits.from_environment)
     store: RunStore = field(default_factory=RunStore)
     pairs: PairKeeper | None = None
-    fault: str | None = None  # why the embedded pair is missing
+    fault: str | None = None
 
     def __post_init__(self) -> None:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models)
@@ -38,33 +54,65 @@ class Host:
         self._stops: dict[Hashable, threading.Event] = {}
 
     def check(self, study: Study, choice: PairChoice) -> None:
-        """Raises InputError for a study that cannot be run here. Nothing is loaded and nothing runs; what depends on a pair that
-        is not in memory shows once it is loaded."""
+        """Refuse a study that cannot be run here; nothing is loaded and nothing runs.
+
+        Faults that depend on a pair show only if the pair is in memory, or once it is loaded.
+
+        Args:
+            study: the study
+            choice: the visitor's pair
+
+        Raises:
+            InputError: if it cannot be run
+        """
         self.limits.check(study)
         if (pair := self.device.keeper.peek(choice)) is not None:
-            if pair.draft is None and (names := [label(m.name) for m in study.settings.methods if m.uses_draft]):
+            if pair.draft is None and (
+                names := [label(m.name) for m in study.settings.methods if m.uses_draft]
+            ):
                 raise InputError(NO_DRAFT.format(", ".join(names)))
             admit(pair, study)
 
     def run(
-        self, study: Study, choice: PairChoice, stopped: threading.Event | None = None
+        self,
+        study: Study,
+        choice: PairChoice,
+        stopped: threading.Event | None = None,
+        earlier: Run | None = None,
     ) -> Generator[Event, None, None]:
-        """The events of the study on the device; its run is kept if it can be, and what is finished of it also when the visitor leaves
-        or it breaks down. To be called by one visitor at a time.
+        """Run a study on the device, and keep its run; one visitor at a time may call it.
 
-        Raises InputError for a study that the limits or the pair refuse.
+        The finished part is kept, too, while it runs, when the visitor leaves and when it fails.
+
+        Args:
+            study: the study
+            choice: the visitor's pair
+            stopped: ends the study once it is set
+            earlier: a run of draws that the study adds to
+
+        Yields:
+            the events of the study
+
+        Raises:
+            InputError: for a study that the limits or the pair refuse
         """
         self.limits.check(study)
         finished: Run | None = None
+        due = 0.0
         try:
-            with closing(self.device.run(study, choice, stopped)) as events:
+            with closing(onto(earlier, self.device.run(study, choice, stopped))) as events:
                 for event in events:
-                    finished = event.run if isinstance(event, Finished) else finished
+                    if isinstance(event, Finished):
+                        finished, began = event.run, time.monotonic()
+                        if began >= due:
+                            self._kept(Ended(replace(finished, cancelled=True)))
+                            due = time.monotonic() + KEPT_AGAIN_AFTER * (time.monotonic() - began)
                     if isinstance(event, Ended):
                         finished = None
                         event = self._kept(event) if event.run.results else event
                     yield event
-            if finished is not None:  # a GPU that was borrowed is given back at once, without a last event
+            # A borrowed GPU is given back at once, without a last event.
+            if finished is not None:
                 ended, finished = Ended(replace(finished, cancelled=True)), None
                 yield self._kept(ended)
         finally:
@@ -72,43 +120,58 @@ class Host:
                 self._kept(Ended(replace(finished, cancelled=True)))
 
     def _kept(self, event: Ended) -> Ended:
-        """The event after its run is in the store, or with the reason why it is not: what was measured is shown all the same."""
+        """The event once its run is stored, or with the reason why that failed."""
         try:
             self.store.save(event.run)
         except InputError as error:
             return replace(event, unkept=str(error))
         except Exception as error:
             log.exception("a run was not kept")
-            why = f"This run could not be kept ({type(error).__name__}); the server's log says more."
+            why = (
+                f"This run could not be kept ({type(error).__name__}); the server's log says more."
+            )
             return replace(event, unkept=why)
         return event
 
-    def alternatives(
-        self, id: str, where: branch.At, choice: PairChoice, token: int | str | None = None
-    ) -> tuple[list[branch.Choice], int | None]:
-        """What else could stand at a place of a kept run's text, `token` among it, and the id of `token`. To be called by one visitor at
-        a time. Raises InputError."""
-        run = self.store.get(id)
-        return self.device.ask(choice, branch.listed, run, where, token)
+    def loaded(self, choice: PairChoice) -> ModelPair:
+        """The pair in memory.
 
-    def branch(
-        self, id: str, where: branch.At, choice: PairChoice, token: int | str, names: Sequence[str] | None = None
-    ) -> Comparison:
-        """The study that continues a kept run's text from a place. Raises InputError, also if the pair is not in memory."""
+        Raises:
+            InputError: if it is not in memory
+        """
         if (pair := self.device.keeper.peek(choice)) is None:
             raise InputError(f"{choice.title} is not loaded; press Load under Models first.")
-        return branch.branch(pair, self.store.get(id), where, token, names)
+        return pair
 
-    def tokens(self, prompt: str, chat_template: bool, choice: PairChoice) -> tuple[int, int | None] | None:
-        """The prompt's tokens and the pair's positions (None for no limit); None if the pair is not in memory.
-        What is no text has no tokens."""
+    def tokens(
+        self, prompt: str, chat_template: bool, choice: PairChoice
+    ) -> tuple[int, int | None] | None:
+        """The length of a prompt; one that is empty or cannot be encoded has no tokens.
+
+        Args:
+            prompt: the prompt
+            chat_template: whether to wrap it in the tokenizer's chat template
+            choice: the visitor's pair
+
+        Returns:
+            the prompt's tokens and the pair's positions (None for no limit); None if the pair is
+                not in memory
+        """
         pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
-        return len(encode_prompt(pair, prompt, chat_template)) if prompt and is_text(prompt) else 0, pair.positions
+        return len(encode_prompt(pair, prompt, chat_template)) if prompt and is_text(
+            prompt
+        ) else 0, pair.positions
+
+    def parameters(self, choice: PairChoice) -> list[int]:
+        """The parameters of each model, the target first; [] if the pair is not in memory."""
+        pair = self.device.keeper.peek(choice)
+        models: list[Any] = [pair.target, pair.draft] if pair else []
+        return [sum(p.numel() for p in model.parameters()) for model in models if model is not None]
 
     def offers(self, choice: PairChoice) -> dict[str, bool]:
-        """Which settings mean something for a pair, as far as that depends on it."""
+        """Whether settings that not every pair has mean something for this one."""
         pair = self.device.keeper.peek(choice)
         return {
             "chat_template": bool(pair and getattr(pair.tokenizer, "chat_template", None)),
@@ -117,7 +180,7 @@ class Host:
 
     @contextmanager
     def stoppable(self, job: Hashable) -> Iterator[threading.Event]:
-        """The event that `stop(job)` sets, while the block runs."""
+        """An event that `stop(job)` sets while the block runs."""
         stopped = self._stops[job] = threading.Event()
         try:
             yield stopped

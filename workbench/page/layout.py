@@ -1,4 +1,4 @@
-"""The table of contents of the interface."""
+"""The whole page: header, tabs, endpoints, and the handler of its address."""
 
 from copy import copy
 from functools import cache
@@ -6,31 +6,35 @@ from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
+from fastapi.exceptions import RequestValidationError
 from starlette.middleware import Middleware
 
 from decoders import InputError
-from workbench.page.api import add_endpoint
+from workbench.kinds import links
+from workbench.kinds.registry import KINDS, UNNAMED
+from workbench.models.presets import PairChoice
 from workbench.page.downloads import export_route
 from workbench.page.first_paint import Completing, FirstPaint, nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.about import AboutTab
-from workbench.page.tabs.batch import BatchTab
-from workbench.page.tabs.compare import CompareTab
-from workbench.page.tabs.draw import DrawTab
-from workbench.page.tabs.experiments import ExperimentsTab
-from workbench.page.tabs.runs import RunsTab, StudyTab
+from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
+from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.inputs import CheckedBlocks
 from workbench.page.widgets.messages import Updates
+from workbench.page.widgets.tracebacks import unread
+from workbench.runs.record import LARGEST_FILE
 from workbench.runs.recorded import Recording, recorded, recordings
 from workbench.show import web
-from workbench.studies import links
-from workbench.studies.batch import Batch
-from workbench.studies.comparison import Comparison
-from workbench.studies.draw import Draw
 
-BUILT = "Built with Llama"  # the licence of the models that wrote the embedded pair's stories asks for it
+# The licence of the models that wrote the embedded pair's stories asks for it.
+BUILT = "Built with Llama"
 HERE = "nothing you type leaves this machine"
+
+# The period of the search for files that nobody read, and their age when they are deleted.
+UNREAD_SECONDS = (300, 3600)
 
 THEME = gr.themes.Default(
     primary_hue=gr.themes.colors.blue,
@@ -38,7 +42,8 @@ THEME = gr.themes.Default(
     radius_size=gr.themes.sizes.radius_lg,
     font=["ui-sans-serif", "system-ui", "sans-serif"],
     font_mono=["ui-monospace", "monospace"],
-).set(  # Gradio's greys and blues are too pale to read: AA asks for a contrast of 4.5
+).set(
+    # Gradio's greys and blues are too pale to read: AA asks for a contrast of 4.5.
     body_text_color_subdued="*neutral_600",
     body_text_color_subdued_dark="*neutral_300",
     block_info_text_color="*neutral_600",
@@ -51,7 +56,8 @@ THEME = gr.themes.Default(
     button_primary_background_fill_hover="*primary_700",
     button_primary_background_fill_dark="*primary_600",
     button_primary_background_fill_hover_dark="*primary_700",
-    checkbox_border_color="*neutral_500",  # a box that is not ticked could hardly be seen: what is drawn needs a contrast of 3
+    # A box that is not ticked could hardly be seen: AA asks for a contrast of 3 for graphics.
+    checkbox_border_color="*neutral_500",
     checkbox_border_color_dark="*neutral_400",
     button_cancel_background_fill="#b91c1c",
     button_cancel_background_fill_hover="#991b1b",
@@ -60,63 +66,93 @@ THEME = gr.themes.Default(
 
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `launch_options(host, page)`."""
-    with gr.Blocks(title=words.TITLE, analytics_enabled=False) as page:
-        gr.HTML(words.header(), elem_id="header")
+    with CheckedBlocks(
+        title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS
+    ) as page:
+        header = gr.HTML(words.header(), elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
+        # The run during which the page before this one was left, see page.js.
+        left = gr.Textbox(visible="hidden")
+        pair = gr.State(PairChoice())
         with gr.Tabs(overflow_behavior="wrap") as tabs:
-            compare = CompareTab(host)
-            draws = DrawTab(host, compare)
-            batch = BatchTab(host, compare)
-            ExperimentsTab(host, compare.pairs.choice)
-            studies: dict[str, StudyTab] = {Comparison.kind: compare, Batch.kind: batch, Draw.kind: draws}
+            parts = [part for kind in KINDS.values() if (part := kind.part("form"))]
+            made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
+            studies = {tab.study.kind: tab for tab in made if isinstance(tab, StudyTab)}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()
-        gr.HTML(BUILT if host.limits.public else f"{BUILT} · {HERE}", elem_id="footer", elem_classes="wb-note")
-        add_endpoint(host)
+        gr.HTML(
+            BUILT if host.limits.public else f"{BUILT} · {HERE}",
+            elem_id="footer",
+            elem_classes="wb-note",
+        )
+        for kind in KINDS.values():
+            if (part := kind.part("endpoint")) is not None:
+                part.register(host)
+        pair.change(
+            lambda found: words.header(found, host.parameters(found)), pair, header, **QUIET
+        )
+        # The tab that the page opens with.
+        first: Any = studies[UNNAMED]
 
         @cache
         def drawn(id: str) -> Updates:
             return runs.show(host.store.get(id))
 
         def beforehand(recording: Recording) -> Updates:
-            """What a recorded run shows: it never changes, so it is drawn once. Copies, as Gradio takes values out of updates."""
-            found = drawn(recording.run.id)
-            return {part: copy(update) if isinstance(update, dict) else update for part, update in found.items()}
+            """Updates for a recorded run, which is drawn once, because it never changes."""
+            # Copies, because Gradio takes values out of updates.
+            return {
+                part: copy(update) if isinstance(update, dict) else update
+                for part, update in drawn(recording.run.id).items()
+            }
 
-        def opened(request: gr.Request) -> dict[Any, Any]:
-            """What the address asks for: a past run, a study, or nothing; and whether there are models at all."""
+        def opened(left: str | None, request: gr.Request) -> dict[Any, Any]:
+            """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
+
+            A notice tells about missing models, and about a run that was left.
+            """
             query = dict(request.query_params)
-            updates, faults = compare.greet(), [host.fault] if host.fault else []
+            updates, faults = first.greet(), [host.fault] if host.fault else []
             try:
                 if "run" in query:
                     known = recorded(query["run"])
-                    updates |= beforehand(known) if known else runs.show(host.store.get(query["run"]))
+                    updates |= (
+                        beforehand(known) if known else runs.show(host.store.get(query["run"]))
+                    )
                 elif nothing_asked(query):
-                    updates |= {**beforehand(recordings()[0]), **compare.unasked}
+                    updates |= {**beforehand(recordings()[0]), **first.unasked}
                 elif link := links.from_query(query):
-                    updates |= {**studies[link.kind].fill(link.data), tabs: gr.update(selected=studies[link.kind].id)}
+                    updates |= {
+                        **studies[link.kind].fill(link.data),
+                        tabs: gr.update(selected=studies[link.kind].id),
+                    }
                     faults += link.faults
             except InputError as error:
                 faults.append(str(error))
+            if query.get("tab") in [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]:
+                updates[tabs] = gr.update(selected=query["tab"])
             notes = "".join(words.note(fault, "alert") for fault in faults)
-            return {**updates, **({notice: gr.update(value=notes, visible=True)} if faults else {})}
+            notes += "" if left is None else words.left(left if host.store.has(left) else None)
+            return {**updates, **({notice: gr.update(value=notes, visible=True)} if notes else {})}
 
-        shown = [notice, tabs, *compare.outputs, *batch.outputs, *draws.outputs]
-        opening = page.load(opened, None, shown, **compare.noted.filling)
-        buttons = [compare.runner.run, batch.runner.run, draws.runner.run]
-        opening.then(
-            None, notice, [*buttons, notice], js="WorkbenchPage.ready", api_visibility="private"
-        )  # whatever happened in `opened`
-        for button, recording in zip(compare.gallery, recordings(), strict=True):
-            button.click(lambda found=recording: beforehand(found), None, shown, **compare.noted.filling)
-        for first in recordings()[:1]:
-            beforehand(first)  # now, and not while the first visitor waits
+        shown = [notice, tabs, *(part for tab in studies.values() for part in tab.outputs)]
+        filling = first.noted.filling
+        opening = page.load(opened, left, shown, js="WorkbenchPage.left", **filling)
+        buttons = [tab.runner.run for tab in studies.values()]
+        ready = f"WorkbenchPage.ready({len(buttons)})"
+        # Whatever happened in `opened`.
+        opening.then(None, None, buttons, js=ready, api_visibility="private")
+        for button, recording in zip(first.gallery, recordings(), strict=True):
+            button.click(lambda found=recording: beforehand(found), None, shown, **filling)
+        for recording in recordings()[:1]:
+            beforehand(recording)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
     return page
 
 
 def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
+    """The options of `page.launch`."""
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
@@ -124,9 +160,13 @@ def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
         "run_history": False,
         "footer_links": ["api", "settings"],
         "show_error": True,
-        "mcp_server": find_spec("mcp") is not None,  # `pip install "gradio[mcp]"` makes /compare a tool
+        # Of the files that the page reads, a run is the largest.
+        "max_file_size": LARGEST_FILE,
+        # `pip install "gradio[mcp]"` makes /compare a tool.
+        "mcp_server": find_spec("mcp") is not None,
         "app_kwargs": {
             "routes": [export_route(host.store)],
+            "exception_handlers": {RequestValidationError: unread},
             "middleware": [Middleware(Completing, paint=FirstPaint(host, page))],
         },
     }

@@ -1,1 +1,1 @@
-"""What came of a study, as plain data, and where it is kept."""
+"""The results of studies, as plain data, and the file that keeps them."""

@@ -1,22 +1,35 @@
-"""The draws of a run: each decoder's texts as one tree with counts, and what they say of the law that it claims."""
+"""The draws of a run: each decoder's texts as a tree with counts, compared with its law."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
+import numpy as np
+
 from decoders import catalog
-from workbench.runs.cells import DEPTH, Cells, Tokens, cells, holm, of_exact_sampler, p_value, variation
+from decoders.laws import Law
+from workbench.runs.cells import DEPTH, MOST, Tokens, cells, of_exact_samplers, variation
 from workbench.runs.record import Result, Run, Sample
-from workbench.runs.trace import Piece
+from workbench.runs.trace import Piece, Prefix
+from workbench.runs.verdicts import LEVEL, holm, needed, p_value
 from workbench.studies.schemes import BASELINE
 
+# It samples from the target by definition, so its draws show what the seeds do to every decoder.
+CONTROL = "multinomial"
 Compared = Literal["target", "first step", "own"]
 
 
 @dataclass
 class Node:
-    """A token of the tree: how many texts begin with the tokens down to it, how many end with it, and the tokens that follow, in the
-    order they were first drawn."""
+    """A token of the tree.
+
+    Attributes:
+        id: vocabulary id; -1 for the root
+        text: its text
+        count: texts that begin with the tokens down to it
+        ended: texts that end with it
+        children: the tokens that follow, in the order in which they were first drawn
+    """
 
     id: int = -1
     text: str = ""
@@ -43,33 +56,78 @@ def grown(texts: Iterable[Sequence[Piece]]) -> Node:
     return root
 
 
-def drawn(result: Result) -> list[Sample]:
-    """The draws of a result that wrote anything; those of a run that was stopped may be unfinished."""
-    return [sample for sample in result.samples if sample.pieces]
+def grouped(run: Run) -> dict[str, list[Result]]:
+    """The results of each decoder: one for each set of seeds."""
+    groups: dict[str, list[Result]] = {}
+    for result in run.results:
+        groups.setdefault(result.decoder, []).append(result)
+    return groups
+
+
+def drawn(results: Iterable[Result]) -> list[Sample]:
+    """The samples that have tokens; those of a run that was stopped may be unfinished."""
+    return [sample for result in results for sample in result.samples if sample.pieces]
+
+
+def beginnings(run: Run) -> set[Tokens]:
+    """The first tokens of all draws; of decoders that draw beams, those of their first step."""
+    found: set[Tokens] = set()
+    for result in run.results:
+        for sample in result.samples:
+            if compared(result.decoder, run.settings) == "first step":
+                found |= {(token,) for token in sample.beams}
+            elif sample.pieces:
+                found.add(tuple(piece.id for piece in sample.pieces[:DEPTH]))
+    return found
+
+
+def seeds(results: Iterable[Result]) -> list[range]:
+    """The seeds that were drawn, as ranges without gaps."""
+    ranges: list[range] = []
+    for result in sorted(results, key=lambda result: result.seed):
+        last = result.seed + len(result.samples)
+        if ranges and result.seed <= ranges[-1].stop:
+            ranges[-1] = range(ranges[-1].start, max(last, ranges[-1].stop))
+        else:
+            ranges.append(range(result.seed, last))
+    return ranges
 
 
 def counted(result: Result, depth: int) -> list[Sample]:
-    """The draws whose first `depth` tokens count: by seed as far as the first that did not get there, so that what was drawn does not
-    decide whether it counts."""
-    found = []
+    """The draws that count when the first `depth` tokens are compared.
+
+    They end, by seed, at the first draw that stopped before `depth` tokens, so that the tokens of a
+    draw do not decide whether it counts.
+    """
+    samples = []
     for sample in result.samples:
         whole = sample.finished not in (None, "cancelled")
         if not sample.pieces or (len(sample.pieces) < depth and not whole):
             break
-        found.append(sample)
-    return found
+        samples.append(sample)
+    return samples
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What the draws of one decoder say.
+    """The comparison of one decoder's draws, of all its sets of seeds, with its law.
 
-    compared   "target": with the target's law; "first step": the beams of the first step, with the law of one step of beam sampling;
-               "own": it claims no law of these, and only its distance is known
-    texts      draws that count;   draws  what was drawn from the law: these texts, or their beams
-    p          that an exact sampler is as far off, after Holm's correction; None if that is not known or nothing claims it
-    distance   total variation from the target's law;   usual, most  that of as many exact draws: its mean, and what 95 of 100 stay below;
-               None if there is but one cell
+    Attributes:
+        compared: "target": with the target's law; "first step": the beams of the first step, with
+            the law of one step of beam sampling; "own": the decoder claims neither law, and only
+            its distance from the target's is known
+        texts: draws that count
+        draws: samples of the law that were compared: these texts, or their beams
+        p: an upper bound on the chance that draws of any claimed law of this run ever look so
+            unlike it; None if nothing is claimed or known
+        distance: total variation from the target's law; None if there is only one cell
+        usual: mean distance of as many exact draws; None likewise
+        most: the distance that 95 of 100 exact samplers stay below; None likewise
+        nearer: share of exact samplers that are nearer; None likewise
+        needed: draws that find a total variation of 0.1 in 99 of 100 cases; None if there is only
+            one cell
+        never: the beginning of a text that the target never writes, "" if none was drawn
+        seed: the seed of the draw that wrote `never`
     """
 
     decoder: str
@@ -80,45 +138,101 @@ class Finding:
     distance: float | None = None
     usual: float | None = None
     most: float | None = None
+    nearer: float | None = None
+    needed: int | None = None
+    never: str = ""
+    seed: int | None = None
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the draws refute the claim."""
+        return self.p is not None and self.p < LEVEL
+
+
+@dataclass(frozen=True)
+class _Counted:
+    """The draws of one decoder in cells, with the chances of these cells."""
+
+    compared: Compared
+    texts: int
+    counts: list[int]
+    chances: tuple[float, ...]
+    never: str = ""
+    seed: int | None = None
+
+    @property
+    def p(self) -> float | None:
+        return None if self.compared == "own" else p_value(self.counts, self.chances)
 
 
 def findings(run: Run) -> list[Finding]:
-    """One for each result of a run of draws; [] at temperature 0, where nothing is drawn."""
+    """One finding for each decoder; [] at temperature 0, where nothing is random."""
     settings = run.settings
     if settings.get("temperature", 1.0) == 0:
         return []
-    law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))
-    found = [_counts(result, compared(result.decoder, settings), law, depth) for result in run.results]
-    tested = [None if kind == "own" else p_value(counts, cell.chances) for kind, _, counts, cell in found]
-    return [_finding(result, each, p) for result, each, p in zip(run.results, found, holm(tested), strict=True)]
+    found = {
+        decoder: _counts(results, compared(decoder, settings), run.exact, depth)
+        for decoder, results in grouped(run).items()
+    }
+    tested = [each.p for each in found.values()]
+    claims = max(1, sum(p is not None for p in tested))
+    return [_finding(*each, p, claims) for each, p in zip(found.items(), holm(tested), strict=True)]
 
 
 def compared(decoder: str, settings: dict) -> Compared:
-    """What a decoder's draws are compared with, with the settings of a run."""
+    """The law that a decoder's draws are compared with, under the settings of a run."""
     law = catalog[decoder](**settings.get(decoder, {})).law
-    if law == "target" and decoder != BASELINE:
-        return "target"
-    return "first step" if law is not None and law.startswith("beam sampling") else "own"
+    return "own" if law is None or decoder == BASELINE else Law(law).tested
 
 
 def _counts(
-    result: Result, kind: Compared, law: dict[Tokens, float], depth: int
-) -> tuple[Compared, int, list[int], Cells]:
-    """What is compared, the texts that count, and how many draws lie in each cell."""
-    samples = counted(result, depth)
-    texts = [tuple(piece.id for piece in sample.pieces[:depth]) for sample in samples]
+    results: Sequence[Result], kind: Compared, exact: Sequence[Prefix], depth: int
+) -> _Counted:
+    samples = [
+        (result.seed + sample.prompt, sample)
+        for result in results
+        for sample in counted(result, depth)
+    ]
+    texts: list[tuple[Tokens, int, list[str]]] = [
+        (
+            tuple(piece.id for piece in sample.pieces[:depth]),
+            seed,
+            [piece.text for piece in sample.pieces],
+        )
+        for seed, sample in samples
+    ]
     if kind == "first step":
-        texts = [(token,) for sample in samples for token in sample.beams]
-        law = {prefix: p for prefix, p in law.items() if len(prefix) == 1}
-    found = cells(law, len(texts))
-    return kind, len(samples), found.counts(texts), found
+        exact = [prefix for prefix in exact if len(prefix.tokens) == 1]
+        texts = [((token,), seed, [""]) for seed, sample in samples for token in sample.beams]
+    found = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
+    counts = found.counts(tokens for tokens, _, _ in texts)
+    if not counts[-1]:
+        return _Counted(kind, len(samples), counts, found.chances)
+    labels = {tuple(prefix.tokens): prefix.text for prefix in exact}
+    tokens, seed, pieces = next(text for text in texts if found.never(text[0]))
+    beginning = found.never(tokens)
+    never = "".join(pieces[: len(beginning)]) or labels[beginning]
+    return _Counted(kind, len(samples), counts, found.chances, never, seed)
 
 
-def _finding(result: Result, found: tuple[Compared, int, list[int], Cells], p: float | None) -> Finding:
-    kind, texts, counts, cell = found
-    draws = sum(counts)
-    if len(cell.chances) < 2 or not draws:
-        return Finding(result.decoder, kind, texts, draws)
-    usual, most = of_exact_sampler(draws, cell.chances)
-    return Finding(result.decoder, kind, texts, draws, p, variation(counts, cell.chances), usual, most)
+def _finding(decoder: str, found: _Counted, p: float | None, claims: int) -> Finding:
+    draws, possible = sum(found.counts), sum(chance > 0 for chance in found.chances)
+    told = Finding(
+        decoder, found.compared, found.texts, draws, p, never=found.never, seed=found.seed
+    )
+    if not draws or (possible < 2 and not found.never):
+        return told
+    distance, exact = (
+        variation(found.counts, found.chances),
+        of_exact_samplers(draws, found.chances),
+    )
+    return replace(
+        told,
+        distance=distance,
+        usual=float(exact.mean()),
+        most=float(np.quantile(exact, MOST)),
+        # Equal distances may be rounded differently.
+        nearer=float((exact < distance - 1e-9).mean()),
+        needed=needed(possible, claims) if possible > 1 else None,
+    )

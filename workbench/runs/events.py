@@ -1,4 +1,4 @@
-"""What a session reports while it runs: plain data, so that it can cross from another process."""
+"""The events that a session reports while it runs: plain data that can cross between processes."""
 
 from dataclasses import dataclass
 
@@ -8,9 +8,19 @@ from workbench.runs.trace import RoundRecord, TokenRecord
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """Which job: number `job` of `jobs` (from 0), what it decodes how, and which of its `laps` timings this is (`lap`, from 0).
+    """The job and the timing that an event belongs to.
 
-    step, steps   how many timings of all jobs are over, and how many there will be
+    Attributes:
+        decoder: id of the job's decoder
+        repeat: which repeat of the study the job is
+        batch_size: requests decoded at once
+        scheme: how they share a batch
+        job: the job's number, from 0
+        jobs: jobs in all
+        lap: the timing of this job, from 0
+        laps: timings of this job in all
+        step: timings of all jobs that are over
+        steps: timings of all jobs in all
     """
 
     decoder: str
@@ -34,10 +44,17 @@ class Started:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A job under way, at most ten times a second: `done` tokens of at most `budget`.
+    """A job under way, reported at most ten times a second.
 
-    tokens, rounds   of its text so far, for jobs that keep a trace;   provisional  a later round may take tokens back (beams)
-    eta_seconds      until the whole study is over, None until that can be estimated;   seconds  of computing so far in this timing
+    Attributes:
+        at: the job
+        done: tokens decoded
+        budget: the most tokens that the job decodes
+        tokens: its text so far, for jobs that keep a trace
+        rounds: its rounds so far, likewise
+        provisional: whether a later round may take tokens back (beams)
+        eta_seconds: seconds until the whole study is over; None until that can be estimated
+        seconds: seconds of computing so far in this timing
     """
 
     at: At
@@ -52,7 +69,13 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A job has been timed once more, or failed (`result.error`), or was cancelled; `run` holds all results so far."""
+    """A job has been timed once more, or failed (`result.error`), or was cancelled.
+
+    Attributes:
+        at: the job
+        result: its result from all timings so far
+        run: the run with all results so far
+    """
 
     at: At
     result: Result
@@ -61,7 +84,12 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The last event. The run holds everything finished, also if it was cancelled; `unkept` says why it could not be kept."""
+    """The last event.
+
+    Attributes:
+        run: the run with everything that finished, also if it was cancelled
+        unkept: why the run could not be kept; None if it could
+    """
 
     run: Run
     unkept: str | None = None

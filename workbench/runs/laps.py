@@ -1,10 +1,12 @@
-"""What several timings of the same work come to: an estimate, its range, and whether it can be trusted.
+"""Estimates from several timings of the same work, with their ranges.
 
-Same seed, same rounds: if the rounds of all laps are the same, a request's time is the sum over its rounds of that round's undisturbed
-seconds, so disturbances that hit different rounds of different laps leave no trace. For batches, and if rounds differ, it is the
-undisturbed one of the laps' seconds. Undisturbed is the quickest of ten, the second quickest of twenty: what disturbs only ever slows,
-but a mere minimum would fall with every further lap. The range holds the middle eight tenths of the same estimate over all resamples
-of whole laps, never of rounds: those of one lap share a disturbance.
+The same seed gives the same rounds. If the rounds of all laps are the same, a request's time is the
+sum over its rounds of the undisturbed seconds of each, so disturbances that hit different rounds of
+different laps leave no trace. For batches, and if rounds differ, it is the undisturbed one of the
+laps' seconds. Undisturbed is the quickest of ten, the second quickest of twenty: disturbances only
+ever slow a lap, but a mere minimum would fall with every further lap. The range holds the middle
+eight tenths of the same estimate over all resamples of whole laps, never of rounds: the rounds of
+one lap share a disturbance.
 """
 
 import math
@@ -18,31 +20,35 @@ from typing import Any
 
 import numpy as np
 
-from workbench.runs.record import Energy, Lap, Load, Result
+from workbench.runs.record import Result
+from workbench.runs.timing import Energy, Lap
 
-ONE_IN = 10  # timings, rounded up, is taken for undisturbed
-RANGE = 0.8  # of the resamples lie in it
+ONE_IN = 10  # one in this many timings, rounded up, is taken for undisturbed
+RANGE = 0.8  # the share of the resamples that lie in a range
 MOST_RESAMPLES = 500
-MOST_AT_ONCE = 2**21  # seconds of rounds that resampling copies
+MOST_AT_ONCE = 2**21  # the most numbers that resampling copies at once
 WIDEST = 0.07  # a figure whose range reaches further to either side cannot be compared
-LEAST_SHARE = 0.9  # of a core that the decoding thread must have had
-MOST_PREEMPTED = 50.0  # a second
-MOST_LOST = 0.02  # of the time, to throttling or to the hypervisor
-MOST_PRESSURE = 0.6
 
 Laps = Sequence[Lap]
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What laps come to: all of them, or resamples of their places, (resamples, laps) -> (resamples,), NaN for one that has no such
-    figure; None if there is none at all."""
+    """A figure of laps.
+
+    Calling it gives the figure of all laps; None if there is none.
+
+    Attributes:
+        over: the figures of resamples, from the laps and their places in each resample (resamples,
+            laps); (resamples,) with NaN for a resample without the figure, or None if no resample
+            has it
+    """
 
     over: Callable[[Laps, np.ndarray], np.ndarray | None]
 
     def __call__(self, laps: Laps) -> float | None:
-        found = self.over(laps, np.arange(len(laps))[None])
-        return None if found is None or np.isnan(found[0]) else float(found[0])
+        figure = self.over(laps, np.arange(len(laps))[None])
+        return None if figure is None or np.isnan(figure[0]) else float(figure[0])
 
 
 def seconds(
@@ -50,41 +56,56 @@ def seconds(
     length: Callable[[Lap], float | None] = lambda _: None,
     together: Callable[..., np.ndarray] = np.sum,
 ) -> Figure:
-    """A part of a job's time: each round's undisturbed seconds taken `together`, or, if rounds differ or were not timed, the undisturbed
-    `length` of whole laps."""
+    """A part of a job's time, as a figure of its laps.
+
+    Args:
+        rounds: the seconds of each round of a lap
+        length: the seconds of a whole lap, whose undisturbed value is the figure if rounds differ
+            or were not timed
+        together: combines the undisturbed seconds of the rounds
+    """
 
     def table(laps: Laps) -> np.ndarray | None:
         """(laps, rounds), or (laps, 1) of whole laps."""
         each, lengths = [rounds(lap) for lap in laps], [length(lap) for lap in laps]
-        if each and each[0] and len(set(map(len, each))) == 1 and all(lap.same_rounds for lap in laps):
+        if (
+            each
+            and each[0]
+            and len(set(map(len, each))) == 1
+            and all(lap.same_rounds for lap in laps)
+        ):
             return np.asarray(each)
         known = [length for length in lengths if length is not None]
         return np.asarray(known)[:, None] if known and len(known) == len(laps) else None
 
     def over(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-        found = table(laps)
-        if found is None:
+        times = table(laps)
+        if times is None:
             return None
-        parts = np.array_split(picked, math.ceil(len(picked) * found.size / MOST_AT_ONCE))
-        return np.concatenate([together(_undisturbed(found[part]), axis=-1) for part in parts])
+        parts = np.array_split(picked, math.ceil(len(picked) * times.size / MOST_AT_ONCE))
+        return np.concatenate([together(_undisturbed(times[part]), axis=-1) for part in parts])
 
     return Figure(over)
 
 
 def _joules(laps: Laps, picked: np.ndarray) -> np.ndarray:
-    spent = np.asarray([lap.energy.joules for lap in laps], dtype=float)[picked]  # NaN where none were measured
+    # NaN where none were measured.
+    spent = np.asarray([lap.energy.joules for lap in laps], dtype=float)[picked]
     counts = np.asarray([not lap.drawn for lap in laps])[picked]
     counts = counts | ~counts.any(-1, keepdims=True)
     return np.where(counts, spent, 0.0).sum(-1) / counts.sum(-1)
 
 
 def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-    parts = [found for part in (drafting, verifying) if (found := part.over(laps, picked)) is not None]
+    parts = [
+        found for part in (drafting, verifying) if (found := part.over(laps, picked)) is not None
+    ]
     return np.sum(parts, axis=0) if parts else None
 
 
 whole = seconds(lambda lap: lap.rounds, lambda lap: lap.seconds)  # of the job
-after_first = seconds(lambda lap: lap.rounds[1:], lambda lap: lap.after_first)  # the first round also reads the prompt
+# The first round also reads the prompt.
+after_first = seconds(lambda lap: lap.rounds[1:], lambda lap: lap.after_first)
 drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
 verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
 drafting_and_verifying = Figure(_both)
@@ -93,7 +114,14 @@ joules = Figure(_joules)  # mean of the laps that drew nothing, or of all laps i
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A figure and its range over resamples of `laps` laps; with one lap the range is the figure itself."""
+    """A figure and its range over resamples of laps.
+
+    Attributes:
+        value: the figure
+        low: lower end of the range; with one lap, the figure itself
+        high: upper end, likewise
+        laps: number of laps
+    """
 
     value: float
     low: float
@@ -101,7 +129,7 @@ class Estimate:
     laps: int
 
     def scaled(self, factor: float) -> "Estimate":
-        """The same in another unit."""
+        """The same estimate in another unit."""
         return Estimate(factor * self.value, factor * self.low, factor * self.high, self.laps)
 
     @property
@@ -111,7 +139,10 @@ class Estimate:
 
 
 def round_seconds(result: Result) -> list[float]:
-    """The undisturbed seconds of each round of a text, which add up to `whole`; of a run that did not time rounds, those of its passes."""
+    """The undisturbed seconds of each round of a text, which add up to `whole`.
+
+    If a run did not time rounds, they are the seconds of the rounds' passes.
+    """
     rounds = result.alone.rounds
     same = result.laps if all(lap.same_rounds for lap in result.laps) else result.laps[:1]
     if not same or {len(lap.rounds) for lap in same} != {len(rounds)}:
@@ -119,8 +150,19 @@ def round_seconds(result: Result) -> list[float]:
     return _undisturbed(np.asarray([lap.rounds for lap in same])[None])[0].tolist()
 
 
-def estimate(result: Result, shown: Callable[[Any], Any], figure: Figure = whole) -> Estimate | None:
-    """`shown(figure)` of a result, with its range; None if there is no such figure. `shown` is given numbers and arrays."""
+def estimate(
+    result: Result, shown: Callable[[Any], Any], figure: Figure = whole
+) -> Estimate | None:
+    """A figure of a result with its range.
+
+    Args:
+        result: the result
+        shown: turns the figure, a number or an array, into the one to estimate
+        figure: the figure of the laps
+
+    Returns:
+        None if the laps do not have the figure
+    """
 
     def over(picked: np.ndarray) -> np.ndarray | None:
         found = figure.over(result.laps, picked)
@@ -130,7 +172,13 @@ def estimate(result: Result, shown: Callable[[Any], Any], figure: Figure = whole
 
 
 def ratio(result: Result, base: Result, figure: Figure = whole) -> Estimate | None:
-    """The base's seconds over the result's, lap by lap of the same cycle: only complete cycles count."""
+    """The base's seconds divided by the result's, over the complete cycles of both.
+
+    Args:
+        result: the result
+        base: the result to compare it with
+        figure: the part of the time
+    """
     count = min(len(result.laps), len(base.laps))
 
     def over(picked: np.ndarray) -> np.ndarray | None:
@@ -150,55 +198,6 @@ def energy(laps: Laps) -> Energy:
     if any(e.joules is None for e in found):
         return next(e for e in found if e.joules is None)
     return Energy(joules(laps), found[0].source, f"mean of {len(found)} laps; {found[0].detail}")
-
-
-def wide(result: Result, base: Result | None) -> Estimate | None:
-    """The result's speed over the base's, or alone if it is the base, if several timings leave it too uncertain to be compared."""
-    found = ratio(result, base) if base is not None and base is not result else estimate(result, lambda s: 1 / s)
-    return found if found is not None and found.laps > 1 and found.wide else None
-
-
-def unsteady(result: Result, base: Result | None) -> list[str]:
-    """Why the result's speed cannot be trusted, in sentences; [] if it can. A single timing has no range, but it has counters."""
-    reasons = []
-    if (found := wide(result, base)) is not None:
-        share = max(found.high / found.value - 1, 1 - found.low / found.value)
-        reasons.append(f"{found.laps} timings leave it uncertain by up to {share:.0%}")
-    return reasons + disturbances(result)
-
-
-def disturbances(result: Result) -> list[str]:
-    """What the machine's counters say against the result's timings, in sentences."""
-    most = len(result.laps) / 2
-    reasons = [says for says, disturbed in _DISTURBED.items() if sum(disturbed(lap.load) for lap in result.laps) > most]
-    return reasons + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
-
-
-def faults(result: Result) -> list[str]:
-    """What must never happen: timings with the same seed that wrote other tokens."""
-    differing = sum(not lap.same_tokens for lap in result.laps)
-    return (
-        [f"{differing} of {len(result.laps)} timings wrote other tokens than the first with the same seed"]
-        if differing
-        else []
-    )
-
-
-_DISTURBED: dict[str, Callable[[Load], bool]] = {
-    "other programs kept the decoding thread from its core": lambda load: _below(load.cpu_share, LEAST_SHARE),
-    "other programs interrupted the decoder's threads": lambda load: _above(load.preempted, MOST_PREEMPTED),
-    "the container's CPU limit held the decoder back": lambda load: _above(load.throttled, MOST_LOST),
-    "the machine's host took cores away": lambda load: _above(load.stolen, MOST_LOST),
-    "programs on this machine waited for a free core": lambda load: _above(load.pressure, MOST_PRESSURE),
-}
-
-
-def _below(value: float | None, least: float) -> bool:
-    return value is not None and value < least
-
-
-def _above(value: float | None, most: float) -> bool:
-    return value is not None and value > most
 
 
 def _undisturbed(seconds: np.ndarray) -> np.ndarray:
@@ -222,13 +221,16 @@ def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Esti
 
 
 def _positive(values: np.ndarray) -> np.ndarray:
-    """NaN where there is nothing to divide by."""
+    """The values, NaN for those that nothing can be divided by."""
     return np.where(values > 0, values, np.nan)
 
 
 @cache
 def _resamples(count: int) -> tuple[np.ndarray, np.ndarray]:
-    """All ways to draw as many laps with replacement and in how many orders each comes, or a fixed random MOST_RESAMPLES if there are more."""
+    """The resamples of laps, with replacement, and the number of orders in which each comes.
+
+    If there are more than MOST_RESAMPLES, a fixed random choice of that many.
+    """
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
         ways = list(combinations_with_replacement(range(count), count))
         return np.asarray(ways), np.asarray([_orders(picked) for picked in ways])

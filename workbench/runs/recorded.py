@@ -1,4 +1,7 @@
-"""Runs recorded beforehand, which the page shows before anybody presses Run: `python -m tests.speed.record` writes them."""
+"""Recorded runs, which the page shows before anybody presses Run.
+
+`python -m tools.record` writes them.
+"""
 
 import hashlib
 import json
@@ -15,7 +18,14 @@ FOLDER = assets() / "recorded"
 
 @dataclass(frozen=True)
 class Recording:
-    """title, says  what a gallery calls it, and what there is to see in it;   weights  the checksum of the pair's weights then"""
+    """A recorded run.
+
+    Attributes:
+        title: its name in a gallery
+        says: a sentence on what it shows
+        weights: checksum of the pair's weights at that time
+        run: the run
+    """
 
     title: str
     says: str
@@ -24,7 +34,10 @@ class Recording:
 
     def to_json(self) -> str:
         data: dict[str, Any] = {"title": self.title, "says": self.says, "weights": self.weights}
-        return json.dumps({**data, "run": self.run.to_json()}, ensure_ascii=False, allow_nan=False) + "\n"
+        return (
+            json.dumps({**data, "run": self.run.to_json()}, ensure_ascii=False, allow_nan=False)
+            + "\n"
+        )
 
     @staticmethod
     def from_json(text: str) -> "Recording":
@@ -35,23 +48,30 @@ class Recording:
 
 @cache
 def recordings() -> tuple[Recording, ...]:
-    """Those that ship with this project, in the order of their files' names; the first is what the page opens with."""
-    return tuple(Recording.from_json(file.read_text(encoding="utf-8")) for file in sorted(FOLDER.glob("*.json")))
+    """The recordings of this project, by file name; the page opens with the first."""
+    return tuple(
+        Recording.from_json(file.read_text(encoding="utf-8"))
+        for file in sorted(FOLDER.glob("*.json"))
+    )
 
 
 def recorded(id: str) -> Recording | None:
-    """That of the run with this id."""
+    """The recording of the run with this id; None if there is none."""
     return next((each for each in recordings() if each.run.id == id), None)
 
 
 def id_of(name: str) -> str:
-    """The id of a recorded run: it stays when the run is recorded again, so that links to it do."""
+    """The id of a recorded run; it stays when the run is recorded again, so links keep working."""
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
 
 
 def checksum(folder: Path) -> str:
-    """Of all weights of a pair that lies in a folder."""
-    found = hashlib.sha256()
-    for file in (file for role in ("draft", "target") for file in sorted((folder / role).glob("*.safetensors"))):
-        found.update(file.read_bytes())
-    return found.hexdigest()
+    """The checksum of all weights of a pair in a folder."""
+    digest = hashlib.sha256()
+    for file in (
+        file
+        for role in ("draft", "target")
+        for file in sorted((folder / role).glob("*.safetensors"))
+    ):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()

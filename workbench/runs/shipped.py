@@ -1,4 +1,7 @@
-"""Batches measured beforehand: `python -m tests.speed.batch --measured FILE` writes them, the Batch tab shows those that are shipped."""
+"""Batches measured beforehand, which the Batch tab shows.
+
+`python -m tools.batch` writes them.
+"""
 
 import json
 from dataclasses import dataclass
@@ -12,8 +15,12 @@ SHIPPED = assets() / "batch" / "measured.json"
 
 @dataclass(frozen=True)
 class Measured:
-    """command   what was run;   load  the machine's load averages before it, over 1, 5 and 15 minutes
-    runs      the experiments, each with its date and its environment
+    """Runs of the Batch tab with the conditions under which they were measured.
+
+    Attributes:
+        command: the command that measured them
+        load: the machine's load averages before it, over 1, 5 and 15 minutes
+        runs: the experiments, each with its date and its environment
     """
 
     command: str
@@ -21,7 +28,11 @@ class Measured:
     runs: tuple[Run, ...]
 
     def to_json(self) -> str:
-        data: dict[str, Any] = {"command": self.command, "load": self.load, "runs": [r.to_json() for r in self.runs]}
+        data: dict[str, Any] = {
+            "command": self.command,
+            "load": self.load,
+            "runs": [r.to_json() for r in self.runs],
+        }
         return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
 
     @staticmethod
@@ -32,5 +43,5 @@ class Measured:
 
 
 def shipped() -> Measured | None:
-    """What this project comes with, if anything."""
+    """The measurements of this project; None if there are none."""
     return Measured.from_json(SHIPPED.read_text(encoding="utf-8")) if SHIPPED.exists() else None

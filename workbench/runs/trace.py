@@ -1,4 +1,4 @@
-"""What a decoder did with one prompt, token by token and round by round."""
+"""The work of a decoder on one prompt, token by token and round by round."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -13,7 +13,7 @@ FateName = Annotated[str, one_of(list(Fate))]
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """One of the five likeliest tokens at a place: `p` under the raw target."""
+    """One of the five likeliest tokens at a place; `p` is its probability under the raw target."""
 
     id: Count
     text: str
@@ -22,7 +22,7 @@ class Alternative:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A token of a text of which only the tokens are kept; `text` as in `TokenRecord`."""
+    """A token of a text whose trace is not kept; `text` as in `TokenRecord`."""
 
     id: Count
     text: str
@@ -30,8 +30,13 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Prefix:
-    """The first tokens of a text: `text` is a label for the last of them, `p` the probability that a text of the target, warped as
-    sampled, begins with all of them."""
+    """The first tokens of a text.
+
+    Attributes:
+        tokens: their vocabulary ids
+        text: a label for the last of them
+        p: the probability that a text of the target, warped as sampled, begins with all of them
+    """
 
     tokens: list[Count]
     text: str
@@ -42,12 +47,20 @@ class Prefix:
 class TokenRecord:
     """One token of the output.
 
-    id, node      vocabulary id, and its node in the request's tree (as in `RoundRecord`)
-    text          its piece; all pieces joined are the output's text. If a character spans several tokens, the last one has it whole
-                  and the others have "", as has a special token such as end of sequence
-    fate, round   what became of it, in which round
-    p, q          the probabilities the rule compared, None if it compared none;   accept_probability, u  the toss, None if there was none
-    log_p         nats, under the raw target;   alternatives  the likeliest tokens at this place, likeliest first
+    Attributes:
+        id: vocabulary id
+        node: its node in the request's tree (as in `RoundRecord`)
+        text: its piece; all pieces joined are the output's text. If a character spans several
+            tokens, the last one has the whole character and the others have "", as do special
+            tokens such as end of sequence
+        fate: its fate
+        round: the round that kept it
+        p: the target's probability that the rule compared, None if it compared none
+        q: the draft's probability, likewise
+        accept_probability: probability of accepting it, None if nothing was random
+        u: the random number that decided, likewise
+        log_p: nats, under the raw target
+        alternatives: the likeliest tokens at this place, likeliest first
     """
 
     id: Count
@@ -67,9 +80,17 @@ class TokenRecord:
 class TrialRecord:
     """One token that was tried, kept or not; several draws of one node are several trials.
 
-    node, parent  in the request's tree; nodes below `Sample.prompt_length` are the prompt; a parent comes before its children
-    token, text   vocabulary id, and a label to show: its text at this place, or an approximation if a character is unfinished
-    log_p         nats, under the raw target; of kept tokens only
+    Attributes:
+        node: its node in the request's tree; nodes below `Sample.prompt_length` are the prompt
+        parent: the node before it, which has a lower number
+        token: vocabulary id
+        text: a label: its text at this place, or an approximation if a character is unfinished
+        fate: its fate
+        p: as in `TokenRecord`
+        q: likewise
+        accept_probability: likewise
+        u: likewise
+        log_p: nats, under the raw target; of kept tokens only
     """
 
     node: Count
@@ -85,17 +106,28 @@ class TrialRecord:
 
 
 def _rooted(trials: list[TrialRecord]) -> list[TrialRecord]:
-    """A circle of parents would keep a browser drawing for ever."""
+    """Refuse a circle of parents, which would keep a browser drawing for ever."""
     if any(t.parent >= t.node for t in trials):
-        raise ValueError("a token is its own ancestor: parents have lower numbers than their children")
+        raise ValueError(
+            "a token is its own ancestor: parents have lower numbers than their children"
+        )
     return trials
 
 
 @dataclass(frozen=True, slots=True)
 class RoundRecord:
-    """One turn of a decoder: all that it tried, and the output afterwards: the first `keep` tokens of the earlier output, then `nodes`.
+    """One turn of a decoder: all tokens that it tried, and the output afterwards.
 
-    `draft_seconds` and `verify_seconds` are the models' wall time, `target_calls` and `draft_calls` forward passes.
+    Attributes:
+        index: number of the round, from 0
+        trials: the tokens that it tried
+        keep: tokens of the earlier output that the new output begins with
+        nodes: the nodes that follow them
+        provisional: whether a later round may take tokens back (beams)
+        draft_seconds: wall time of the draft model
+        verify_seconds: wall time of the target
+        target_calls: forward passes of the target
+        draft_calls: forward passes of the draft model
     """
 
     index: Count

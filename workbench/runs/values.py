@@ -1,4 +1,7 @@
-"""What the fields of a run may hold. A run may come from anybody's file, and whatever shows one relies on these bounds."""
+"""The values that the fields of a run may hold.
+
+A run may come from anybody's file, and whatever shows it relies on these bounds.
+"""
 
 import json
 from collections.abc import Collection
@@ -7,8 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field
 
-Count = Annotated[int, Field(ge=0, le=2**53)]  # whole numbers that every reader of JSON reads alike
-Amount = Annotated[float, Field(ge=-1e100, le=1e100)]  # sums, squares and ratios of these stay within floating point
+from decoders.errors import quoted
+
+# Whole numbers that every reader of JSON reads alike.
+Count = Annotated[int, Field(ge=0, le=2**53)]
+# Sums, squares and ratios of these stay within floating point.
+Amount = Annotated[float, Field(ge=-1e100, le=1e100)]
 Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
 TEXTS = ("energy_source",)  # the metrics that are texts
 
@@ -16,7 +23,7 @@ TEXTS = ("energy_source",)  # the metrics that are texts
 def one_of(names: Collection[str]) -> AfterValidator:
     def known(name: str) -> str:
         if name not in names:
-            raise ValueError(f"{name[:40]!r} is not one of {', '.join(names)}")
+            raise ValueError(f"{quoted(name)} is not one of {', '.join(names)}")
         return name
 
     return AfterValidator(known)
@@ -31,9 +38,11 @@ def _until_tomorrow(text: str) -> str:
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    texts = [name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS]
+    texts = [
+        name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS
+    ]
     if texts:
-        raise ValueError(f"{texts[0][:40]!r} is a text where a number belongs")
+        raise ValueError(f"{quoted(texts[0])} is a text where a number belongs")
     return metrics
 
 
@@ -48,7 +57,16 @@ def _with_settings(study: dict[str, Any]) -> dict[str, Any]:
     return study
 
 
-Date = Annotated[str, AfterValidator(_until_tomorrow)]  # ISO 8601; a later date would stay on top of every list
+def _with_a_number(scores: dict[str, float | str]) -> dict[str, float | str]:
+    if isinstance(scores.get("score"), str):
+        raise ValueError("the score is a text")
+    return scores
+
+
+# ISO 8601; a later date would stay on top of every list.
+Date = Annotated[str, AfterValidator(_until_tomorrow)]
+Scores = Annotated[dict[str, float | str], AfterValidator(_with_a_number)]
 Metrics = Annotated[dict[str, Number], AfterValidator(_numbers)]
-Plain = Annotated[dict[str, Any], AfterValidator(_strict)]  # what strict JSON can hold
+# An object that strict JSON can hold.
+Plain = Annotated[dict[str, Any], AfterValidator(_strict)]
 PlainStudy = Annotated[Plain, AfterValidator(_with_settings)]

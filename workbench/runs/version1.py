@@ -1,4 +1,4 @@
-"""Runs as earlier versions wrote them, turned into this version's JSON."""
+"""Runs of earlier versions, turned into this version's JSON."""
 
 import hashlib
 import json
@@ -9,8 +9,12 @@ FORMAT: Final = "decoding-workbench run"
 
 
 def upgraded(data: Any) -> Any:
-    """The JSON of a run in version 2. A comparison of version 1 says so; a batch of that time has neither format nor id, so its
-    id is made from its content. Anything else is returned as it is, for the validation to refuse."""
+    """The JSON of a run in version 2.
+
+    A comparison of version 1 names its version. A batch of that time has neither format nor id, so
+    its id is made from its content. Anything else is returned unchanged, for the validation to
+    refuse.
+    """
     if not isinstance(data, Mapping):
         return data
     if data.get("format") == FORMAT and data.get("version") == 1:
@@ -21,7 +25,9 @@ def upgraded(data: Any) -> Any:
 
 
 def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: data[name] for name in ("id", "created", "environment", "cancelled") if name in data}
+    kept = {
+        name: data[name] for name in ("id", "created", "environment", "cancelled") if name in data
+    }
     return {
         **kept,
         "kind": "comparison",
@@ -34,15 +40,28 @@ def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(r: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
-    sample = {name: r[name] for name in ("prompt_length", "text", "tokens", "rounds", "finished", "error") if name in r}
+    sample = {
+        name: r[name]
+        for name in ("prompt_length", "text", "tokens", "rounds", "finished", "error")
+        if name in r
+    }
     check = r.get("greedy_check")
     agreement = None
     if check is not None:
         kept = {name: check[name] for name in ("differs_at", "gap", "noise", "near_tie", "dtype")}
-        agreement = {"reference": "greedy", "compared": 1, "differing": int(not check["identical"]), **kept}
+        agreement = {
+            "reference": "greedy",
+            "compared": 1,
+            "differing": int(not check["identical"]),
+            **kept,
+        }
     seconds = r["metrics"].get("seconds")
     laps = [] if seconds is None else [{"seconds": seconds, "rounds": [], "energy": r["energy"]}]
-    kept = {name: r[name] for name in ("decoder", "repeat", "seed", "metrics", "energy", "error") if name in r}
+    kept = {
+        name: r[name]
+        for name in ("decoder", "repeat", "seed", "metrics", "energy", "error")
+        if name in r
+    }
     gained = [round_["keep"] + len(round_["nodes"]) for round_ in r["rounds"]]
     gained = [after - before for after, before in zip(gained, [0, *gained], strict=False)]
     return {
@@ -68,7 +87,9 @@ def _batch(data: Mapping[str, Any]) -> dict[str, Any]:
     for cell in data["cells"]:
         gained = None if cell["decoder"] in first else data["acceptances"][cell["decoder"]]
         first.add(cell["decoder"])
-        results.append(_cell(cell, settings["seed"] + cell["repeat"], data["prompt_tokens"], gained))
+        results.append(
+            _cell(cell, settings["seed"] + cell["repeat"], data["prompt_tokens"], gained)
+        )
     return {
         "id": digest[:12],
         "created": data["created"],
@@ -83,14 +104,27 @@ def _batch(data: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _cell(cell: Mapping[str, Any], seed: int, lengths: list[int], gained: list[list[int]] | None) -> dict[str, Any]:
+def _cell(
+    cell: Mapping[str, Any], seed: int, lengths: list[int], gained: list[list[int]] | None
+) -> dict[str, Any]:
     own = ("decoder", "batch_size", "way", "repeat", "differing", "reference", "errors")
     metrics = {name: value for name, value in cell.items() if name not in own}
     metrics["tokens_per_second"] = cell["new_tokens"] / cell["seconds"]
-    energy = {"joules": None, "source": "not measured: an earlier version measured no energy of batches", "detail": ""}
+    energy = {
+        "joules": None,
+        "source": "not measured: an earlier version measured no energy of batches",
+        "detail": "",
+    }
     samples = [
-        {"prompt": i, "prompt_length": length, "gained": gained[i] if gained else [], "error": error}
-        for i, (length, error) in enumerate(zip(lengths, [*cell["errors"], *[None] * len(lengths)], strict=False))
+        {
+            "prompt": i,
+            "prompt_length": length,
+            "gained": gained[i] if gained else [],
+            "error": error,
+        }
+        for i, (length, error) in enumerate(
+            zip(lengths, [*cell["errors"], *[None] * len(lengths)], strict=False)
+        )
     ]
     return {
         "decoder": cell["decoder"],
@@ -102,5 +136,9 @@ def _cell(cell: Mapping[str, Any], seed: int, lengths: list[int], gained: list[l
         "energy": energy,
         "laps": [{"seconds": cell["seconds"], "rounds": [], "energy": energy}],
         "samples": samples,
-        "agreement": {"reference": cell["reference"], "compared": len(lengths), "differing": cell["differing"]},
+        "agreement": {
+            "reference": cell["reference"],
+            "compared": len(lengths),
+            "differing": cell["differing"],
+        },
     }

@@ -1,6 +1,7 @@
-"""What plots are made of: an axis, its grid, strokes, paths and marks as SVG, and the frame with a legend around them.
+"""The parts of plots as SVG: axes, grids, strokes, paths, marks, and the frame with a legend.
 
-Every text in them is escaped; colours of text come from the style sheet, so that they are readable on either ground.
+Every text in them is escaped; the style sheet colours texts, so that they are readable on either
+ground.
 """
 
 import html
@@ -11,11 +12,26 @@ from workbench.show.looks import MARKS, Look, mark
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 10, 36  # room around the plot for its axes
 TICKS = 6
-DASHED = {"solid": "", "dash": "7 4", "dot": "2 3", "dashdot": "7 3 2 3", "longdash": "11 4", "longdashdot": "11 3 2 3"}
+DASHED = {
+    "solid": "",
+    "dash": "7 4",
+    "dot": "2 3",
+    "dashdot": "7 3 2 3",
+    "longdash": "11 4",
+    "longdashdot": "11 3 2 3",
+}
 
 
 class Axis:
-    """Values along one side of a plot; logarithmic if they lie decades apart."""
+    """Values along one side of a plot; logarithmic if they lie decades apart.
+
+    Args:
+        values: the values to fit
+        start: the place of the least value, in units of the picture
+        end: the place of the greatest
+        decades: a greatest value that is more than this many times the least makes the axis
+            logarithmic
+    """
 
     def __init__(self, values: Sequence[float], start: float, end: float, decades: float = 30.0):
         low, high = min(values), max(values)
@@ -47,36 +63,46 @@ class Axis:
 
 def framed(title: str, says: str, picture: str, below: str) -> str:
     return (
-        f'<figure class="wb-chart"><figcaption><h4>{html.escape(title)}</h4><p class="says">{html.escape(says)}</p></figcaption>'
-        f"{picture}{below}</figure>"
+        f'<figure class="wb-chart"><figcaption><h4>{html.escape(title)}</h4>'
+        f'<p class="says">{html.escape(says)}</p></figcaption>{picture}{below}</figure>'
     )
 
 
 def nothing(title: str, says: str, words: str) -> str:
-    """A chart of which there is nothing to draw yet, and why."""
+    """A chart without data, with the reason."""
     return framed(title, says, "", f'<p class="says">{html.escape(words)}</p>')
 
 
 def grid(
     x: Axis, y: Axis, width: int, height: int, x_title: str, y_title: str,
-    x_ticks: Sequence[float] | None = None, y_ticks: Sequence[float] | None = None, y_text: str = "{:,.4g}",
+    x_ticks: Sequence[float] | None = None, y_ticks: Sequence[float] | None = None,
+    y_text: str = "{:,.4g}",
 ) -> str:  # fmt: skip
     left, bottom = min(x.start, x.end), max(y.start, y.end)
     parts = []
     for value in y.ticks if y_ticks is None else y_ticks:
         parts.append(stroke(left, y(value), width - RIGHT, y(value), "grid"))
-        parts.append(f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">{y_text.format(value)}</text>')
+        parts.append(
+            f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
+            f"{y_text.format(value)}</text>"
+        )
     for value in x.ticks if x_ticks is None else x_ticks:
-        parts.append(f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>')
+        parts.append(
+            f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
+        )
     parts.append(stroke(left, bottom, width - RIGHT, bottom, "axis"))
     if x_title:
         log = ", logarithmic" if x.log else ""
         parts.append(
-            f'<text x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle">{html.escape(x_title + log)}</text>'
+            f'<text x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle">'
+            f"{html.escape(x_title + log)}</text>"
         )
     if y_title:
         log = ", logarithmic" if y.log else ""
-        parts.append(f'<text x="{left + 6}" y="{TOP + 4}" class="axis-title">{html.escape(y_title + log)}</text>')
+        parts.append(
+            f'<text x="{left + 6}" y="{TOP + 4}" class="axis-title">'
+            f"{html.escape(y_title + log)}</text>"
+        )
     return "".join(parts)
 
 
@@ -91,13 +117,15 @@ def path(places: Sequence[tuple[float, float]], style: Look, width: float = 2) -
     through = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in places)
     dash = DASHED.get(style.dash, "")
     return (
-        f'<path d="{through}" fill="none" stroke="{style.colour}" stroke-width="{width:g}" stroke-dasharray="{dash}"/>'
+        f'<path d="{through}" fill="none" stroke="{style.colour}" '
+        f'stroke-width="{width:g}" stroke-dasharray="{dash}"/>'
     )
 
 
 def mark_at(style: Look, x: float, y: float, size: float, says: str) -> str:
     return (
-        f'<path class="point" d="{MARKS[style.symbol]}" fill="{style.colour}" transform="translate({x:.1f} {y:.1f}) scale({size})">'
+        f'<path class="point" d="{MARKS[style.symbol]}" fill="{style.colour}" '
+        f'transform="translate({x:.1f} {y:.1f}) scale({size})">'
         f"<title>{html.escape(says)}</title></path>"
     )
 

@@ -1,4 +1,7 @@
-"""Bars as an HTML table: names, bars and numbers are text that wraps, prints and is read aloud, at any width."""
+"""Bars as an HTML table.
+
+Names, bars and numbers are text that wraps, prints and is read aloud, at any width.
+"""
 
 import html
 import math
@@ -7,7 +10,7 @@ from dataclasses import dataclass
 
 from workbench.show.looks import Look, mark
 
-DECADES = 30.0  # largest over smallest: beyond it a linear axis shows the largest alone
+DECADES = 30.0  # largest / smallest, beyond which a linear axis shows only the largest
 MISSING = "–"
 
 
@@ -15,10 +18,15 @@ MISSING = "–"
 class Bar:
     """One line of the table.
 
-    parts   what the bar is made of, in order; () if there is no figure
-    text    the figure in words;   detail  what more is known of it
-    low, high   between which the sum lies, if that is known
-    faint   whether it is drawn hatched: `BarChart.says` tells what that means
+    Attributes:
+        name: the name before the bar
+        look: its colour and mark
+        parts: the parts of the bar, in order; () if there is no figure
+        text: the figure in words
+        detail: more about the figure, in words
+        low: lower end of the range of the sum, if that is known
+        high: upper end, likewise
+        faint: whether the bar is hatched; `BarChart.says` explains that
     """
 
     name: str
@@ -36,7 +44,7 @@ class Bar:
 
     @property
     def end(self) -> float | None:
-        """How far its line reaches."""
+        """The far end of its line."""
         return self.sum if self.high is None or self.sum is None else max(self.sum, self.high)
 
 
@@ -44,8 +52,12 @@ class Bar:
 class BarChart:
     """Bars under a title.
 
-    better   "higher" or "lower" if one is better: the best is on top, what has no figure at the bottom
-    says     a sentence under the title
+    Attributes:
+        title: the title
+        bars: the bars
+        better: "higher" or "lower" if one is better: the best bar is on top, bars without a figure
+            at the bottom
+        says: a sentence under the title
     """
 
     title: str
@@ -66,25 +78,32 @@ class BarChart:
         return bool(found) and min(found) > 0 and max(found) > DECADES * min(found)
 
     def html(self) -> str:
-        """The chart; whatever names and figures say is escaped."""
+        """The chart, with names and figures escaped."""
         scale = _Scale(self)
-        words = [f"{self.better} is better" if self.better else "", "logarithmic scale" if self.log else ""]
+        words = [
+            f"{self.better} is better" if self.better else "",
+            "logarithmic scale" if self.log else "",
+        ]
         says = f'<p class="says">{html.escape(self.says)}</p>' if self.says else ""
         head = "".join(f'<span class="better">{w}</span>' for w in words if w)
         lines = "".join(_line(bar, scale, self.log) for bar in self.sorted)
         return (
-            f'<figure class="wb-chart"><figcaption><h4>{html.escape(self.title)}</h4>{head}{says}</figcaption>'
-            f'<table class="wb-bars"><tbody>{lines}</tbody></table></figure>'
+            f'<figure class="wb-chart"><figcaption><h4>{html.escape(self.title)}</h4>{head}{says}'
+            f'</figcaption><table class="wb-bars"><tbody>{lines}</tbody></table></figure>'
         )
 
 
 class _Scale:
-    """Where a value lies, in percent of the room for bars."""
+    """The place of a value, in percent of the room for bars."""
 
     def __init__(self, chart: BarChart):
         ends = [bar.end for bar in chart.bars if bar.end is not None]
         self.top = max(ends, default=0) or 1.0
-        self.start = 10 ** math.floor(math.log10(min(b.sum for b in chart.bars if b.sum))) if chart.log else 0.0
+        self.start = (
+            10 ** math.floor(math.log10(min(b.sum for b in chart.bars if b.sum)))
+            if chart.log
+            else 0.0
+        )
         if chart.log and self.top <= self.start:
             self.top = 10 * self.start
 
@@ -97,22 +116,31 @@ class _Scale:
 
 
 def _line(bar: Bar, scale: _Scale, dots: bool) -> str:
-    """A row of the table. On a logarithmic axis lengths mean nothing, so the value is its mark."""
+    """A row of the table.
+
+    On a logarithmic axis a length has no meaning, so a mark shows the value.
+    """
     drawn, start = [], 0.0
     for i, part in enumerate(() if dots else bar.parts):
         end = scale(start + part)
         kind = "bar faint" if bar.faint or (i == 0 and len(bar.parts) > 1) else "bar"
-        drawn.append(f'<i class="{kind}" style="left:{scale(start):.2f}%;width:{max(0, end - scale(start)):.2f}%"></i>')
+        drawn.append(
+            f'<i class="{kind}" style="left:{scale(start):.2f}%;'
+            f'width:{max(0, end - scale(start)):.2f}%"></i>'
+        )
         start += part
     if dots and bar.sum is not None:
         drawn.append(f'<i class="dot" style="left:{scale(bar.sum):.2f}%">{mark(bar.look)}</i>')
     if bar.low is not None and bar.high is not None:
         drawn.append(
-            f'<i class="range" style="left:{scale(bar.low):.2f}%;width:{scale(bar.high) - scale(bar.low):.2f}%"></i>'
+            f'<i class="range" style="left:{scale(bar.low):.2f}%;'
+            f'width:{scale(bar.high) - scale(bar.low):.2f}%"></i>'
         )
     detail = f'<span class="wb-unseen"> {html.escape(bar.detail)}</span>' if bar.detail else ""
-    said = html.escape(": ".join(filter(None, (bar.name, bar.detail or bar.text))))
+    title = html.escape(": ".join(filter(None, (bar.name, bar.detail or bar.text))))
     return (
-        f'<tr title="{said}" style="--look:{bar.look.colour}"><th scope="row">{mark(bar.look)}<bdi>{html.escape(bar.name)}</bdi></th>'
-        f'<td class="track" aria-hidden="true"><div>{"".join(drawn)}</div></td><td class="value">{html.escape(bar.text)}{detail}</td></tr>'
-    )  # fmt: skip
+        f'<tr title="{title}" style="--look:{bar.look.colour}">'
+        f'<th scope="row">{mark(bar.look)}<bdi>{html.escape(bar.name)}</bdi></th>'
+        f'<td class="track" aria-hidden="true"><div>{"".join(drawn)}</div></td>'
+        f'<td class="value">{html.escape(bar.text)}{detail}</td></tr>'
+    )

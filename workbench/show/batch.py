@@ -1,15 +1,19 @@
-"""The figures of a batch run, after those of ems-sd.txt."""
+"""The figures of a batch run, after those of EMS-SD.
 
-from collections.abc import Callable
+Source:
+    Ni et al. 2024 (EMS-SD, arXiv 2405.07542): the figures and tables named below.
+"""
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import plotly.graph_objects as go
 
-from workbench.runs.estimates import BatchFigures, label, number
+from workbench.runs.estimates import BatchFigures, label, number, unsteady
 from workbench.runs.record import Result
 from workbench.show.figure import GREY, canvas, level, line, or_words
 from workbench.show.looks import Look, look, look_of
-from workbench.show.spread import padding_ratio
+from workbench.show.spread import greedy_disturbed, marked, padding_ratio
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 
 # The scheme that the others are compared with has the first look.
@@ -18,108 +22,152 @@ GREEDY = {ALONE: Look(GREY, "dot", "circle-open"), "dynamic": Look(GREY, "longda
 
 
 def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
-    """Tokens/s against batch size, a line for each scheme, and those of greedy that they are compared with (tables 2-4)."""
+    """Tokens/s against batch size (tables 2-4).
+
+    There is a line for each scheme, and one for each greedy that schemes are compared with.
+    """
     figure = _of_schemes("batch size", "tokens/s")
     schemes = figures.schemes(decoder, decoding)
-    for scheme in schemes:
-        points = {size: figures.speed(decoder, size, scheme, decoding) for size in figures.sizes}
-        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.0f} tokens/s")
-    for base in dict.fromkeys(map(baseline_scheme, schemes)):
-        points = {size: figures.speed(BASELINE, size, base, decoding) for size in figures.sizes}
-        _line(figure, points, BASELINES[base], GREEDY[base], "%{y:.0f} tokens/s")
+    drawn = [(decoder, scheme, SCHEMES[scheme].label, LOOKS[scheme]) for scheme in schemes]
+    drawn += [
+        (BASELINE, base, BASELINES[base], GREEDY[base])
+        for base in dict.fromkeys(map(baseline_scheme, schemes))
+    ]
+    for name, scheme, title, style in drawn:
+        points = {size: figures.speed(name, size, scheme, decoding) for size in figures.sizes}
+        _line(
+            figure, points, title, style, "%{text}%{y:.0f} tokens/s", _doubts(figures, name, scheme)
+        )
     return figure
 
 
 def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Figure:
-    """Figure 1: tokens/s over greedy's at the same batch size."""
+    """Figure 1: tokens/s divided by greedy's at the same batch size."""
     figure = _of_schemes("batch size", "times greedy")
     for scheme in figures.schemes(decoder, decoding):
-        points = {size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes}
-        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{y:.2f}×")
+        points = {
+            size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes
+        }
+        doubts = _doubts(figures, decoder, scheme, over_greedy=True)
+        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{text}%{y:.2f}×", doubts)
     level(figure, 1)
     return figure
 
 
 def padding(figures: BatchFigures) -> go.Figure:
     """Figure 5 (c, f): the padding ratio of the vanilla scheme against batch size."""
-    return _of_decoders(figures, "padding ratio", padding_ratio, "%{y:.0%}").update_yaxes(tickformat=".0%")
+    return _of_decoders(figures, "padding ratio", padding_ratio, "%{y:.0%}").update_yaxes(
+        tickformat=".0%"
+    )
 
 
 def acceptance(figures: BatchFigures) -> go.Figure:
-    """Figure 5 (a, d): how much the samples differ: each one's mean acceptance length is a point."""
+    """Figure 5 (a, d): the mean acceptance length of each sample is a point."""
     figure = canvas("", "tokens per round, mean of a sample")
     for decoder in figures.decoders:
         figure.add_box(
-            y=figures.mean_acceptances(decoder), name=label(decoder), boxpoints="all", jitter=0.5, pointpos=0, width=0.5,
-            marker={"color": look_of(decoder).colour, "size": 5, "opacity": 0.6}, line={"color": look_of(decoder).colour, "width": 1.5},
+            y=figures.mean_acceptances(decoder), name=label(decoder), boxpoints="all", jitter=0.5,
+            pointpos=0, width=0.5,
+            marker={"color": look_of(decoder).colour, "size": 5, "opacity": 0.6},
+            line={"color": look_of(decoder).colour, "width": 1.5},
             hovertemplate="%{y:.2f} tokens per round<extra></extra>", showlegend=False,
         )  # fmt: skip
     return figure.update_yaxes(rangemode="tozero")
 
 
 def least_acceptance(figures: BatchFigures) -> go.Figure:
-    """Figure 5 (b, e): the least mean acceptance length in a batch, which a static batch waits for, against batch size."""
+    """Figure 5 (b, e): the least mean acceptance length in a batch, against batch size.
+
+    A static batch waits for it.
+    """
     y = "tokens per round, least of a batch"
     return _of_decoders(figures, y, BatchFigures.least_acceptance, "%{y:.2f} tokens per round")
 
 
 def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
-    """After figure 4: what a round of a batch takes against the tokens that it computes, pads included."""
+    """After figure 4: the time of a round of a batch against its tokens, pads included."""
     figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
-    groups = [(decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)]
+    groups = [
+        (decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)
+    ]
     for name, scheme, title, style in [*groups, (BASELINE, ALONE, BASELINES[ALONE], GREEDY[ALONE])]:
-        results = [r for row in figures.rows if (row.decoder, row.scheme) == (name, scheme) for r in row.results]
-        points = [(r.batch_size, point) for r in results if (point := _round(r)) is not None]
+        rows = [row for row in figures.rows if (row.decoder, row.scheme) == (name, scheme)]
+        points = [
+            (row, point) for row in rows for r in row.results if (point := _round(r)) is not None
+        ]
         figure.add_scatter(
-            x=[tokens for _, (tokens, _) in points], y=[ms for _, (_, ms) in points], customdata=[size for size, _ in points],
-            name=title, mode="markers", marker={"color": style.colour, "symbol": style.symbol, "size": 9},
-            hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{y:.1f} ms<extra>" + title + "</extra>",
+            x=[tokens for _, (tokens, _) in points], y=[ms for _, (_, ms) in points],
+            customdata=[row.batch_size for row, _ in points],
+            text=[marked("", not unsteady(row)) for row, _ in points],
+            textposition="top center", textfont_color=style.colour, name=title, mode="markers+text",
+            marker={"color": style.colour, "symbol": style.symbol, "size": 9},
+            hovertemplate="batch %{customdata}: %{x:.0f} tokens, %{text}%{y:.1f} ms"
+            f"<extra>{title}</extra>",
         )  # fmt: skip
     figure.update_xaxes(rangemode="tozero")
     return figure
 
 
 class Card(NamedTuple):
-    """One figure: what it says, and how it is drawn for the decoder chosen, with the reading of prompts or without."""
+    """One figure.
+
+    Attributes:
+        title: its title
+        says: a sentence about it
+        draw: draws it for the chosen decoder, with or without the time in which prompts are read
+    """
 
     title: str
     says: str
     draw: Callable[[BatchFigures, str, bool], go.Figure]
 
 
-OF_ONE = (  # of the decoder chosen
+# Cards of the chosen decoder.
+OF_ONE = (
     Card(
-        "Speed-up over greedy", "Tokens/s over greedy decoding's in the same kind of batch: above 1 the drafts pay.",
+        "Speed-up over greedy",
+        "Tokens/s divided by greedy decoding's in the same kind of batch: above 1 the drafts pay.",
         lambda figures, decoder, decoding: or_words(speed_up(figures, decoder, decoding)),
     ),
     Card(
-        "Speed", "New tokens over seconds, all requests of a batch together.",
+        "Speed",
+        "New tokens per second, all requests of a batch together.",
         lambda figures, decoder, decoding: or_words(speed(figures, decoder, decoding)),
     ),
     Card(
-        "Time per round", "Pads are computed too, so a round takes longer the more tokens it has. The reading of prompts is left out.",
+        "Time per round",
+        "The more tokens a round has, the longer it takes, and pads are computed too. The reading "
+        "of prompts is left out.",
         lambda figures, decoder, _: or_words(round_time(figures, decoder)),
     ),
-)  # fmt: skip
-OF_ALL = (  # of all decoders
+)
+# Cards of all decoders.
+OF_ALL = (
     Card(
-        "Padding", "Pads over the longest acceptance of a round, in the padded scheme.",
+        "Padding",
+        "Pads divided by the longest acceptance of a round, in the padded scheme.",
         lambda figures, *_: or_words(padding(figures)),
     ),
     Card(
-        "Acceptance", "Each point is a sample: the tokens that it gains per round. A wide spread is what padding fills up.",
+        "Acceptance",
+        "Each point is the tokens that one sample gains per round. The wider they spread, the more "
+        "padding it takes.",
         lambda figures, *_: or_words(acceptance(figures)),
     ),
     Card(
-        "The slowest of a batch", "A static batch waits for the sample that accepts least.",
+        "The slowest of a batch",
+        "A static batch waits for the sample that accepts least.",
         lambda figures, *_: or_words(least_acceptance(figures)),
     ),
-)  # fmt: skip
+)
 CARDS = OF_ONE + OF_ALL
 
 
 def _round(result: Result) -> tuple[float, float] | None:
-    """Tokens computed and milliseconds of one round, mean; None if the reading of prompts cannot be left out."""
+    """Tokens computed in one round and its milliseconds, mean.
+
+    None if the reading of prompts cannot be left out.
+    """
     passes, seconds, fed, padded = (
         number(result, n) for n in ("passes", "decode_seconds", "fed_tokens", "padded_tokens")
     )
@@ -128,7 +176,9 @@ def _round(result: Result) -> tuple[float, float] | None:
     return (fed + (padded or 0)) / passes, 1e3 * seconds / passes
 
 
-def _of_decoders(figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str) -> go.Figure:
+def _of_decoders(
+    figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str
+) -> go.Figure:
     """`value(figures, decoder, size)` against batch size, a line for each decoder."""
     figure = canvas("batch size", y)
     for decoder in figures.decoders:
@@ -147,7 +197,32 @@ def _of_schemes(x: str, y: str) -> go.Figure:
     return figure.update_layout(margin_t=84)  # room for a legend of six
 
 
-def _line(figure: go.Figure, points: dict[int, float | None], name: str, style: Look, hover: str) -> None:
+def _doubts(
+    figures: BatchFigures, decoder: str, scheme: str, over_greedy: bool = False
+) -> list[str]:
+    """≈ for each batch size whose timings, or greedy's, cannot be trusted, "" for the others.
+
+    It is shown at the points.
+    """
+    rows = [figures.row(decoder, size, scheme) for size in figures.sizes]
+    doubtful = [row and (unsteady(row) or (over_greedy and greedy_disturbed(row))) for row in rows]
+    return [marked("", not each) for each in doubtful]
+
+
+def _line(
+    figure: go.Figure,
+    points: dict[int, float | None],
+    name: str,
+    style: Look,
+    hover: str,
+    texts: Sequence[str] = (),
+) -> None:
     line(figure, points, name, style, "batch %{x}: " + hover)
+    figure.data[-1].update(
+        text=texts,
+        textposition="top center",
+        textfont_color=style.colour,
+        mode="lines+markers+text",
+    )
     figure.update_xaxes(type="log", tickvals=list(points), ticktext=list(map(str, points)))
     figure.update_yaxes(rangemode="tozero")

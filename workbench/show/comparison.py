@@ -15,22 +15,38 @@ from workbench.show.laws import by_chance
 from workbench.show.looks import look_of
 from workbench.show.plots import Line, Point
 from workbench.show.quantities import BY_NAME, Quantity, significant
-from workbench.show.spread import Spread, figure, range_text, spread
+from workbench.show.spread import Spread, figure, marked, range_text, spread
 
-CHANCE = "Hatched bars: {} write text of one distribution, so their differences here are chance."
+CHANCE = (
+    "Hatched bars: {} draw from the same distribution, so differences between them are due to "
+    "chance."
+)
 
 
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
-    """All charts of a comparison, as HTML; memory traffic stands in for energy if no joule was measured."""
-    found = [
-        speed(rows).html(), perplexity(rows, settings).html(), energy(rows).html(), passes(rows).html(), round_times(rows).html(),
+    """All charts of a comparison, as HTML.
+
+    If no joule was measured, memory traffic takes the place of energy.
+    """
+    each = [
+        speed(rows).html(), perplexity(rows, settings).html(), energy(rows).html(),
+        bars(rows, BY_NAME["block_efficiency"]).html(), round_times(rows).html(),
         speed_against_perplexity(rows), acceptance_by_position(rows),
     ]  # fmt: skip
-    return f'<div class="wb-charts">{"".join(found)}</div>'
+    return f'<div class="wb-charts">{"".join(each)}</div>'
 
 
-def bars(rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), says: str = "") -> BarChart:
-    """One quantity of every decoder, with its spread over repeats or its range over timings."""
+def bars(
+    rows: Sequence[Row], quantity: Quantity, faint: Sequence[Row] = (), says: str = ""
+) -> BarChart:
+    """One quantity of every decoder, with its deviation over repeats or its range over timings.
+
+    Args:
+        rows: the decoders
+        quantity: the quantity
+        faint: the rows whose bars are hatched
+        says: a sentence under the title
+    """
     each = []
     for row in rows:
         found = spread(quantity, row)
@@ -52,7 +68,10 @@ def speed(rows: Sequence[Row]) -> BarChart:
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
-    """Decoders of one law differ in their texts by chance alone, which a ranking hides: they are hatched."""
+    """The perplexities; bars of decoders that share a law are hatched.
+
+    Their texts differ by chance alone, which a ranking would hide.
+    """
     found = by_chance(settings, [row.decoder for row in rows])
     groups = [[row for row in rows if row.decoder in decoders] for decoders in found]
     says = [CHANCE.format(_listed([row.label for row in group])) for group in groups]
@@ -60,7 +79,7 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
         rows,
         BY_NAME["perplexity"],
         [row for group in groups for row in group],
-        " ".join(["Lower is likelier text.", *says]),
+        " ".join(["Lower means likelier text.", *says]),
     )
 
 
@@ -69,15 +88,16 @@ def energy(rows: Sequence[Row]) -> BarChart:
     measured = any(r.energy.joules is not None for row in rows for r in row.results)
     if measured:
         return bars(rows, BY_NAME["joules_per_token"])
-    return bars(rows, BY_NAME["memory_per_token"], says="Weights and cache read; energy was not measured.")
-
-
-def passes(rows: Sequence[Row]) -> BarChart:
-    return bars(rows, BY_NAME["block_efficiency"])
+    return bars(
+        rows, BY_NAME["memory_per_token"], says="Weights and cache read; energy was not measured."
+    )
 
 
 def round_times(rows: Sequence[Row]) -> BarChart:
-    """Mean milliseconds per round, drafting (hatched) and verifying; the first round, which also reads the prompt, is left out."""
+    """Mean milliseconds per round, drafting (hatched) and verifying.
+
+    The first round, which also reads the prompt, is left out.
+    """
     each = []
     for row in rows:
         draft = _milliseconds(row, laps.drafting, lambda r: r.draft_seconds)
@@ -86,11 +106,24 @@ def round_times(rows: Sequence[Row]) -> BarChart:
             each.append(Bar(row.label, look_of(row.decoder)))
             continue
         first, second = (part.mean if part else 0.0 for part in (draft, verify))
-        text = f"{significant(first)} + {significant(second)}" if first else significant(second)
-        detail = f"drafting {significant(first)} ms, verifying {significant(second)} ms"
-        whole = _milliseconds(row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds)
+        sure = not unsteady(row)
+        drafting, verifying = (marked(significant(part), sure) for part in (first, second))
+        text = f"{drafting} + {verifying}" if first else verifying
+        detail = f"drafting {drafting} ms, verifying {verifying} ms"
+        whole = _milliseconds(
+            row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds
+        )
         parts = (first, second) if first else (second,)
-        each.append(Bar(row.label, look_of(row.decoder), parts, text, detail, *(_ends(whole) if whole else ())))
+        each.append(
+            Bar(
+                row.label,
+                look_of(row.decoder),
+                parts,
+                text,
+                detail,
+                *(_ends(whole) if whole else ()),
+            )
+        )
     return BarChart(
         "ms per round",
         each,
@@ -100,29 +133,34 @@ def round_times(rows: Sequence[Row]) -> BarChart:
 
 
 def speed_against_perplexity(rows: Sequence[Row]) -> str:
-    """Each decoder a point; up and left is faster and likelier."""
+    """Each decoder as a point; up and left is faster and likelier."""
     points = []
     for row in rows:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
-            text = f"{significant(fast.mean)} tokens/s, perplexity {likely.mean:.2f}"
+            quick = marked(significant(fast.mean), not unsteady(row))
+            text = f"{quick} tokens/s, perplexity {likely.mean:.2f}"
             ranges = _range(likely), _range(fast)
-            points.append(Point(row.label, look_of(row.decoder), likely.mean, fast.mean, text, *ranges))
+            points.append(
+                Point(row.label, look_of(row.decoder), likely.mean, fast.mean, text, *ranges)
+            )
     says = "Up and left is better: faster, and likelier text."
     return plots.scatter("Speed against perplexity", says, points, "perplexity", "tokens/s")
 
 
 def acceptance_by_position(rows: Sequence[Row]) -> str:
-    """Of the draft tokens that the rule tested, the share kept, by their place in the draft (1 is the first)."""
+    """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
     found = [line for row in rows if (line := acceptance(row)) is not None]
-    says = "Of the drafted tokens tested at each place of the draft, the share that was kept."
+    says = "The share of the tested draft tokens that was kept, at each place in the draft."
     return plots.lines("Acceptance by position in the draft", says, found, "place in the draft")
 
 
 def acceptance(row: Row) -> Line | None:
-    """A decoder's shares; None if it tested no draft."""
+    """A decoder's shares; None if none of its drafts was tested."""
     tested, kept = Counter[int](), Counter[int]()
-    for position, fate in (p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)):
+    for position, fate in (
+        p for r in row.results for entry in r.alone.rounds for p in draft_positions(entry)
+    ):
         tested[position] += fate != Fate.DISCARDED
         kept[position] += fate == Fate.ACCEPTED
     positions = sorted(p for p in tested if tested[p])
@@ -133,7 +171,10 @@ def acceptance(row: Row) -> Line | None:
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
-    """(place in the draft from 1, fate) of every draft token of a round, by its depth among the tokens tried."""
+    """(place in the draft from 1, fate) of every draft token of a round.
+
+    The place is its depth among the tokens tried.
+    """
     drafted = [t for t in round_.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
     depth: dict[int, int] = {}
     for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
@@ -147,15 +188,20 @@ def _range(found: Spread) -> tuple[float, float] | None:
 
 
 def _ends(found: Spread) -> tuple[float | None, float | None]:
-    """Between which the figure lies, if that is known."""
+    """The range of the figure; (None, None) if it is not known."""
     if not (found.below or found.above):
         return None, None
     return found.mean - found.below, found.mean + found.above
 
 
-def _milliseconds(row: Row, timed: laps.Figure, seconds: Callable[[RoundRecord], float]) -> Spread | None:
-    """Of a round: from all timings of a single repeat, with their range; the mean of several repeats. A run of an earlier version only
-    has the seconds of its rounds."""
+def _milliseconds(
+    row: Row, timed: laps.Figure, seconds: Callable[[RoundRecord], float]
+) -> Spread | None:
+    """Milliseconds per round.
+
+    Of a single repeat they are an estimate from all timings, with its range; of several, the mean.
+    A run of an earlier version only has the seconds of its rounds.
+    """
     found = [laps.estimate(r, lambda s: 1e3 * s, timed) for r in row.results if r.laps]
     if len(row.results) == 1 and found and found[0]:
         return Spread(found[0].value, range=found[0] if found[0].laps > 1 else None)

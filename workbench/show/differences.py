@@ -1,44 +1,62 @@
-"""Two runs of one kind compared: the settings that differ, then decoder by decoder their texts with the differences marked, and their
-figures with ratios."""
+"""Two runs of one kind compared.
+
+First come the settings that differ, then decoder by decoder the texts with their differences
+marked, and the figures with ratios.
+"""
 
 import html
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
+from functools import partial
 from itertools import chain
 from typing import Any
 
 from decoders import catalog
+from workbench.kinds.registry import study_of
 from workbench.runs.estimates import Row, rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.trace import TokenRecord
 from workbench.show.looks import look_of, mark
 from workbench.show.quantities import QUANTITIES, Quantity, times
 from workbench.show.spread import MISSING, figure, spread
+from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markup, words
-from workbench.studies.comparison import Comparison
 from workbench.studies.text import counted
 
 SIDES = ("A", "B")
 BOTH = "A and B"
-LONGEST = 2000  # tokens of texts that are compared piece by piece; of longer ones only where they part
+# The most tokens of texts that are compared piece by piece; of longer texts, only the place where
+# they part is marked.
+LONGEST = 2000
 ALIKE = "Their settings and machines are the same."
 RATIO = "B / A"
 WITHIN = "no difference beyond the ranges"
 
 
 def differing(a: Run, b: Run) -> Table:
-    """What was asked of two runs and what they ran on, where that differs; those of single decoders by their ids."""
+    """The settings and facts of the environment that differ between two runs.
+
+    Those of single decoders are named by their ids.
+    """
     first, second = (dict(_named(run, {*a.settings} & {*b.settings})) for run in (a, b))
-    names = [name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)]
+    names = [
+        name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)
+    ]
     return Table(
         ["setting", *SIDES],
-        [[name, *(words(side[name]) if name in side else MISSING for side in (first, second))] for name in names],
+        [
+            [name, *(words(side[name]) if name in side else MISSING for side in (first, second))]
+            for name in names
+        ],
     )
 
 
 def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
-    """Every setting and every fact of the environment under one name, "mtad.beams"; of decoders only those of both runs."""
-    asked = {"prompt": run.study.get("prompt")} if run.kind == Comparison.kind else {"prompts": run.title}
+    """Every setting and every fact of the environment under one name, such as "mtad.beams".
+
+    Of the settings of decoders, only those of `shared` decoders.
+    """
+    asked = {study_of(run.kind).named: run.study.get("prompt", run.title)}
     for name, value in chain(asked.items(), run.settings.items(), run.environment.items()):
         if name in catalog and name not in shared:
             continue
@@ -49,9 +67,11 @@ def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
 
 
 def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
-    """Two texts, given in pieces, as (part of a, part of b) in order: those that are equal and those that differ."""
+    """Two texts in pieces, as (part of a, part of b) in order: equal parts and differing ones."""
     if max(len(a), len(b)) > LONGEST:
-        same = next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b)))
+        same = next(
+            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+        )
         spans = [(0, same, 0, same), (same, len(a), same, len(b))]
     else:
         spans = [span[1:] for span in SequenceMatcher(None, a, b).get_opcodes()]
@@ -59,7 +79,7 @@ def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
-    """The text of one side, escaped, with what the other side lacks marked."""
+    """The text of one side, escaped; parts that the other side lacks are marked."""
     at = SIDES.index(side)
     both = parts(pieces, others) if at == 0 else parts(others, pieces)
     return "".join(
@@ -74,7 +94,7 @@ def comparisons(a: Run, b: Run) -> str:
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
     either = first | second
     each = "".join(_section(row, first.get(d), second.get(d)) for d, row in either.items())
-    return f'<div class="wb-versus">{settings(a, b)}{each}</div>'
+    return settings(a, b) + each
 
 
 def settings(a: Run, b: Run) -> str:
@@ -89,15 +109,19 @@ def settings(a: Run, b: Run) -> str:
 
 
 def _section(row: Row, a: Row | None, b: Row | None) -> str:
-    """One decoder: both texts next to each other, and its figures below. row  one of them"""
-    head = f'<h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}<small>{_agreement(a, b)}</small></h3>'
+    """One decoder, of which `row` is a row: both texts side by side, its figures below."""
+    head = (
+        f'<h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}'
+        f"<small>{_agreement(a, b)}</small></h3>"
+    )
     if a is None or b is None:
         return f"<section>{head}</section>"
     texts = [[token.text for token in each.first.alone.tokens] for each in (a, b)]
     both = list(zip(SIDES, texts, reversed(texts), strict=True))
     alike = parted(a.first.alone.tokens, b.first.alone.tokens) is None
     sides = "".join(
-        f'<div class="side"><h4>{BOTH if alike else side}</h4><div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
+        f'<div class="side"><h4>{BOTH if alike else side}</h4>'
+        f'<div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
         for side, own, other in (both[:1] if alike else both)
     )
     return f'<section>{head}<div class="sides">{sides}</div>{markup(ratios(a, b))}</section>'
@@ -108,28 +132,42 @@ def _agreement(a: Row | None, b: Row | None) -> str:
         return f"only in {SIDES[b is not None]}"
     own, other = (row.first.alone.tokens for row in (a, b))
     at = parted(own, other)
-    return "the same text" if at is None else f"the texts part at token {at + 1}"
+    return "the same text" if at is None else f"the texts differ from token {at + 1}"
 
 
 def parted(a: Sequence[TokenRecord], b: Sequence[TokenRecord]) -> int | None:
     """The index of the first token that differs; None if none does."""
     if len(a) != len(b) or any(x.id != y.id for x, y in zip(a, b, strict=True)):
-        return next((i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.id != y.id), min(len(a), len(b)))
+        return next(
+            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.id != y.id),
+            min(len(a), len(b)),
+        )
     return None
 
 
 def ratios(a: Row, b: Row) -> Table:
-    """The figures that either has, and B's over A's: with ranges or repeats only if the difference reaches beyond them."""
-    found = []
+    """The figures that either row has, and B's divided by A's.
+
+    For figures with ranges or repeats, ratios tell of differences only where they reach beyond
+    these.
+    """
+    found, sure = [], [not unsteady(row) for row in (a, b)]
     for quantity in QUANTITIES:
-        cells = [figure(quantity, row, not unsteady(row)) for row in (a, b)]
+        shown = [
+            partial(figure, quantity, row, known) for row, known in zip((a, b), sure, strict=True)
+        ]
+        times = ratio(quantity, a, b)
+        cells = enough(lambda x, y, times=times: gives(times, y / x), *shown)
         if set(cells) != {MISSING}:
-            found.append([quantity.label, *cells, ratio(quantity, a, b)])
+            found.append([quantity.label, *cells, times])
     return Table(["figure", *SIDES, RATIO], found)
 
 
 def ratio(quantity: Quantity, a: Row, b: Row) -> str:
-    """B's figure over A's. Only of timings whose ranges lie apart it says which is better: texts may differ by chance."""
+    """B's figure divided by A's.
+
+    It says which is better only of timings whose ranges lie apart: texts may differ by chance.
+    """
     first, second = spread(quantity, a), spread(quantity, b)
     if not (first and second and first.mean > 0 and second.mean > 0):
         return MISSING

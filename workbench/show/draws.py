@@ -1,105 +1,76 @@
-"""Draws in words, as a table, and as trees with counts side by side, made of HTML that needs no script."""
+"""Draws as a table, and as trees with counts side by side, in HTML that needs no script."""
 
 import html
-import unicodedata
 from collections.abc import Mapping, Sequence
 
 from workbench.runs.cells import MOST, Tokens
-from workbench.runs.draws import Finding, Node, drawn, findings, grown
-from workbench.runs.estimates import label, rows
+from workbench.runs.draws import Finding, Node, drawn, findings, grouped, grown
+from workbench.runs.estimates import Row, label
 from workbench.runs.record import Run
+from workbench.show.glyphs import visible
 from workbench.show.quantities import BY_NAME
 from workbench.show.spread import MISSING, shown
 from workbench.show.tables import Table
+from workbench.show.verdicts import each as says
+from workbench.show.verdicts import further
 from workbench.studies.text import counted
 
-UNLIKELY = 0.05  # a p value below it is said to be unlike the law
-OPEN = 0.06  # nodes that so many of the draws share are unfolded
+OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
 SHOWN = 12  # children of a node; the rarer ones are in a fold
 MOST_LINES = 1500  # of one tree
 DEEPEST = 100  # forks above each other: a file may have more than Python can follow
-NEWLINES = {"\n": "⏎", "\t": "⇥"}
 
 PROOF = (
-    "<p>Draws can only show a difference, never that there is none. That decoders of the law “target” have none is proved "
-    "without drawing: the tests replace the models by made-up tables and the random numbers by a source that takes every way in turn, add "
-    "up the probability of every output, and compare it with the law; the total variation is below 10<sup>−9</sup>. You can do the "
-    "same:</p><pre>from decoders import catalog\nfrom decoders.testing import assert_law\n\n{calls}</pre>"
+    "<p>Draws can show a difference, but never that there is none. For decoders of the law "
+    "“target”, the tests prove without drawing that there is none: they replace the models by "
+    "made-up tables and the random numbers by a source that takes every way in turn, add up the "
+    "probability of every output, and compare it with the law; the total variation is below "
+    "10<sup>−9</sup>. You can do the same:</p><pre>from decoders import catalog\n"
+    "from decoders.testing import assert_law\n\n{calls}</pre>"
 )
 HOW = (
-    "Draws are counted by their first three tokens. First tokens that are expected in at least five draws have a cell of their own; the others "
-    "are pooled, by what is expected and never by what was drawn. p is the chance that an exact sampler’s counts are as far off (Pearson’s "
-    "chi-square), after Holm’s correction for several decoders. Beam decoders choose their text among several beams; their first step draws from "
-    "the target, so the beams of that step are counted. The distance is the total variation: the largest difference in the probability of "
-    "any set of cells."
+    "Draws are counted by their first three tokens, in cells that each hold at least one in twenty "
+    "of the target’s texts. The cells depend on the target alone, never on the draws. Beam "
+    "decoders choose their text among several beams; their first step draws from the target, so "
+    "the beams of that step are counted. The distance is the total variation: the largest "
+    "difference in the probability of any set of cells. It is compared with that of 2,000 honest "
+    "samples, each of as many simulated draws from the target itself. “Unlike” needs more: the "
+    "draws must be ten thousand times likelier under a mixture of other laws (a Dirichlet "
+    "distribution around the target’s, Lindon and Malek 2022) than under the target’s own. If a "
+    "decoder has the target’s law, that ratio is a martingale, so the chance that it ever gets "
+    "there is at most one in 10,000, however often you add draws (Ville 1939). Holm’s correction "
+    "keeps that chance for all decoders of a run together, whether or not they share seeds. If "
+    "top-k or top-p rules out one of the first three tokens of a text, that single text is proof; "
+    "tokens that rounding may move across the edge are not ruled out."
 )
-
-LEGEND = "Before each token stands how many draws continue with it, in brackets how many the target lets expect."
-
-
-# ---- words and tables
-
-
-def in_words(found: Finding) -> str:
-    """What the draws of one decoder say, in a sentence."""
-    texts = counted(found.texts, "draw")
-    what, which = "the target", texts
-    if found.compared == "first step":
-        what, which = "one step of beam sampling", f"the {counted(found.draws, 'first beam')} of {texts}"
-    if found.distance is None or found.usual is None or found.most is None:
-        return f"{texts.capitalize()}: too few to compare with {what}."
-    far = f"total variation {found.distance:.2f}; as many exact draws show {found.usual:.2f}, and less than {found.most:.2f} in {MOST:.0%} of cases"
-    if found.p is None:
-        nearer = (
-            "as near to the target as exact draws are"
-            if found.distance <= found.most
-            else "further from the target than exact draws"
-        )
-        return f"Does not promise the target's distribution; {nearer} in {texts} ({far})."
-    if found.p >= UNLIKELY:
-        return f"No difference from {what} seen in {which} (p = {probability(found.p)})."
-    return f"Unlike {what} in {which} (p {_less(found.p)}): {far}."
-
-
-def probability(p: float) -> str:
-    return f"{p:.2f}" if p >= 0.1 else f"{p:.2g}"
-
-
-def _less(p: float) -> str:
-    return f"= {probability(p)}" if p >= 0.001 else "< 0.001"
-
-
-def headline(run: Run) -> str:
-    """The verdicts as HTML, and the way to what is proved."""
-    each = "".join(f"<li>{html.escape(words)}</li>" for words in verdicts(run))
-    link = '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are compared, and what is proved</a></nav>'
-    legend = f'<p class="says">{LEGEND}</p>' if run.exact else ""
-    return f'<div class="wb wb-verdicts"><ul>{each}</ul>{legend}{link}</div>' if each else ""
-
-
-def verdicts(run: Run) -> list[str]:
-    """A sentence for each decoder, or one why nothing is compared."""
-    if not run.results:
-        return []
-    if run.settings.get("temperature", 1.0) == 0:
-        return [
-            "At temperature 0 nothing is left to chance: each decoder writes one text, and there is nothing to compare."
-        ]
-    return [f"{label(found.decoder)}: {in_words(found)}" for found in findings(run)]
 
 
 def table(run: Run) -> Table:
-    """A row for each decoder: how many texts it drew and how many differ, what they say of its law, and its speed."""
+    """A row for each decoder.
+
+    It has the number of texts drawn and of different ones, their distance from the law, and the
+    speed.
+    """
     found = {each.decoder: each for each in findings(run)}
     speed = BY_NAME["speed"]
     lines = []
-    for row in rows(run.results):
-        texts = [tuple(piece.id for piece in sample.pieces) for result in row.results for sample in drawn(result)]
+    for decoder, results in grouped(run).items():
+        texts = [tuple(piece.id for piece in sample.pieces) for sample in drawn(results)]
+        row = Row(
+            label(decoder), decoder, results[0].batch_size, results[0].scheme, results,
+            [None] * len(results),
+        )  # fmt: skip
         lines.append(
-            [row.label, str(len(texts)), str(len(set(texts))), *_figures(found.get(row.decoder)), shown(speed, row)]
-        )
-    heads = ["decoder", "draws", "different texts", "compared with", "p (Holm)", "distance", "exact draws", speed.label]
-    return Table(heads, lines)
+            [
+                row.label, str(len(texts)), str(len(set(texts))), *_figures(found.get(decoder)),
+                shown(speed, row),
+            ]
+        )  # fmt: skip
+    heads = [
+        "decoder", "draws", "different texts", "compared with", "distance", "exact draws",
+        "further off than",
+    ]  # fmt: skip
+    return Table([*heads, speed.label], lines)
 
 
 WHAT = {"target": "the target", "first step": "its first step", "own": "the target"}
@@ -108,46 +79,35 @@ WHAT = {"target": "the target", "first step": "its first step", "own": "the targ
 def _figures(found: Finding | None) -> list[str]:
     if found is None or found.distance is None:
         return [MISSING] * 4
-    p = MISSING if found.p is None else probability(found.p) if found.p >= 0.001 else "< 0.001"
-    return [WHAT[found.compared], p, f"{found.distance:.3f}", f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}"]
+    usual = f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}"
+    return [WHAT[found.compared], f"{found.distance:.3f}", usual, further(found)]
 
 
 # ---- trees
 
 
-def visible(text: str) -> str:
-    """The text with glyphs in place of characters that would vanish, turn the line or its direction."""
-    return "".join(_glyph(c) for c in text)
-
-
-def _glyph(c: str) -> str:
-    if c in NEWLINES:
-        return NEWLINES[c]
-    kind = unicodedata.category(c)
-    if kind == "Cc":
-        return chr(0x2400 + ord(c)) if ord(c) < 32 else "\u2421"
-    return "¤" if (kind == "Cf" and unicodedata.bidirectional(c) not in ("BN", "L")) or c in "\u200e\u200f\u061c" else c
-
-
 def trees(run: Run) -> str:
-    """The draws of each decoder as one tree, side by side: at each place the tokens that follow, and how many texts continue so."""
+    """The draws of each decoder as a tree, side by side.
+
+    At each place stand the tokens that follow, with the number of texts that continue with them.
+    """
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
-    found = {each.decoder: each for each in findings(run)}
-    # Texts of a decoder whose first steps alone are compared have a law that is not the target's.
-    other = {name for name, each in found.items() if each.compared == "first step"}
+    # If only a decoder's first steps are compared, the law of its texts is not the target's.
+    other = {found.decoder for found in findings(run) if found.compared == "first step"}
+    words = says(run)
     each = "".join(
-        _Tree(grown(s.pieces for s in drawn(result)), {} if result.decoder in other else law).html(
-            label(result.decoder),
-            in_words(found[result.decoder]) if result.decoder in found else "",
-            result.errors,
+        _Tree(grown(s.pieces for s in drawn(results)), {} if decoder in other else law).html(
+            label(decoder),
+            words.get(decoder, ""),
+            [error for result in results for error in result.errors],
         )
-        for result in run.results
+        for decoder, results in grouped(run).items()
     )
     return f'<div class="wb wb-draws">{each}</div>' if each else ""
 
 
 class _Tree:
-    """One tree as nested folds. `left` is how many lines it may still have."""
+    """One tree as nested folds; `left` is the number of lines that it may still have."""
 
     def __init__(self, root: Node, law: Mapping[Tokens, float]):
         self.root, self.law, self.left = root, law, MOST_LINES
@@ -157,7 +117,8 @@ class _Tree:
         words = f'<p class="says">{html.escape(says)}</p>' if says else ""
         failed = f'<p class="wb-error" role="alert">{html.escape(errors[0])}</p>' if errors else ""
         return (
-            f'<section class="wb-panel" aria-label="{name}"><header><h3>{name}</h3><span class="pace">{count}</span></header>{words}{failed}'
+            f'<section class="wb-panel" aria-label="{name}"><header><h3>{name}</h3>'
+            f'<span class="pace">{count}</span></header>{words}{failed}'
             f'<div class="forest" tabindex="0" role="group" aria-label="{name}: the texts">'
             f"<ul>{self.after(self.root, (), 0)}</ul></div></section>"
         )
@@ -170,47 +131,78 @@ class _Tree:
             return items
         inner = "".join(self.line(child, path, depth) for child in rare)
         count = sum(child.count for child in rare)
-        return f'{items}<li><details class="rare"><summary>{len(rare)} others, {counted(count, "draw")}</summary><ul>{inner}</ul></details></li>'
+        return (
+            f'{items}<li><details class="rare"><summary>{len(rare)} others, '
+            f"{counted(count, 'draw')}</summary><ul>{inner}</ul></details></li>"
+        )
+
+    def p(self, path: Tokens) -> float | None:
+        """The probability of a beginning; None if it is not known.
+
+        If it is 0, so is that of every longer one.
+        """
+        if any(self.law.get(path[:length]) == 0 for length in range(1, len(path))):
+            return 0.0
+        return self.law.get(path)
 
     def line(self, node: Node, path: Tokens, depth: int) -> str:
-        """A token, and those that follow it without a fork, with what comes after them in a fold."""
+        """A token with those that follow it without a fork; the tokens after them are in a fold."""
         if self.left <= 0:
             return ""
         self.left -= 1
         path, count, text = (*path, node.id), node.count, [node.text]
-        share, p = count / self.root.count, self.law.get(path)
+        share, p = count / self.root.count, self.p(path)
         while len(node.children) == 1 and not node.ended:
             (child,) = node.children.values()
-            if not _alike(p, self.law.get((*path, child.id))):
+            if not _alike(p, below := self.p((*path, child.id))):
                 if count > 1:
                     break
-                p = None  # a text that was drawn once is one line, and not all of it is expected so often
+                # A text that was drawn once is one line, but its beginning is expected more often
+                # than the whole.
+                p = None if below else below
             node, path = child, (*path, child.id)
             text.append(node.text)
-        words = _count(count, self.root.count * p if p else None, share, "".join(text))
+        words = _count(count, None if p is None else self.root.count * p, share, "".join(text))
         if not node.children or depth >= DEEPEST:
             return f'<li><div class="leaf">{words}{" …" if node.children else ""}</div></li>'
-        end = f'<li><div class="leaf"><span class="count">{node.ended}</span><em>end here</em></div></li>'
+        end = (
+            f'<li><div class="leaf"><span class="count">{node.ended}</span>'
+            "<em>end here</em></div></li>"
+        )
         inner = self.after(node, path, depth + 1) + (end if node.ended else "")
         return (
-            f"<li><details{' open' if share >= OPEN else ''}><summary>{words}</summary><ul>{inner}</ul></details></li>"
+            f"<li><details{' open' if share >= OPEN else ''}><summary>{words}</summary>"
+            f"<ul>{inner}</ul></details></li>"
         )
 
 
 def _alike(p: float | None, other: float | None) -> bool:
-    """Whether one number of expected draws does for a text and for what follows it."""
-    return p is other is None or (p is not None and other is not None and abs(p - other) < 0.005)
+    """Whether one number of expected draws serves for a text and for a longer one."""
+    if p is None or other is None:
+        return p is other
+    return abs(p - other) < 0.005 and (p == 0) == (other == 0)
 
 
 def _count(count: int, expected: float | None, share: float, text: str) -> str:
-    """How many draws, how many the target lets expect, a bar, and the text."""
-    more = f'<span class="expected" title="draws expected of the target">{expected:.1f}</span>' if expected else ""
+    """The number of draws, the number that the target makes one expect, a bar, and the text."""
+    title = "draws expected from the target" if expected else "the target never writes this"
+    more = (
+        "" if expected is None else f'<span class="expected" title="{title}">{expected:.1f}</span>'
+    )
     bar = f'<i style="width:{100 * share:.1f}%"></i>'
-    return f'<span class="count">{count}</span>{more}{bar}<bdi>{html.escape(visible(text)) or "▫"}</bdi>'
+    return (
+        f'<span class="count">{count}</span>{more}{bar}'
+        f"<bdi>{html.escape(visible(text)) or '▫'}</bdi>"
+    )
 
 
 def proof(run: Run) -> str:
-    """How decoders are proved to have their law, with the calls that prove those of this run."""
-    names = [found.decoder for found in findings(run) if found.compared == "target"] or ["speculative"]
+    """The proof that decoders have their law, with the calls that prove those of this run."""
+    names = [found.decoder for found in findings(run) if found.compared == "target"] or [
+        "speculative"
+    ]
     calls = "\n".join(f'assert_law(catalog["{html.escape(name)}"]())' for name in names)
-    return f'<details class="wb wb-proof" id="draw-proof"><summary>How they are compared, and what is proved</summary><p>{HOW}</p>{PROOF.format(calls=calls)}</details>'
+    return (
+        '<details class="wb wb-proof" id="draw-proof"><summary>How they are compared, and what is '
+        f"proved</summary><p>{HOW}</p>{PROOF.format(calls=calls)}</details>"
+    )

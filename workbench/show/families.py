@@ -1,13 +1,21 @@
-"""Decoders in families: what a reader must know to choose among them."""
+"""Decoders in families, described for a reader who chooses among them."""
 
 from dataclasses import dataclass, replace
 
 from decoders import Method, catalog
+from decoders.laws import Law
 
 
 @dataclass(frozen=True)
 class Family:
-    """title, help  what its decoders have in common, in plain words;   decoders  their ids"""
+    """Decoders with something in common.
+
+    Attributes:
+        name: id of the family
+        title: the family in a few words
+        help: the common trait of its decoders, in plain words
+        decoders: their ids
+    """
 
     name: str
     title: str
@@ -17,27 +25,31 @@ class Family:
 
 _OURS = (
     Family(
-        "baselines", "The large model alone", "One pass for each token; what the others are compared with.",
+        "baselines", "The large model alone",
+        "One pass for each token; the others are compared with these.",
         ("greedy", "multinomial", "beam_search", "beam_sampling"),
     ),
     Family(
-        "exact", "Drafts, same text", "A small model guesses ahead. The text is distributed exactly as plain sampling.",
+        "exact", "Drafts, same text",
+        "A small model guesses ahead. The text has exactly the distribution of plain sampling.",
         ("speculative", "block", "spectr", "specinfer", "mcss"),
     ),
     Family(
-        "other", "Likelier or other text", "They choose several tokens together, or keep guesses that are good enough.",
+        "other", "Likelier or other text",
+        "They choose several tokens together, or keep guesses that are good enough.",
         ("mtad", "dsbd", "mtjd", "bild", "typical"),
     ),
     Family(
-        "copying", "No draft model", "Guesses are copied or counted from the text so far. Same text as plain sampling.",
+        "copying", "No draft model",
+        "Guesses come from the text so far, copied or counted. Same text as plain sampling.",
         ("lookup", "ngram"),
     ),
 )  # fmt: skip
 
 
 def _family(method: type[Method]) -> str:
-    """Where a decoder belongs that none of these names: one that another package adds."""
-    if method.law != "target":
+    """The family of a decoder that another package adds."""
+    if method.law != Law.TARGET:
         return "other"
     return "exact" if method.uses_draft else "copying"
 
@@ -45,6 +57,12 @@ def _family(method: type[Method]) -> str:
 _NAMED = {name for family in _OURS for name in family.decoders}
 _ADDED = {name: _family(method) for name, method in catalog.items() if name not in _NAMED}
 FAMILIES = tuple(
-    replace(family, decoders=(*family.decoders, *(name for name, where in _ADDED.items() if where == family.name)))
+    replace(
+        family,
+        decoders=(
+            *family.decoders,
+            *(name for name, where in _ADDED.items() if where == family.name),
+        ),
+    )
     for family in _OURS
 )

@@ -1,4 +1,4 @@
-"""How the fate of a token looks and reads: one table for the panels, the reports and the terminal."""
+"""The looks and words of a token's fate: one table for the panels, the reports and the terminal."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,19 @@ from decoders import Fate
 
 @dataclass(frozen=True)
 class FateStyle:
-    """The look of one fate. Colours are Okabe and Ito's (2008), told apart by colour-blind readers; the second cue is the line.
+    """The look of one fate.
 
-    label, help   a word or two, and a sentence for a reader who knows no decoder
-    colour        "#rrggbb" of the mark on a light ground;   colour_dark  on a dark one
-    line          the CSS text-decoration (line and style) that says the same without colour
-    bold          whether the text is heavier, a third cue
-    terminal      the same in the style language of `rich`
+    Colours are Okabe and Ito's (2008), which colour-blind readers can tell apart; the line is a
+    second cue.
+
+    Attributes:
+        label: a word or two
+        help: a sentence for a reader who knows no decoder
+        colour: "#rrggbb" of the mark on a light ground
+        colour_dark: on a dark one
+        line: the CSS text-decoration (line and style) that shows the fate without colour
+        bold: whether the text is heavier, a third cue
+        terminal: the same look in the style language of `rich`
     """
 
     label: str
@@ -27,7 +33,8 @@ class FateStyle:
 
 FATES: dict[Fate, FateStyle] = {
     Fate.ACCEPTED: FateStyle(
-        "accepted draft", "This token was guessed beforehand; the large model tested it and kept it.",
+        "accepted draft",
+        "This token was guessed beforehand; the large model tested it and kept it.",
         "#009E73", "#2CC79B", "underline solid", False, "underline #009E73",
     ),
     Fate.CORRECTED: FateStyle(
@@ -35,7 +42,7 @@ FATES: dict[Fate, FateStyle] = {
         "#D55E00", "#F28A3C", "underline wavy", True, "bold underline2 #D55E00",
     ),
     Fate.BONUS: FateStyle(
-        "bonus", "One more token of the large model after a draft that it kept whole.",
+        "bonus", "One more token of the large model, after a draft that it kept whole.",
         "#0072B2", "#56B4E9", "underline double", False, "underline2 #0072B2",
     ),
     Fate.SAMPLED: FateStyle(
@@ -51,7 +58,7 @@ FATES: dict[Fate, FateStyle] = {
         "#A87400", "#E69F00", "line-through solid", False, "strike #E69F00",
     ),
     Fate.DISCARDED: FateStyle(
-        "not reached", "A guess that was never tested, because one before it was refused.",
+        "not reached", "A guess that was never tested, because an earlier one was refused.",
         "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
     ),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Parts that Plotly's figures share: the canvas, and lines that are readable on a light and on a dark ground."""
+"""Parts that Plotly's figures share: the canvas, and lines that are readable on either ground."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -13,11 +13,17 @@ FONT = {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-ser
 
 def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
     """An empty figure with named axes; a legend stands above it."""
-    axis = {"gridcolor": "rgba(128,134,145,0.18)", "zeroline": False, "automargin": True, "title_font_size": 12}
+    axis = {
+        "gridcolor": "rgba(128,134,145,0.18)",
+        "zeroline": False,
+        "automargin": True,
+        "title_font_size": 12,
+    }
     return go.Figure(
         layout={
             "height": height, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
-            "template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)", "font": FONT,
+            "template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
+            "font": FONT,
             "title": {"text": title, "font": {"size": 14}} if title else None,
             "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
             "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},
@@ -25,11 +31,22 @@ def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> g
     )  # fmt: skip
 
 
-def line(figure: go.Figure, points: Mapping[Any, float | None], name: str, style: Look, hover: str) -> None:
-    """A line with a mark at each of the points (x -> y, None if there is none); `hover` says what is shown of one."""
+def line(
+    figure: go.Figure, points: Mapping[Any, float | None], name: str, style: Look, hover: str
+) -> None:
+    """Add a line with a mark at each point.
+
+    Args:
+        figure: the figure
+        points: x -> y, None for a gap
+        name: its name in the legend
+        style: its look
+        hover: Plotly's template of the text at a point
+    """
     figure.add_scatter(
         x=list(points), y=list(points.values()), name=name, mode="lines+markers", connectgaps=True,
-        line={"color": style.colour, "dash": style.dash, "width": 2}, marker={"symbol": style.symbol, "size": 8},
+        line={"color": style.colour, "dash": style.dash, "width": 2},
+        marker={"symbol": style.symbol, "size": 8},
         hovertemplate=f"{hover}<extra>{name}</extra>",
     )  # fmt: skip
 
@@ -39,11 +56,12 @@ def level(figure: go.Figure, y: float, text: str = "") -> None:
     figure.add_hline(y, line={"color": GREY, "width": 1, "dash": "dot"}, annotation={"text": text})
 
 
-def or_words(figure: go.Figure, words: str = "nothing measured gives this figure") -> go.Figure:
-    """The figure; an empty one says why."""
+def or_words(figure: go.Figure, words: str = "no measurement gives this figure") -> go.Figure:
+    """The figure; if it is empty, with words that say why."""
     if all(y is None for trace in figure.data for y in trace.y):
         figure.add_annotation(
-            text=words, showarrow=False, font={"color": GREY, "size": 13}, xref="paper", yref="paper", x=0.5, y=0.5
-        )
+            text=words, showarrow=False, font={"color": GREY, "size": 13},
+            xref="paper", yref="paper", x=0.5, y=0.5,
+        )  # fmt: skip
         figure.update_xaxes(showticklabels=False).update_yaxes(showticklabels=False)
     return figure

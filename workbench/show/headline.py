@@ -1,9 +1,13 @@
-"""What came out of a comparison, in sentences: who needed the fewest passes, who was fastest, who wrote the likeliest text."""
+"""The outcome of a comparison in sentences.
+
+They name the decoders with the fewest passes, the highest speed and the likeliest text.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from workbench.runs.estimates import Row, label, number, quickest, rows, unsteady
+from workbench.runs.estimates import Row, label, number, rows, unsteady
+from workbench.runs.ranking import quickest
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, Quantity, significant
@@ -11,38 +15,47 @@ from workbench.show.spread import MISSING, UNSURE, Spread, spread
 from workbench.studies.schemes import BASELINE
 from workbench.studies.text import counted
 
-WORTH_SAYING = 1.2  # tokens per pass, below which no draft saved anything
-SPEED, PERPLEXITY, PER_PASS = (BY_NAME[name] for name in ("speed", "perplexity", "block_efficiency"))
+WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
+SPEED, PERPLEXITY, PER_PASS = (
+    BY_NAME[name] for name in ("speed", "perplexity", "block_efficiency")
+)
 
 
 def headline(run: Run) -> list[str]:
-    """The sentences, most telling first; [] if nothing can be told."""
+    """The sentences, most telling first; [] if there is nothing to tell."""
     found = [row for row in rows(run.results) if row.first.error is None]
     first, chance = fastest(found), by_chance(run.settings, [row.decoder for row in found])
     sentences = [_saved(found)]
     if first is not None:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
-        sentences.append(f"Which is fastest cannot be told here: {_why_not(found)}.")
+        sentences.append(f"No decoder is clearly the fastest here: {why_not(found)}.")
     best = likeliest(found, run.settings)
     if best is not None and (value := spread(PERPLEXITY, best)) is not None:
         sentences.append(
-            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value.mean)}, where 1 would be certain)."
+            f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value.mean)}, where 1 "
+            "would be certain)."
         )
     for group in chance:
         names = f"{', '.join(map(label, group[:-1]))} and {label(group[-1])}"
-        sentences.append(f"{names} draw from the same distribution: differences between their texts are chance.")
+        sentences.append(
+            f"{names} draw from the same distribution: differences between their texts are due to "
+            "chance."
+        )
     return [sentence for sentence in sentences if sentence]
 
 
 def fastest(found: Sequence[Row]) -> Row | None:
-    """The row whose range of tokens/s lies above all others; None if ranges overlap or are not known, or if any timing was disturbed."""
+    """The row whose range of tokens/s lies above all others.
+
+    None if ranges overlap or are not known, or if a timing was disturbed.
+    """
     row, sure = quickest(found)
     return row if sure and len(found) > 1 else None
 
 
-def _why_not(found: Sequence[Row]) -> str:
-    """Why no decoder is called the fastest."""
+def why_not(found: Sequence[Row]) -> str:
+    """The reason why none of them is clearly the fastest."""
     if any(unsteady(row) for row in found):
         return f"timings marked {UNSURE} cannot be trusted"
     once = any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found)
@@ -50,17 +63,22 @@ def _why_not(found: Sequence[Row]) -> str:
 
 
 def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
-    """The row with the lowest perplexity; None if another one comes as near by chance: one of the same law, or within its deviation."""
+    """The row with the lowest perplexity.
+
+    None if another one may be as low by chance: one of the same law, or within its deviation.
+    """
     best = _best(PERPLEXITY, found)
     if best is None:
         return None
     law = claim_in(settings, best.decoder).law
     others = [row for row in found if row is not best]
-    return None if law and any(claim_in(settings, row.decoder).law == law for row in others) else best
+    return (
+        None if law and any(claim_in(settings, row.decoder).law == law for row in others) else best
+    )
 
 
 def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[str]]:
-    """For each decoder what it won: "fastest", "likeliest text"."""
+    """The marks that each decoder won: "fastest", "likeliest text"."""
     won: dict[str, list[str]] = {row.decoder: [] for row in found}
     for mark, row in (("fastest", fastest(found)), ("likeliest text", likeliest(found, settings))):
         if row is not None:
@@ -69,7 +87,7 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
 
 
 def _best(quantity: Quantity, found: Sequence[Row]) -> Row | None:
-    """The row that is better than all others by more than both can lie off."""
+    """The row that beats all others by more than the deviations of both."""
     figures = [(row, value) for row in found if (value := spread(quantity, row)) is not None]
     if len(figures) < 2:
         return None
@@ -85,16 +103,27 @@ def _reach(value: Spread, sign: int) -> float:
 
 
 def _saved(found: Sequence[Row]) -> str:
-    """How many passes of the large model the best drafts saved."""
-    drafted = [row for row in found if number(row.first, "target_calls") and number(row.first, "new_tokens")]
+    """A sentence on the passes of the large model that the best drafts saved."""
+    drafted = [
+        row
+        for row in found
+        if number(row.first, "target_calls") and number(row.first, "new_tokens")
+    ]
     best = max(drafted, key=lambda row: number(row.first, "block_efficiency") or 0, default=None)
     if best is None or (number(best.first, "block_efficiency") or 0) < WORTH_SAYING:
         return ""
     tokens, passes = (int(number(best.first, name) or 0) for name in ("new_tokens", "target_calls"))
-    return f"{best.label} wrote {counted(tokens, 'token')} in {counted(passes, 'pass', 'passes')} of the large model instead of {tokens:,}."
+    return (
+        f"{best.label} wrote {counted(tokens, 'token')} in {counted(passes, 'pass', 'passes')} of "
+        f"the large model instead of {tokens:,}."
+    )
 
 
 def _speed(row: Row) -> str:
     ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
     words = f"{significant(own.mean) if own else MISSING} tokens/s"
-    return words if ratio is None or row.decoder == BASELINE else f"{words}, {ratio.mean:.2f} times greedy"
+    return (
+        words
+        if ratio is None or row.decoder == BASELINE
+        else f"{words}, {ratio.mean:.2f} times greedy"
+    )

@@ -1,10 +1,11 @@
-"""What tells one decoder from the others, the same in every chart: a colour and a mark, readable on a light and on a dark ground."""
+"""The colour and the mark of each decoder, the same in every chart, on a light or a dark ground."""
 
 from typing import NamedTuple
 
 from decoders import catalog
 
-# After Okabe and Ito (2008); their amber and sky are darker or other here: each has a contrast of 3 with white and with dark slate.
+# After Okabe and Ito (2008), with a darker amber and another blue in place of sky: each colour has
+# a contrast of 3 with white and with dark slate.
 COLOURS = ("#1F7FBF", "#D55E00", "#009E73", "#C46A9B", "#B08000", "#8E6FD6", "#808691")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot", "solid")
 # Plotly's name of each mark, and its outline in a square from -1 to 1.
@@ -29,7 +30,7 @@ MARKS = {
 
 
 class Look(NamedTuple):
-    """What tells one line from the others, with and without colours."""
+    """The look of one line, which is unlike that of others with and without colours."""
 
     colour: str
     dash: str
@@ -37,18 +38,21 @@ class Look(NamedTuple):
 
 
 def look(i: int) -> Look:
-    """That of the i-th line: no two of the first sixteen have one mark; colours and dashes come again."""
+    """The look of the i-th line.
+
+    The first sixteen have different marks; colours and dashes come again.
+    """
     again, marks = i // len(COLOURS), list(MARKS)
     return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], marks[i % len(marks)])
 
 
 def look_of(decoder: str) -> Look:
-    """That of a decoder, whichever others stand beside it."""
+    """The look of a decoder, whichever others stand beside it."""
     return look(list(catalog).index(decoder))
 
 
 def mark(style: Look) -> str:
-    """The mark as a picture of the height of a letter."""
+    """The mark as a picture, as high as a letter."""
     return (
         f'<svg class="sign" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
         f'<path d="{MARKS[style.symbol]}" fill="{style.colour}"/></svg>'

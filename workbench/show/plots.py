@@ -1,5 +1,8 @@
-"""Plots of points as inline pictures that grow with their column: a scatter with its legend, lines over a few places, curves over a
-setting, and ratios as a coloured table."""
+"""Plots of points as inline pictures that grow with their column.
+
+They are a scatter with its legend, lines over a few places, curves over a setting, and ratios as a
+coloured table.
+"""
 
 import html
 import math
@@ -23,13 +26,23 @@ from workbench.show.axes import (
 )  # fmt: skip
 from workbench.show.looks import COLOURS, Look, mark
 
-NOT_TOGETHER = 6  # beyond so many lines each has a plot of its own
+NOT_TOGETHER = 6  # beyond this many lines, each has its own plot
 FRONT = Look("currentColor", "dot", "circle")  # of the line that joins points
 
 
 @dataclass(frozen=True)
 class Point:
-    """A decoder in the plane, with the ranges of both figures (low, high) if they are known; `text` says the same in words."""
+    """A decoder in the plane.
+
+    Attributes:
+        name: its name
+        look: its colour and mark
+        x: the figure across
+        y: the figure upwards
+        text: both in words
+        x_range: (low, high) of x, if known
+        y_range: (low, high) of y, if known
+    """
 
     name: str
     look: Look
@@ -42,7 +55,14 @@ class Point:
 
 @dataclass(frozen=True)
 class Line:
-    """A decoder's shares over places 1, 2, ..., from 0 to 1; `texts` say each in words."""
+    """A decoder's shares over places.
+
+    Attributes:
+        name: its name
+        look: its colour and mark
+        shares: the share, from 0 to 1, at each place 1, 2, ...
+        texts: each in words
+    """
 
     name: str
     look: Look
@@ -52,7 +72,13 @@ class Line:
 
 @dataclass(frozen=True)
 class Curve:
-    """A figure over the values of a setting: for each the figure and between which it lies."""
+    """A figure over the values of a setting.
+
+    Attributes:
+        name: its name
+        look: its colour and mark
+        points: (figure, low, high) for each value
+    """
 
     name: str
     look: Look
@@ -60,15 +86,32 @@ class Curve:
 
 
 def scatter(
-    title: str, says: str, points: Sequence[Point], x_title: str, y_title: str, joined: Sequence[Point] = ()
-) -> str:  # fmt: skip
-    """Marks in the plane, and below it each one's name and figures; a dotted line goes through those that are `joined`."""
+    title: str,
+    says: str,
+    points: Sequence[Point],
+    x_title: str,
+    y_title: str,
+    joined: Sequence[Point] = (),
+) -> str:
+    """Marks in the plane, and below them the name and the figures of each.
+
+    Args:
+        title: the title
+        says: a sentence under it
+        points: the points
+        x_title: the name of the axis across
+        y_title: the name of the axis upwards
+        joined: points that a dotted line goes through
+    """
     width, height = 460, 280
     if not points:
         return nothing(title, says, "No decoder of this run has both figures.")
     x = Axis([v for p in points for v in (p.x, *(p.x_range or ()))], LEFT, width - RIGHT)
     y = Axis([v for p in points for v in (p.y, *(p.y_range or ()))], height - BOTTOM, TOP)
-    parts = [grid(x, y, width, height, x_title, y_title), path([(x(p.x), y(p.y)) for p in joined], FRONT, 1.4)]
+    parts = [
+        grid(x, y, width, height, x_title, y_title),
+        path([(x(p.x), y(p.y)) for p in joined], FRONT, 1.4),
+    ]
     for p in points:
         if p.y_range:
             parts.append(stroke(x(p.x), y(p.y_range[0]), x(p.x), y(p.y_range[1]), "range"))
@@ -80,54 +123,96 @@ def scatter(
 
 
 def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
-    """Shares over places: together, or each in a plot of its own if there are many."""
+    """Shares over places, in one plot, or in a plot for each if there are many lines."""
     if not found:
         return nothing(title, says, "No decoder of this run drafts.")
     last = max(place for line in found for place in line.shares)
     if len(found) <= NOT_TOGETHER:
         drawn = _shares(found, last, 460, 280, x_title)
-        return framed(title, says, drawn, legend([(line.name, line.look, _told(line)) for line in found]))
+        return framed(
+            title, says, drawn, legend([(line.name, line.look, _told(line)) for line in found])
+        )
     each = "".join(
-        f'<div class="small"><b>{mark(line.look)}<bdi>{html.escape(line.name)}</bdi></b>{_shares([line], last, 220, 130, "")}'
+        f'<div class="small"><b>{mark(line.look)}<bdi>{html.escape(line.name)}</bdi></b>'
+        f"{_shares([line], last, 220, 130, '')}"
         f'<span class="wb-unseen">{html.escape(_told(line))}</span></div>'
         for line in found
     )
     return framed(
-        title, says, f'<div class="multiples">{each}</div>', f'<p class="says">Across: {html.escape(x_title)}.</p>'
+        title,
+        says,
+        f'<div class="multiples">{each}</div>',
+        f'<p class="says">Across: {html.escape(x_title)}.</p>',
     )
 
 
 def curves(
-    title: str, says: str, found: Sequence[Curve], x_title: str, y_title: str, levels: Sequence[tuple[str, Look, float]] = ()
-) -> str:  # fmt: skip
-    """Figures over a setting, with their ranges; `levels` (name, look, figure) are dotted across: they do not have the setting."""
+    title: str,
+    says: str,
+    found: Sequence[Curve],
+    x_title: str,
+    y_title: str,
+    levels: Sequence[tuple[str, Look, float]] = (),
+) -> str:
+    """Figures over a setting, with their ranges.
+
+    Args:
+        title: the title
+        says: a sentence under it
+        found: the curves
+        x_title: the name of the setting
+        y_title: the name of the figure
+        levels: (name, look, figure) of decoders without the setting, drawn as dotted lines across
+    """
     at, width, height = sorted({x for curve in found for x in curve.points}), 460, 280
     x = Axis(at, LEFT, width - RIGHT, math.inf)
     values = [v for curve in found for point in curve.points.values() for v in point]
     y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
     parts = [grid(x, y, width, height, x_title, y_title, at)]
     for name, style, value in levels:
-        parts.append(path([(x.start, y(value)), (x.end, y(value))], style._replace(dash="dot"), 1.4))
+        parts.append(
+            path([(x.start, y(value)), (x.end, y(value))], style._replace(dash="dot"), 1.4)
+        )
         parts.append(mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}"))
     for curve in found:
-        parts += [stroke(x(a), y(low), x(a), y(high), "range") for a, (_, low, high) in curve.points.items()]
-        parts.append(path([(x(a), y(value)) for a, (value, _, _) in curve.points.items()], curve.look))
+        parts += [
+            stroke(x(a), y(low), x(a), y(high), "range")
+            for a, (_, low, high) in curve.points.items()
+        ]
+        parts.append(
+            path([(x(a), y(value)) for a, (value, _, _) in curve.points.items()], curve.look)
+        )
         for a, (value, low, high) in curve.points.items():
             parts.append(
-                mark_at(curve.look, x(a), y(value), 5, f"{curve.name}, {a:g}: {value:.3g} ({low:.3g} to {high:.3g})")
-            )
-    listed = [(c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values())) for c in found]
+                mark_at(
+                    curve.look, x(a), y(value), 5,
+                    f"{curve.name}, {a:g}: {value:.3g} ({low:.3g} to {high:.3g})",
+                )
+            )  # fmt: skip
+    listed = [
+        (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
+        for c in found
+    ]
     listed += [(name, style, f"{value:.3g}") for name, style, value in levels]
     return framed(title, says, picture("".join(parts), width, height), legend(listed))
 
 
-def heat(title: str, says: str, columns: Sequence[str], rows: Mapping[str, Sequence[float | None]]) -> str:
-    """Ratios as a table whose cells are coloured: more than 1 blue, less than 1 orange, the further the stronger."""
+def heat(
+    title: str, says: str, columns: Sequence[str], rows: Mapping[str, Sequence[float | None]]
+) -> str:
+    """Ratios as a table of coloured cells.
+
+    Ratios above 1 are blue and below 1 orange, the stronger the further from 1.
+    """
     head = "".join(f"<th>{html.escape(column)}</th>" for column in ("", *columns))
     body = "".join(
-        f"<tr><td>{html.escape(name)}</td>{''.join(map(_warmth, values))}</tr>" for name, values in rows.items()
+        f"<tr><td>{html.escape(name)}</td>{''.join(map(_warmth, values))}</tr>"
+        for name, values in rows.items()
     )
-    table = f'<div class="wb-table" tabindex="0" role="region" aria-label="{html.escape(title)}"><table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+    table = (
+        f'<div class="wb-table" tabindex="0" role="region" aria-label="{html.escape(title)}">'
+        f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+    )
     return framed(title, says, "", table)
 
 
@@ -136,14 +221,21 @@ def _warmth(ratio: float | None) -> str:
         return "<td>–</td>"
     share = 60 * min(1.0, abs(math.log2(ratio)))
     colour = COLOURS[0] if ratio > 1 else COLOURS[1]
-    return f'<td style="background:color-mix(in srgb, {colour} {share:.0f}%, transparent)">{ratio:.2f}</td>'
+    return (
+        f'<td style="background:color-mix(in srgb, {colour} {share:.0f}%, transparent)">'
+        f"{ratio:.2f}</td>"
+    )
 
 
 def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: str) -> str:
     x = Axis([1, max(2, last)], LEFT, width - RIGHT, math.inf)
     y = Axis([0.0, 1.0], height - (BOTTOM if x_title else 22), TOP, math.inf)
     step = max(1, math.ceil(last / (10 if x_title else 5)))
-    parts = [grid(x, y, width, height, x_title, "", list(range(1, last + 1, step)), [0, 0.5, 1], "{:.0%}")]
+    parts = [
+        grid(
+            x, y, width, height, x_title, "", list(range(1, last + 1, step)), [0, 0.5, 1], "{:.0%}"
+        )
+    ]
     for line in found:
         places = [(x(place), y(share)) for place, share in line.shares.items()]
         parts.append(path(places, line.look))

@@ -1,14 +1,18 @@
-"""How drafting works, in four steps, from one real round of a run."""
+"""Four steps that explain drafting, from one real round of a run."""
 
-from collections.abc import Sequence
+import html
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 
 from decoders import Fate, catalog
+from decoders.laws import Law
 from workbench.runs.estimates import label
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import RoundRecord, TrialRecord
-from workbench.show.laws import SAMPLING
-from workbench.studies.comparison import Comparison
+from workbench.show.quantities import percent, significant
+from workbench.show.sums import enough, gives
 from workbench.studies.text import counted
 
 DRAFTED = (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
@@ -16,14 +20,24 @@ DRAFTED = (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
 
 @dataclass(frozen=True)
 class Step:
-    """title, then what happened: texts, and tokens in between."""
+    """A step.
+
+    Attributes:
+        title: one word
+        parts: the event in words, with tokens in between
+    """
 
     title: str
     parts: Sequence[str | TrialRecord]
 
 
 def four_steps(run: Run) -> tuple[str, list[Step]]:
-    """The decoder and the number of the round, in words, and the steps; no steps if no decoder of the run drafts, tests and corrects."""
+    """The four steps of one round.
+
+    Returns:
+        (where, steps): the decoder and the number of the round, in words, and the steps; no steps
+            if no decoder of the run drafts, tests and corrects
+    """
     found = _example(run)
     if found is None:
         return "", []
@@ -34,28 +48,42 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
     own = next(t for t in round_.trials if t.fate == Fate.CORRECTED)
     where = f"{label(result.decoder)}, round {round_.index + 1} of {len(result.alone.rounds)}"
     return where, [
-        Step("Guess", [f"The small model, which is quick, guesses {counted(len(drafted), 'token')}: ", *drafted]),
-        Step("Read", ["The large model reads all of them in one pass. Alone it would need a pass for each token."]),
+        Step(
+            "Guess",
+            [
+                f"The small model, which is quick, guesses {counted(len(drafted), 'token')}: ",
+                *drafted,
+            ],
+        ),
+        Step(
+            "Read",
+            [
+                "The large model reads all of them in one pass. Alone it would need a pass for "
+                "each token."
+            ],
+        ),
         Step("Test", [*_kept(kept), *_refused(refused, len(drafted) > len(kept) + 1)]),
         Step(
             "Correct",
             [
-                "In its place the large model writes ", own, ". "
-                f"So one pass gave {counted(len(kept) + 1, 'token')}, and the text is distributed exactly as if the large model had written "
-                "it alone.",
+                "In its place the large model writes ",
+                own,
+                f". So one pass gave {counted(len(kept) + 1, 'token')}, and the text is "
+                "distributed exactly as if the large model had written it alone.",
             ],
         ),
-    ]  # fmt: skip
+    ]
 
 
 def _example(run: Run) -> tuple[Result, RoundRecord] | None:
-    """An early round of speculative decoding in which guesses were kept, and one refused by its random number."""
-    if run.kind != Comparison.kind:
-        return None
+    """An early round in which guesses were kept, and one refused by its random number.
+
+    Speculative decoding's are preferred.
+    """
     results = [r for r in run.results if r.repeat == 0 and not r.error and r.decoder in catalog]
     for result in sorted(results, key=lambda r: r.decoder != "speculative"):
         method = catalog[result.decoder](**run.settings.get(result.decoder, {}))
-        if method.law == SAMPLING and method.uses_draft:
+        if method.law == Law.TARGET and method.uses_draft:
             rounds = [r for r in result.alone.rounds if _tells(r)]
             if rounds:
                 return result, max(rounds[:8], key=_plainness)
@@ -63,8 +91,10 @@ def _example(run: Run) -> tuple[Result, RoundRecord] | None:
 
 
 def _plainness(round_: RoundRecord) -> tuple[bool, int]:
-    """How well a reader can follow a round: words rather than signs, and several kept."""
-    words = all(t.text.strip().isalpha() for t in round_.trials if t.fate in (Fate.REJECTED, Fate.CORRECTED))
+    """How easily a reader follows a round: words rather than signs, and several kept."""
+    words = all(
+        t.text.strip().isalpha() for t in round_.trials if t.fate in (Fate.REJECTED, Fate.CORRECTED)
+    )
     return words, sum(t.fate == Fate.ACCEPTED for t in round_.trials)
 
 
@@ -78,13 +108,51 @@ def _tells(round_: RoundRecord) -> bool:
 
 def _kept(kept: Sequence[TrialRecord]) -> list[str | TrialRecord]:
     was = "was" if len(kept) == 1 else "were"
-    return [*kept, f" {was} kept: the large model finds {'it' if len(kept) == 1 else 'them'} likely enough. "]
+    return [
+        *kept,
+        f" {was} kept: the large model finds {'it' if len(kept) == 1 else 'them'} likely enough. ",
+    ]
 
 
 def _refused(trial: TrialRecord, others: bool) -> list[str | TrialRecord]:
-    chance = f"{trial.accept_probability:.0%}"
-    words = (
-        f" was refused: the small model gave it a probability of {trial.q:.3g}, the large one only {trial.p:.3g}, so it is kept with "
-        f"chance {trial.p:.3g} / {trial.q:.3g} = {chance}; the random number drawn was {trial.u:.3g}, which is above."
+    def shown(value: float | None) -> Callable[[int], str]:
+        return partial(significant, value or 0.0)
+
+    chance, drawn = enough(
+        lambda chance, u: u >= chance,
+        partial(percent, trial.accept_probability or 0.0),
+        shown(trial.u),
     )
-    return [trial, words + (" What comes after it is dropped." if others else "")]
+    p, q = enough(lambda p, q: gives(chance, p / q), shown(trial.p), shown(trial.q))
+    words = (
+        f" was refused: the small model gave it a probability of {q}, the large one only {p}, so "
+        f"it is kept with chance {p} / {q} = {chance}; the random draw, {drawn}, was higher."
+    )
+    return [trial, words + (" The guesses after it are dropped." if others else "")]
+
+
+def how_it_works(run: Run) -> str:
+    """Drafting in four steps, from a round of this run; "" if it has none to show."""
+    where, steps = four_steps(run)
+    if not steps:
+        return ""
+    items = "".join(f"<li><b>{step.title}.</b> {_sentence(step.parts)}</li>" for step in steps)
+    title = (
+        "How speculative decoding works, in four steps "
+        f'<span class="wb-where">from {html.escape(where)}</span>'
+    )
+    return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
+
+
+def _sentence(parts: Sequence[str | TrialRecord]) -> str:
+    """Texts, and tokens with their marks; spaces separate tokens next to each other."""
+    each = [html.escape(part) if isinstance(part, str) else _marked(part) for part in parts]
+    apart = [
+        " " if not isinstance(a, str) and not isinstance(b, str) else "" for a, b in pairwise(parts)
+    ]
+    return "".join(text + gap for text, gap in zip(each, [*apart, ""], strict=True))
+
+
+def _marked(token: TrialRecord) -> str:
+    shown = html.escape(token.text.strip(" ").replace("\n", "⏎") or "␣")
+    return f'<span class="tok {token.fate}"><bdi>{shown}</bdi></span>'

@@ -1,216 +1,75 @@
-"""Results as panels: plain data for assets/web/strip.js, in the live page and in the exported report."""
+"""The panels of runs, as the live page and the exported report show them in a strip.
+
+`workbench/web/strip.js` draws them.
+"""
 
 import dataclasses
-import json
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from decoders import Fate, Method, catalog
-from workbench.runs.estimates import Row, label, rows, unsteady
-from workbench.runs.events import Progress
-from workbench.runs.laps import round_seconds
-from workbench.runs.record import Agreement, Run
-from workbench.runs.trace import RoundRecord, TokenRecord
-from workbench.show.headline import marks
-from workbench.show.laws import Claim, by_chance, claim, claim_in
-from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
-from workbench.show.rules import Rule, rule
-from workbench.show.spread import figure, range_text, spread
-from workbench.studies.comparison import Comparison
-
-ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
-# The figures that stand in every panel, the others unfold; where greedy did not run, tokens/s in place of the first.
-MAIN = ("x_greedy", "block_efficiency", "perplexity")
-PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
-NEAR_TIE = (
-    "A near-tie: the two likeliest tokens differ by less than the measured rounding of passes of different shape."
-)
-
-
-@dataclasses.dataclass(frozen=True)
-class Panel:
-    """What is shown of one decoder; made by `waiting`, `running` or `finished`.
-
-    claim     what it says of its output with the settings of the run
-    status    "waiting", "running", "done" or "failed";   state  the same in words
-    row       its results so far: the figures come from all of them, the badge and the error from the first
-    pace      its speed, beside the title;   marks  what it won;   fellows  the decoders whose texts differ from its own by chance alone
-    rule      what the card of a token needs to know of how drafts are kept
-    """
-
-    decoder: str
-    claim: Claim
-    prompt: str
-    status: str
-    state: str
-    title: str = ""
-    tokens: Sequence[TokenRecord] = ()
-    rounds: Sequence[RoundRecord] = ()
-    provisional: bool = False
-    row: Row | None = None
-    pace: str = ""
-    marks: Sequence[str] = ()
-    fellows: Sequence[str] = ()
-    rule: Rule = dataclasses.field(default_factory=dict)
-
-    @staticmethod
-    def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
-        return Panel(method.name, claim(method, temperature), prompt, "waiting", "waiting")
-
-    @staticmethod
-    def running(method: Method, prompt: str, temperature: float, progress: Progress | None = None) -> "Panel":
-        """A decoder at work; of its rounds only the refused and unreached drafts are shown until it is done, and what else was likely at a
-        token then, too: what is sent ten times a second takes time from it."""
-        says = claim(method, temperature)
-        if progress is None:
-            return Panel(method.name, says, prompt, "running", "reading the prompt")
-        return Panel(
-            method.name, says, prompt, "running", f"token {len(progress.tokens)} of {progress.budget}",
-            tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens], rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
-            pace=f"{significant(progress.done / progress.seconds)} tokens/s so far" if progress.seconds else "",
-        )  # fmt: skip
-
-    @staticmethod
-    def finished(
-        row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()
-    ) -> "Panel":
-        """A decoder that is done: the text of its first repeat, the figures of all."""
-        first = row.first
-        end = first.alone.finished
-        return Panel(
-            row.decoder, claim, prompt, "failed" if first.error else "done", "failed" if first.error else ENDS.get(end or "", end or ""),
-            title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
-            pace=_pace(row), marks=marks, fellows=fellows,
-        )  # fmt: skip
-
-    def to_json(self) -> str:
-        """Compact JSON with what strip.js reads."""
-        method, first = catalog[self.decoder], self.row and self.row.first
-        data = {
-            "decoder": self.decoder,
-            "title": self.title or label(self.decoder),
-            "stands_for": method.stands_for,
-            "claim": self.claim.chip,
-            "claim_help": self.claim.help,
-            "pace": self.pace,
-            "marks": self.marks,
-            "summary": method.summary,
-            "status": self.status,
-            "state": self.state,
-            "prompt": self.prompt if len(self.prompt) <= PROMPT_SHOWN else "…" + self.prompt[-PROMPT_SHOWN:],
-            "tokens": self.tokens,
-            "rounds": self.rounds,
-            "clock": round_seconds(first) if first else [],
-            "provisional": self.provisional,
-            "rule": self.rule,
-            "numbers": self._figures(),
-            "others": _others(self.row) if self.row else [],
-            "badge": badge(first.agreement) if first and first.agreement else None,
-            "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
-            "notes": [remark for result in self.row.results for remark in result.remarks] if self.row else [],
-            "error": first.error if first else None,
-        }
-        return json.dumps(data, default=_fields, separators=(",", ":"))
-
-    def _figures(self) -> list[dict[str, Any]]:
-        row = self.row
-        if row is None or row.first.error is not None:
-            return []
-        sure = not unsteady(row)
-        main = MAIN if any(row.greedy) else ("speed", *MAIN[1:])
-        return [
-            {
-                "name": q.name,
-                "label": q.label,
-                "value": figure(q, row, sure),
-                "detail": self._detail(q, row),
-                "help": q.help,
-                "main": q.name in main,
-            }
-            for q in QUANTITIES
-        ]
-
-    def _detail(self, quantity: Quantity, row: Row) -> str:
-        others = ", ".join(map(label, self.fellows)) if len(self.fellows) < 3 else f"{len(self.fellows)} others"
-        by_chance = f"differs from {others} by chance alone"
-        own = _detail(quantity, row)
-        return " · ".join(filter(None, (own, by_chance))) if self.fellows and quantity.name == "perplexity" else own
-
-
-def _others(row: Row) -> list[dict[str, Any]]:
-    """The texts of the repeats after the first."""
-    return [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error]
-
-
-def _pace(row: Row) -> str:
-    """The speed in a few words; "" if there is none."""
-    speed = BY_NAME["speed"]
-    if row.first.error is not None or spread(speed, row) is None:
-        return ""
-    return f"{figure(speed, row, not unsteady(row))} tokens/s"
-
-
-def _detail(quantity: Quantity, row: Row) -> str:
-    """What a figure was made from; if the clock gave it, how often it was timed and how far the timings lie apart."""
-    if len(row.results) > 1:
-        first = quantity.counts(row.first)
-        return " · ".join(filter(None, (f"mean of {len(row.results)} repeats", first and f"the first: {first}")))
-    found, counts = spread(quantity, row), quantity.counts(row.first)
-    if quantity.timed is None or found is None:
-        return counts
-    timings = len(row.first.laps)
-    how = "timed once" if timings < 2 else ""
-    if found.range:
-        how = f"{range_text(quantity, found.range)} in {timings} timings"
-    return " · ".join(filter(None, (how, counts)))
-
-
-def _fields(record: Any) -> dict[str, Any]:
-    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-
-
-def _refused(round_: RoundRecord) -> RoundRecord:
-    return dataclasses.replace(round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)])
-
-
-def badge(agreement: Agreement) -> dict[str, str]:
-    """Whether the output is that of its reference, and if not, how they differ."""
-    name = label(agreement.reference)
-    if not agreement.differing:
-        return {
-            "kind": "same",
-            "text": f"✓ identical to {name}",
-            "help": f"Every token equals that of {name} decoding.",
-        }
-    text = "≠ differs" if agreement.differs_at is None else f"≠ differs at token {agreement.differs_at + 1}"
-    if agreement.near_tie and agreement.gap is not None:
-        text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
-    elif agreement.gap is not None:
-        text += f" (target gap {agreement.gap:.3f} nats)"
-    help = NEAR_TIE if agreement.near_tie else f"It should give the output of {name} decoding here, and does not."
-    return {"kind": "tie" if agreement.near_tie else "differs", "text": text, "help": help}
+from decoders import catalog
+from workbench.runs.estimates import Row, rows
+from workbench.runs.ranking import finishes
+from workbench.runs.record import Run
+from workbench.show.headline import marks, why_not
+from workbench.show.laws import by_chance, claim_in
+from workbench.show.panel import Panel
+from workbench.show.rules import rule
+from workbench.studies.text import ordinal
 
 
 def run_panels(run: Run) -> list[str]:
-    """The panels of a finished comparison, one JSON text each; runs of other kinds have none."""
-    return row_panels(rows(run.results), run) if run.kind == Comparison.kind else []
+    """The panels of a finished comparison, one JSON text each; [] for runs of other kinds."""
+    return row_panels(rows(run.results), run)
 
 
 def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     """The panels of some rows of a comparison."""
     rows = list(rows)
     won = marks(rows, run.settings)
-    fellows = {d: [f for f in group if f != d] for group in by_chance(run.settings, run.decoders) for d in group}
+    fellows = {
+        d: [f for f in group if f != d]
+        for group in by_chance(run.settings, run.decoders)
+        for d in group
+    }
+    places = finished_in([row for row in rows if row.first.error is None])
     panels = []
     for row in rows:
         says = claim_in(run.settings, row.decoder)
         panel = Panel.finished(row, run.title, says, won[row.decoder], fellows.get(row.decoder, []))
         method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
-        panels.append(dataclasses.replace(panel, rule=rule(method)).to_json())
+        place = places.get(row.decoder, panel.place)
+        panels.append(dataclasses.replace(panel, place=place, rule=rule(method)).to_json())
     return panels
 
 
+def finished_in(found: Sequence[Row]) -> dict[str, tuple[str, str]]:
+    """The place in which each decoder finished, in words, and why it is shared or unknown.
+
+    If all places of a race are shared, nobody has one.
+    """
+    places, why = finishes(found), why_not([row.once for row in found])
+    several = len(set(places)) > 1
+    return {
+        row.decoder: (
+            ""
+            if not several
+            else f"shared {ordinal(place)}"
+            if places.count(place) > 1
+            else ordinal(place),
+            why,
+        )
+        for row, place in zip(found, places, strict=True)
+    }
+
+
 def view(panels: Iterable[str | None], key: str) -> dict[str, Any]:
-    """The value of the page's strip; None for a panel that stays as it is. Each panel travels as one text: Gradio walks nested data node
-    by node, ten times a second."""
+    """The value of the page's strip.
+
+    Each panel travels as one text: Gradio walks nested data node by node, ten times a second.
+
+    Args:
+        panels: the panels; None for one that stays as it is
+        key: the run
+    """
     return {"run": key, "panels": list(panels)}

@@ -1,1 +1,1 @@
-"""What is asked: comparisons, batches, their settings, prompts, links and limits."""
+"""Studies: their jobs, settings, prompts, schemes and limits."""

@@ -1,11 +1,11 @@
-"""What a visitor may do here: everything on their own machine, less if the public shares one device."""
+"""Limits of a visitor: none on their own machine, some if the public shares one device."""
 
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from decoders import InputError
-from workbench.studies.draw import Draw
+from decoders.errors import quoted
 from workbench.studies.study import Study
 
 PUBLIC_TOKENS = 256
@@ -17,10 +17,17 @@ PUBLIC_DRAWS = 200
 
 @dataclass(frozen=True)
 class Limits:
-    """public         whether strangers share this device (a Hugging Face Space)
-    max_new_tokens, max_repeats, max_prompts, max_timings, max_draws   the most one study may ask for, None for no limit
-    queue_size        visitors that may wait for the device
-    custom_models     whether pairs outside the presets may be loaded
+    """The largest study that this place runs, and who may wait for it; None means no limit.
+
+    Attributes:
+        public: whether strangers share this device (a Hugging Face Space)
+        max_new_tokens: the most new tokens of a study
+        max_repeats: the most repeats
+        max_prompts: the most prompts
+        max_timings: the most timings of a decoder
+        max_draws: the most draws of a decoder
+        queue_size: the most visitors that may wait for the device
+        custom_models: whether pairs outside the presets may be loaded
     """
 
     public: bool = False
@@ -34,11 +41,21 @@ class Limits:
 
     @staticmethod
     def from_environment(environ: Mapping[str, str] = os.environ) -> "Limits":
-        """SYSTEM=spaces or SPACE_ID mean a Space; WORKBENCH_MAX_TOKENS, WORKBENCH_QUEUE and ALLOW_CUSTOM_MODELS=1 change its limits."""
+        """The limits of this process.
+
+        Args:
+            environ: SYSTEM=spaces or SPACE_ID mean a Space; WORKBENCH_MAX_TOKENS, WORKBENCH_QUEUE
+                and ALLOW_CUSTOM_MODELS=1 change its limits
+
+        Raises:
+            InputError: if a variable is not a whole number of at least 1
+        """
         public = environ.get("SYSTEM") == "spaces" or bool(environ.get("SPACE_ID"))
         return Limits(
             public=public,
-            max_new_tokens=_count(environ, "WORKBENCH_MAX_TOKENS", PUBLIC_TOKENS if public else None),
+            max_new_tokens=_count(
+                environ, "WORKBENCH_MAX_TOKENS", PUBLIC_TOKENS if public else None
+            ),
             max_repeats=PUBLIC_REPEATS if public else None,
             max_prompts=PUBLIC_PROMPTS if public else None,
             max_timings=PUBLIC_TIMINGS if public else None,
@@ -51,23 +68,30 @@ class Limits:
     def of_settings(self) -> dict[str, int]:
         """The largest value of each shared setting that is limited here."""
         most = {
-            "max_new_tokens": self.max_new_tokens, "repeats": self.max_repeats, "timings": self.max_timings, "draws": self.max_draws
-        }  # fmt: skip
+            "max_new_tokens": self.max_new_tokens,
+            "repeats": self.max_repeats,
+            "timings": self.max_timings,
+            "draws": self.max_draws,
+        }
         return {name: value for name, value in most.items() if value is not None}
 
     def check(self, study: Study) -> None:
-        """Raises InputError if a study asks for more than this place allows."""
+        """Refuse a study that asks for more than this place allows.
+
+        Raises:
+            InputError: if it does
+        """
         asked = (
             ("new tokens", study.settings.max_new_tokens, self.max_new_tokens),
             ("repeats", study.settings.repeats, self.max_repeats),
             ("timings", study.settings.timings, self.max_timings),
-            ("draws", len(study.prompts), self.max_draws)
-            if isinstance(study, Draw)
-            else ("prompts", len(study.prompts), self.max_prompts),
+            (study.counts, len(study.prompts), getattr(self, f"max_{study.counts}")),
         )
         for name, count, most in asked:
             if most is not None and count > most:
-                raise InputError(f"At most {most} {name} here; ask for fewer, or run it on your own machine.")
+                raise InputError(
+                    f"At most {most} {name} here; ask for fewer, or run it on your own machine."
+                )
 
 
 def _count(environ: Mapping[str, str], name: str, default: int | None) -> int | None:
@@ -75,5 +99,5 @@ def _count(environ: Mapping[str, str], name: str, default: int | None) -> int | 
     if not text:
         return default
     if not text.isdecimal() or int(text) < 1:
-        raise InputError(f"{name} must be a whole number of at least 1, not {text!r}.")
+        raise InputError(f"{name} must be a whole number of at least 1, not {quoted(text)}.")
     return int(text)

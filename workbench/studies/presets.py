@@ -4,12 +4,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from decoders import catalog
-from workbench.studies.settings import shared
+from workbench.studies.settings import Settings, shared
 
 SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
-OPENING = "stories"  # what the page opens with: it suits the pair that ships with this project
-# How tokens are drawn, and nothing else: decoders and the number of tokens stay as they are. A decoder's defaults are its paper's; what
-# the papers add is the warping.
+OPENING = "stories"  # the page opens with it: it suits the pair that ships with this project
+# Sampling, and nothing else: decoders and the number of tokens stay as they are. A decoder's
+# defaults are those of its paper; a paper's preset adds its warping.
 SETTINGS: dict[str, dict[str, Any]] = {
     OPENING: {"temperature": 0.7, "top_k": 0, "top_p": 0.9},
     "greedy (T=0)": {"temperature": 0.0, "top_k": 0, "top_p": 1.0},
@@ -27,23 +27,48 @@ PROMPTS = {
 
 
 def described(name: str) -> str:
-    """A preset and what it sets: "MTAD paper: temperature 1, top-k 20, top-p 0.9"."""
+    """A preset with its settings: "MTAD paper: temperature 1, top-k 20, top-p 0.9"."""
     return f"{name}: {written(SETTINGS[name])}"
 
 
 def written(settings: Mapping[str, Any]) -> str:
-    """How tokens are drawn, in words; what is left out has its default. What was not a number is left out, and a cut-off that cuts
-    nothing."""
+    """The sampling settings in words, without values that are not numbers or cut nothing off.
+
+    Args:
+        settings: shared settings by name; those left out have their default
+    """
     fields = {f.name: f.default for f in shared()}
-    temperature, top_k, top_p = (settings.get(name, fields[name]) for name in ("temperature", "top_k", "top_p"))
+    temperature, top_k, top_p = (
+        settings.get(name, fields[name]) for name in ("temperature", "top_k", "top_p")
+    )
     drawn = [
         ("temperature", temperature, True),
         ("top-k", top_k, temperature and top_k),
         ("top-p", top_p, temperature and top_p != 1),
     ]
-    return ", ".join(f"{name} {value:g}" for name, value, named in drawn if named and isinstance(value, (int, float)))
+    return ", ".join(
+        f"{name} {value:g}"
+        for name, value, named in drawn
+        if named and isinstance(value, (int, float))
+    )
+
+
+def asked(settings: Mapping[str, Any]) -> str:
+    """The sampling settings and the seed: "temperature 0.7, top-p 0.9, seed 5".
+
+    Args:
+        settings: shared settings by name; those left out have their default
+    """
+    return f"{written(settings)}, seed {settings.get('seed', Settings.seed)}"
 
 
 def named(settings: Mapping[str, Any]) -> str | None:
-    """The preset that these settings follow, if they follow one."""
-    return next((name for name, own in SETTINGS.items() if all(settings.get(n) == v for n, v in own.items())), None)
+    """The preset that these settings follow, or None."""
+    return next(
+        (
+            name
+            for name, own in SETTINGS.items()
+            if all(settings.get(n) == v for n, v in own.items())
+        ),
+        None,
+    )

@@ -1,4 +1,4 @@
-"""Sets of prompts, from a file, a folder or this project, each prompt with the place it was read from."""
+"""Sets of prompts from a file, a folder or this project, each prompt with its place there."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -8,19 +8,28 @@ from typing import Any
 
 from decoders import InputError
 from decoders.assets import assets as assets_of_decoders
+from decoders.errors import quoted
 from decoders.inputs import is_whole
 from workbench.assets import assets
+from workbench.studies.text import counted
 
 BUILT_IN = ("stories", "refrains")
-LONGEST_PROMPT = 20_000  # characters
+LONGEST_PROMPT = 20_000  # characters of a prompt in a file of many
+LONGEST_TYPED = 1_000_000  # of a single one: more than the models here have room for
 LARGEST_FILE = 16 * 2**20  # bytes
 MOST_PROMPTS = 10_000
+MOST_PLACES = 3  # named places of prompts that repeat
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A text to continue; `place` says where it comes from, such as "prompts.txt, line 3", for messages. `ids` are its tokens if they
-    are known; () has the text tokenised."""
+    """A text to continue.
+
+    Attributes:
+        text: the text
+        place: its origin for messages, such as "prompts.txt, line 3"
+        ids: its tokens, if they are known; otherwise (), and the text is tokenised
+    """
 
     text: str
     place: str
@@ -28,7 +37,7 @@ class Prompt:
 
 
 def is_text(value: str) -> bool:
-    """Whether it can be encoded: half a character (a lone surrogate), which a browser may send, cannot."""
+    """Whether it can be encoded; half a character (a lone surrogate) from a browser cannot."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -37,11 +46,15 @@ def is_text(value: str) -> bool:
 
 
 def checked(prompt: Any) -> str:
-    """The prompt. Raises InputError if it is not a text, or empty."""
+    """The prompt; raises InputError if it is not a text, or is empty or too long."""
     if not isinstance(prompt, str):
         raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
     if not prompt.strip():
         raise InputError("The prompt is empty; write a few words.")
+    if len(prompt) > LONGEST_TYPED:
+        raise InputError(
+            f"The prompt has {len(prompt):,} characters; shorten it to at most {LONGEST_TYPED:,}."
+        )
     if not is_text(prompt):
         raise InputError("The prompt contains half a character (a lone surrogate); type it again.")
     return prompt
@@ -53,71 +66,133 @@ class PromptSet:
     prompts: tuple[Prompt, ...]
 
     def first(self, count: int) -> "PromptSet":
-        """Raises InputError unless count is at least 1; a set with fewer prompts is taken whole."""
+        """The first prompts, or all if there are fewer; raises InputError if `count` is below 1."""
         if not is_whole(count) or count < 1:
-            raise InputError(f"The number of prompts must be a whole number of at least 1, not {count!r}.")
+            raise InputError(
+                f"The number of prompts must be a whole number of at least 1, not {quoted(count)}."
+            )
         return PromptSet(self.name, self.prompts[:count])
 
+    @property
+    def repeated(self) -> list[Prompt]:
+        """The prompts with the same text as an earlier one."""
+        first = {p.text: i for i, p in reversed([*enumerate(self.prompts)])}
+        return [p for i, p in enumerate(self.prompts) if first[p.text] < i]
+
+    @property
+    def described(self) -> str:
+        """The set in words: "mine.txt: 3 prompts; 1 of them repeats an earlier one (line 4)"."""
+        count = f"{self.name}: {counted(len(self.prompts), 'prompt')}"
+        if not self.repeated:
+            return count
+        places = ", ".join(
+            p.place.removeprefix(f"{self.name}, ") for p in self.repeated[:MOST_PLACES]
+        )
+        more = ", …" if len(self.repeated) > MOST_PLACES else ""
+        several = f"{len(self.repeated):,} of them repeat earlier ones"
+        some = several if len(self.repeated) > 1 else "1 of them repeats an earlier one"
+        return f"{count}; {some} ({places}{more})"
+
     def to_json(self) -> dict[str, Any]:
-        """Name and number; the texts too unless they come with this project."""
+        """The name and the number; for a set that is not built in, the texts, too."""
         texts = None if self.name in BUILT_IN else [p.text for p in self.prompts]
         return {"name": self.name, "count": len(self.prompts), "texts": texts}
 
     @staticmethod
     def from_json(data: Any) -> "PromptSet":
-        """Raises InputError if the prompts are not in the data."""
+        """The set in data that `to_json` gave; raises InputError if the prompts are not in it."""
         if not isinstance(data, Mapping) or not isinstance(data.get("name"), str):
-            raise InputError(f"The prompts of a study must have a name, as in {{'name': 'stories'}}, not {data!r:.80}.")
+            raise InputError(
+                "The prompts of a study must have a name, as in {'name': 'stories'}, "
+                f"not {quoted(data)}."
+            )
         name, count, texts = data["name"], data.get("count"), data.get("texts")
         if texts is None and name in BUILT_IN:
-            found = built_in(name)
-            return found if count is None else found.first(count)
-        if not isinstance(texts, list) or not texts or not all(isinstance(t, str) and t.strip() for t in texts):
-            raise InputError(f"The prompts {name!r} are not part of this study; choose their file again.")
-        return PromptSet(name, tuple(Prompt(text, f"{name}, prompt {i}") for i, text in enumerate(texts, 1)))
+            whole = built_in(name)
+            return whole if count is None else whole.first(count)
+        if (
+            not isinstance(texts, list)
+            or not texts
+            or not all(isinstance(t, str) and t.strip() for t in texts)
+        ):
+            raise InputError(
+                f"The prompts {quoted(name)} are not part of this study; choose their file again."
+            )
+        return PromptSet(
+            name, tuple(Prompt(text, f"{name}, prompt {i}") for i, text in enumerate(texts, 1))
+        )
 
 
 def built_in(name: str) -> PromptSet:
-    """`stories`: held-out openings of stories; `refrains`: prompts that repeat themselves, for drafts that copy."""
+    """The set `stories`, held-out openings, or `refrains`, prompts that suit drafts that copy.
+
+    Raises:
+        InputError: for any other name
+    """
     if name == "stories":
-        stories = assets_of_decoders() / "stories"  # they belong to the embedded pair, which held them out
+        # They belong to the embedded pair, which was trained without them.
+        stories = assets_of_decoders() / "stories"
         openings = json.loads((stories / "prompts.json").read_text(encoding="utf-8"))["openings"]
-        return PromptSet(name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1)))
+        return PromptSet(
+            name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1))
+        )
     if name == "refrains":
         return PromptSet(name, read(assets() / "batch" / "refrains.jsonl").prompts)
-    raise InputError(f"There are no built-in prompts {name!r}; take {' or '.join(BUILT_IN)}, or a file or folder.")
+    raise InputError(
+        f"There are no built-in prompts {quoted(name)}; take {' or '.join(BUILT_IN)}, "
+        "or a file or folder."
+    )
 
 
 def find(name: str) -> PromptSet:
-    """A built-in set by its name, or else a file or folder: only for callers who may name paths on this machine."""
+    """A built-in set, or else a file or folder: for callers who may name paths on this machine."""
     return built_in(name) if name in BUILT_IN else read(name)
 
 
 def read(path: str | Path) -> PromptSet:
-    """A text file with one prompt per line, a `.jsonl` file with objects that have a "prompt", or a folder of text files, each one prompt.
+    """The prompts of a file or folder, without blank lines.
 
-    Blank lines are left out. Raises InputError, naming the line, for what is empty, not UTF-8, not JSON, or longer than LONGEST_PROMPT
-    characters; and for a file of more than LARGEST_FILE bytes or MOST_PROMPTS prompts.
+    Args:
+        path: a text file with one prompt per line, a `.jsonl` file with objects that have a
+            "prompt", or a folder of text files, each of them one prompt
+
+    Raises:
+        InputError: naming the line, for a prompt that is empty, not UTF-8, not JSON or too long;
+            and for a file that is too large or has too many prompts
     """
     path = Path(path)
     try:
-        prompts = list(_folder(path) if path.is_dir() else _lines(path))
+        if not path.is_dir():
+            return parse(path.name, _bytes(path))
+        prompts = list(_folder(path))
     except OSError as error:
         raise InputError(
-            f"{path.name} cannot be read: {error.strerror}; give a text file, a .jsonl file or a folder of text files."
+            f"{path.name} cannot be read: {error.strerror}; give a text file, a .jsonl file or "
+            "a folder of text files."
         ) from None
+    return _whole(path.name, prompts)
+
+
+def parse(name: str, data: bytes) -> PromptSet:
+    """The prompts in the content of a file of this name; raises InputError as `read` does."""
+    if len(data) > LARGEST_FILE:
+        raise _too_large(name)
+    return _whole(name, list(_lines(name, data)))
+
+
+def _whole(name: str, prompts: list[Prompt]) -> PromptSet:
     if not prompts:
-        raise InputError(f"{path.name} has no prompts; give at least one.")
+        raise InputError(f"{name} has no prompts; give at least one.")
     if len(prompts) > MOST_PROMPTS:
-        raise InputError(f"{path.name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
+        raise InputError(f"{name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
     for prompt in prompts:
         if len(prompt.text) > LONGEST_PROMPT:
             raise InputError(
-                f"{prompt.place}: {len(prompt.text):,} characters are too long; a prompt has at most {LONGEST_PROMPT:,}."
+                f"{prompt.place}: {len(prompt.text):,} characters are too long; a prompt has at "
+                f"most {LONGEST_PROMPT:,}."
             )
-    return PromptSet(
-        path.name.encode(errors="replace").decode(), tuple(prompts)
-    )  # a name may contain bytes that are not text
+    # A name may contain bytes that are not text.
+    return PromptSet(name.encode(errors="replace").decode(), tuple(prompts))
 
 
 def _folder(path: Path) -> Iterator[Prompt]:
@@ -128,25 +203,32 @@ def _folder(path: Path) -> Iterator[Prompt]:
         yield Prompt(text.rstrip("\r\n"), file.name)
 
 
-def _lines(path: Path) -> Iterator[Prompt]:
-    for number, line in enumerate(_bytes(path).split(b"\n"), 1):
-        place = f"{path.name}, line {number}"
+def _lines(name: str, data: bytes) -> Iterator[Prompt]:
+    is_json = Path(name).suffix.lower() == ".jsonl"
+    for number, line in enumerate(data.split(b"\n"), 1):
+        place = f"{name}, line {number}"
         text = _decode(line, place).rstrip("\r")
         if text.strip():
-            yield Prompt(_json_prompt(text, place) if path.suffix.lower() == ".jsonl" else text, place)
+            yield Prompt(_json_prompt(text, place) if is_json else text, place)
 
 
 def _bytes(path: Path) -> bytes:
     if path.stat().st_size > LARGEST_FILE:
-        raise InputError(f"{path.name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.")
+        raise _too_large(path.name)
     return path.read_bytes()
+
+
+def _too_large(name: str) -> InputError:
+    return InputError(f"{name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.")
 
 
 def _decode(data: bytes, place: str) -> str:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError:
-        raise InputError(f"{place}: not text in UTF-8; save the file as plain text in UTF-8.") from None
+        raise InputError(
+            f"{place}: not text in UTF-8; save the file as plain text in UTF-8."
+        ) from None
     if "\0" in text:
         raise InputError(f"{place}: zero bytes are not text; save the file as plain text in UTF-8.")
     return text
@@ -159,5 +241,7 @@ def _json_prompt(line: str, place: str) -> str:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         prompt = None
     if not isinstance(prompt, str) or not prompt.strip():
-        raise InputError(f'{place}: must be a JSON object with a text as "prompt", such as {{"prompt": "Once"}}.')
+        raise InputError(
+            f'{place}: must be a JSON object with a text as "prompt", such as {{"prompt": "Once"}}.'
+        )
     return prompt

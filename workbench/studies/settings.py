@@ -6,41 +6,56 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders import InputError, Method, catalog
+from decoders.errors import quoted
 from decoders.settings import check, nearest, setting
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Labels, ranges and help of the form, the flags and the endpoint come from these fields' metadata, as for a decoder's own settings.
+    """The decoders, and the settings that they share.
 
-    methods  the decoders with their own settings, each at most once, in the order they are shown
-    Raises InputError for values out of range, and if no decoder is chosen.
+    The form, the flags and the endpoint take labels, ranges and help from the metadata of these
+    fields, as for a decoder's own settings. The help of each field describes it.
+
+    Attributes:
+        methods: the decoders with their own settings, each at most once, in the order in which they
+            are shown
+
+    Raises:
+        InputError: for values out of range, and if no decoder is chosen or one is chosen twice
     """
 
     methods: tuple[Method, ...]
     max_new_tokens: int = setting(64, "new tokens at most", low=1, high=100_000)
     temperature: float = setting(
-        1.0, "0 takes the likeliest token, 1 the model's own distribution", low=0.0, high=100.0
+        1.0, "0 takes the likeliest token, 1 keeps the model's distribution", low=0.0, high=100.0
     )
     top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0, high=1_000_000)
-    top_p: float = setting(1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0)
-    seed: int = setting(0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1)
-    repeats: int = setting(1, "how often each decoder runs, each time with the next seed", low=1, high=1000)
+    top_p: float = setting(
+        1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0
+    )
+    seed: int = setting(
+        0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1
+    )
+    repeats: int = setting(1, "runs of each decoder, each with the next seed", low=1, high=1000)
     timings: int = setting(
         3,
-        "how often each decoder is timed with the same seed; speeds come with a range from 2 on, and what is short or uncertain is timed more often",
+        "timings of each decoder with the same seed; with two or more, speeds show a range, and "
+        "short or uncertain runs are repeated",
         low=1,
         high=100,
     )
     energy: str = setting(
         "quick",
-        "thorough repeats what is too short for the energy meter until it has run 5 s",
+        "thorough repeats runs that are too short for the energy meter until they last 5 s",
         choices=("quick", "thorough"),
     )
-    chat_template: bool = setting(False, "wrap the prompt in the tokenizer's chat template", choices=(False, True))
+    chat_template: bool = setting(
+        False, "wrap the prompt in the tokenizer's chat template", choices=(False, True)
+    )
     penalties: bool = setting(
         False,
-        "apply what the target's generation config asks for: repetition penalty, suppressed tokens",
+        "apply the target's generation config: repetition penalty, suppressed tokens",
         choices=(False, True),
     )
 
@@ -55,12 +70,21 @@ class Settings:
             raise InputError(f"{twice[0]} is chosen twice; choose each decoder once.")
 
     @property
+    def sampling(self) -> dict[str, Any]:
+        """The options of `decoders.read`, which change a model's distribution before a draw."""
+        return {n: getattr(self, n) for n in ("temperature", "top_k", "top_p", "penalties")}
+
+    @property
     def decoding(self) -> dict[str, Any]:
-        """The options that `decoders.stream` takes; the seed is that of the first repeat."""
-        return {n: getattr(self, n) for n in ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "penalties")}
+        """The options of `decoders.stream`; the seed is that of the first repeat."""
+        return {"max_new_tokens": self.max_new_tokens, "seed": self.seed, **self.sampling}
 
     def to_json(self) -> dict[str, Any]:
-        """One flat object: the shared settings, `decoders` with the names, and under each name all its own settings."""
+        """One flat object.
+
+        Returns:
+            the shared settings, `decoders` with the names, and under each name all its own settings
+        """
         return {
             **{f.name: getattr(self, f.name) for f in shared()},
             "decoders": [m.name for m in self.methods],
@@ -69,25 +93,39 @@ class Settings:
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Settings":
-        """The same read back; what is left out has its default. Raises InputError for a name or value that does not exist."""
+        """The settings in data that `to_json` gave.
+
+        Args:
+            data: the settings by name; those left out have their default
+
+        Raises:
+            InputError: for an unknown name, and for a value that cannot be used
+        """
         if not isinstance(data, Mapping):
-            raise InputError(f"Settings must be one JSON object, not {data!r:.80}.")
+            raise InputError(f"Settings must be one JSON object, not {quoted(data)}.")
         names = data.get("decoders", [])
         if not isinstance(names, (list, tuple)) or not all(isinstance(name, str) for name in names):
-            raise InputError(f"`decoders` must be a list of names, not {names!r}.")
+            raise InputError(f"`decoders` must be a list of names, not {quoted(names)}.")
         known = [f.name for f in shared()]
         for name, value in data.items():
             if name not in (*known, "decoders", *catalog):
-                raise InputError(f"There is no setting {name!r}: {nearest(str(name), [*known, 'decoders', *catalog])}")
+                raise InputError(
+                    f"There is no setting {quoted(name)}: "
+                    f"{nearest(str(name), [*known, 'decoders', *catalog])}"
+                )
             if name in catalog and not isinstance(value, Mapping):
-                raise InputError(f"The settings of {name} must be one JSON object, not {value!r}.")
+                raise InputError(
+                    f"The settings of {name} must be one JSON object, not {quoted(value)}."
+                )
         methods = tuple(catalog[name](**data.get(name, {})) for name in names)
         return Settings(methods, **{n: data[n] for n in known if n in data})
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:
     """The same with lists instead of tuples, as JSON has them."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in data.items()}
+    return {
+        name: list(value) if isinstance(value, tuple) else value for name, value in data.items()
+    }
 
 
 def shared() -> list[dataclasses.Field]:

@@ -13,8 +13,15 @@ MOST_STEPS = 100  # branches of branches
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One choice: in the run with this id, the text of a decoder (in one of its repeats) was left after `at` tokens, and continued with
-    another token, whose text is `chosen`."""
+    """One choice: where a text was left, and the token that it was continued with.
+
+    Attributes:
+        run: the id of the run
+        decoder: the decoder whose text it is
+        repeat: the repeat whose text it is, from 0
+        at: tokens of the text that were kept
+        chosen: the text of the token after them
+    """
 
     run: str
     decoder: str
@@ -25,31 +32,47 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """What a branch continues. Raises InputError for what cannot be continued.
+    """The tokens that a branch continues.
 
-    ids     the tokens: a prompt's, those of the parent's text that are kept, and the chosen one; they are never tokenised again
-    trail   the choices that led here, the first one first; the last one names the parent
+    Attributes:
+        ids: the tokens of the prompt, those kept of the parent's text, and the chosen one; they are
+            never tokenised again
+        trail: the choices that led here, the first one first; the last one names the parent
+
+    Raises:
+        InputError: if there are too few or too many tokens or choices, or one is not a token id
     """
 
     ids: tuple[int, ...]
     trail: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.ids) <= MOST_TOKENS or not all(is_whole(i) and i >= 0 for i in self.ids):
+        if not 0 < len(self.ids) <= MOST_TOKENS or not all(
+            is_whole(i) and i >= 0 for i in self.ids
+        ):
             raise InputError(f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.")
         if not 0 < len(self.trail) <= MOST_STEPS:
-            raise InputError(f"A branch has a parent, and at most {MOST_STEPS} of them; begin anew from its text.")
+            raise InputError(
+                f"A branch has a parent, and at most {MOST_STEPS} ancestors; "
+                "start a new run from its text."
+            )
 
     def to_json(self) -> dict[str, Any]:
         return {"ids": list(self.ids), "trail": [asdict(step) for step in self.trail]}
 
     @staticmethod
     def from_json(data: Any) -> "Start":
-        """Raises InputError for what is none."""
+        """The start in data that `to_json` gave.
+
+        Raises:
+            InputError: if the data is not a start
+        """
         try:
             return Start(tuple(data["ids"]), tuple(_step(step) for step in data["trail"]))
         except (TypeError, KeyError, ValueError):
-            raise InputError("The start of a branch must have `ids` and a `trail`, as exports have them.") from None
+            raise InputError(
+                "The start of a branch must have `ids` and a `trail`, as exports have them."
+            ) from None
 
 
 def _step(data: Mapping[str, Any]) -> Step:

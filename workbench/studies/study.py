@@ -1,10 +1,14 @@
-"""A study is jobs: what every kind of study is, and the one thing that is timed."""
+"""The base of all kinds of study (Study), and the jobs that it times (Job)."""
 
+import dataclasses
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, cast
 
-from decoders import Method
+from decoders import InputError, Method
+from decoders.errors import quoted
 from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import Settings
@@ -16,10 +20,17 @@ Keep = Literal["trace", "text", "lengths", "figures"]
 class Job:
     """One thing to time: a decoder over all prompts of a study, in batches of one size.
 
-    seed        of the first prompt; prompt i has seed + i;   repeat  which repeat of the study this is
-    keep        what is kept of each prompt: "trace" its tokens and rounds, "text" its tokens, "lengths" the tokens that each round
-                gained, "figures" none of these
-    ignore_eos  continue after the end of a text;   max_cache_bytes, prefill_chunk  as in `decoders.stream`
+    Attributes:
+        method: the decoder
+        repeat: the number of the study's repeat, from 0
+        seed: the seed of the first prompt; prompt i has seed + i
+        batch_size: the most prompts in one batch
+        scheme: a name of `SCHEMES`
+        keep: the part of each prompt's result to keep: "trace" its tokens and rounds, "text" its
+            tokens, "lengths" the tokens that each round gained, "figures" none of these
+        ignore_eos: whether to continue after the end of a text
+        max_cache_bytes: see `decoders.stream`
+        prefill_chunk: see `decoders.stream`
     """
 
     method: Method
@@ -45,38 +56,137 @@ class Job:
 
     @property
     def reads_prompts_apart(self) -> bool:
-        """Whether a batch reads all its prompts in its first round, so that reading and decoding are timed apart."""
+        """Whether a batch reads all its prompts in its first round.
+
+        If so, reading and decoding are timed apart.
+        """
         unbounded = self.max_cache_bytes is None and self.prefill_chunk is None
         return SCHEMES[self.scheme].static and (self.batch_size == 1 or unbounded)
 
 
-class Study(Protocol):
-    """What is asked: plain frozen data, so that it can cross into another process.
+class Study(ABC):
+    """The base of every kind of study: frozen plain data, which can cross into another process.
 
-    kind      names the kind in runs, links and files;   settings  the decoders and what they share
-    title     one line that tells this study from others of its kind;   prompts  what is decoded
+    Each kind is a frozen dataclass that extends this one. A kind's own settings are its fields with
+    metadata, from which forms, flags and links take range and help.
+
+    Attributes:
+        kind: the name of the kind in runs, links and files
+        usual: the shared settings whose default differs in this kind
+        verb: the word on the button that runs it
+        named: the name of its title among the facts of a run
+        counts: the things that a limit on its prompts counts
+        linked: the parameters of a link that only this kind reads
+        by_decoder: whether a run has one row of figures for each decoder, instead of one for each
+            decoder, batch size and scheme
+        batches: whether its decoders run in batches, so that its figures describe them
+        has_law: whether its texts are draws, which are compared with the target's exact law
+        settings: the decoders and the settings that they share
     """
 
     kind: ClassVar[str]
+    usual: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    verb: ClassVar[str] = "Run"
+    named: ClassVar[str] = "title"
+    counts: ClassVar[str] = "prompts"
+    linked: ClassVar[tuple[str, ...]] = ("prompt",)
+    by_decoder: ClassVar[bool] = False
+    batches: ClassVar[bool] = False
+    has_law: ClassVar[bool] = False
+
+    settings: Settings
 
     @property
-    def settings(self) -> Settings: ...
+    @abstractmethod
+    def title(self) -> str:
+        """One line that tells this study from others of its kind."""
 
     @property
-    def title(self) -> str: ...
+    @abstractmethod
+    def prompts(self) -> Sequence[Prompt]:
+        """The prompts to decode."""
 
-    @property
-    def prompts(self) -> Sequence[Prompt]: ...
-
+    @abstractmethod
     def jobs(self) -> list[Job]:
-        """What is timed, in order; what is compared runs close together, so that a change of the machine affects all of it."""
-        ...
+        """The jobs to time, in order.
 
+        Compared jobs run close together, so that a change of the machine affects all of them.
+        """
+
+    @abstractmethod
     def to_json(self) -> dict[str, Any]:
         """Plain data that `from_json` reads back; it holds the settings under "settings"."""
-        ...
 
     @classmethod
+    @abstractmethod
     def from_json(cls, data: Mapping[str, Any]) -> Self:
-        """Raises InputError if the data cannot be used."""
-        ...
+        """The study in data that `to_json` gave.
+
+        Raises:
+            InputError: if the data cannot be used
+        """
+
+    @classmethod
+    def of_file(cls, data: Mapping[str, Any]) -> Self:
+        """The study of a run in a file, which an older version may have written.
+
+        Raises:
+            InputError: if the data cannot be used
+        """
+        return cls.from_json(data)
+
+    @classmethod
+    def own(cls) -> list[dataclasses.Field]:
+        """The settings that only this kind has."""
+        return [f for f in dataclasses.fields(cast(Any, cls)) if f.metadata]
+
+    @property
+    def flat_settings(self) -> dict[str, Any]:
+        """The shared settings and the kind's own in one object."""
+        return {**self.settings.to_json(), **{f.name: getattr(self, f.name) for f in self.own()}}
+
+    @classmethod
+    def split(cls, data: Mapping[str, Any]) -> tuple[Settings, dict[str, Any]]:
+        """The shared settings, and the kind's own, in data that `to_json` gave.
+
+        Raises:
+            InputError: if the settings are not an object, or a shared one cannot be used
+        """
+        settings = data.get("settings")
+        if not isinstance(settings, Mapping):
+            raise InputError(
+                f"The settings of a {cls.kind} must be one JSON object, not {quoted(settings)}."
+            )
+        names = {f.name for f in dataclasses.fields(cast(Any, cls))} - {"settings"}
+        own = {name: value for name, value in settings.items() if name in names}
+        shared = {name: value for name, value in settings.items() if name not in names}
+        return Settings.from_json({**cls.usual, **shared}), own
+
+    # ---- links
+
+    @classmethod
+    def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters of a link that only this kind has, without settings that have ranges.
+
+        Args:
+            data: the study, as `to_json` gives it
+            start: the start of this kind's form, see `workbench.kinds.links.to_query`
+        """
+        return {"prompt": data["prompt"]}
+
+    @classmethod
+    def from_link(
+        cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
+    ) -> None:
+        """Write one of the parameters that `linked` names into `data` or `settings`.
+
+        Args:
+            name: the name of the parameter
+            text: its value in the link
+            data: the study so far, as `to_json` gives it
+            settings: its settings so far
+
+        Raises:
+            InputError: if the value cannot be used
+        """
+        data[name] = text

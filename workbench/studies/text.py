@@ -1,4 +1,4 @@
-"""Values as text: a setting and back, by its dataclass field, for inputs on the page and for links; and counts."""
+"""Values as text: settings, for inputs on the page and for links, and back; counts and places."""
 
 import dataclasses
 from typing import Any
@@ -16,14 +16,20 @@ def is_list(field: dataclasses.Field) -> bool:
 
 
 def written(field: dataclasses.Field, value: Any) -> str:
-    """A setting's value as text; `parse` reads it back, except several texts, which are joined into one."""
+    """A setting's value as text.
+
+    `parse` reads it back, except several texts, which are joined into one.
+    """
     if is_list(field) and not isinstance(value, str):
         return ("\n\n" if any(isinstance(v, str) for v in value) else ",").join(map(str, value))
     return "" if value is None else str(value)
 
 
 def parse(field: dataclasses.Field, raw: Any) -> Any:
-    """What was typed as a value of the field, whole numbers as int; what cannot be read stays as it is, for a check to refuse."""
+    """A typed value as the field has it, whole numbers as int.
+
+    A value that cannot be read is returned unchanged, for a check to refuse.
+    """
     if is_list(field):
         return () if raw == "" and not field.default else raw
     if isinstance(raw, str):
@@ -40,7 +46,12 @@ def parse(field: dataclasses.Field, raw: Any) -> Any:
 
 
 def allowed(field: dataclasses.Field, most: float | None = None) -> str:
-    """The values a field may take, in words; `most` is the largest one in this place, if that is less."""
+    """The values that a field may take, in words.
+
+    Args:
+        field: the setting
+        most: the largest value in this place, if it is lower than the field's
+    """
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     words = [written(field, c) or "empty" for c in choices]
     if low is not None:
@@ -50,10 +61,30 @@ def allowed(field: dataclasses.Field, most: float | None = None) -> str:
 
 
 def counted(count: int, one: str, several: str = "") -> str:
-    """ "1 prompt", "2,000 prompts"; `several` is the plural, if it does not just add an s."""
+    """A number with its noun: "1 prompt", "2,000 prompts".
+
+    Args:
+        count: the number
+        one: the noun in the singular
+        several: the plural, if it does not just add an s
+    """
     return f"{count:,} {one if count == 1 else several or one + 's'}"
 
 
+def ordinal(number: int) -> str:
+    """An ordinal number: "1st", "12th"."""
+    ending = (
+        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    )
+    return f"{number}{ending}"
+
+
+def shortened(text: str, most: int) -> str:
+    """The text in one line of at most `most` characters."""
+    line = " ".join(text.split())
+    return line if len(line) <= most else line[: most - 1] + "…"
+
+
 def cited(method: type[Method]) -> str:
-    """Where a decoder is defined: "Leviathan et al. 2023, §2.3"; only numbered sections get the sign."""
+    """A decoder's source: "Leviathan et al. 2023, §2.3"; only numbered sections get the sign."""
     return f"{method.paper}, {'§' if method.section[0].isdigit() else ''}{method.section}"

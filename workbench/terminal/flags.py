@@ -8,49 +8,92 @@ from pathlib import Path
 from typing import Any
 
 from decoders import InputError, catalog
+from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
 from workbench.studies.presets import SETTINGS
 from workbench.studies.settings import Settings, shared
-from workbench.studies.text import parse
+from workbench.studies.study import Study
+from workbench.studies.text import allowed, parse
 
-Start = Mapping[str, Any]  # what a command begins with, as `Settings.to_json` has it
+Start = Mapping[str, Any]  # the settings that a command begins with, as in `Settings.to_json`
 
 
-def command(commands: Any, name: str, help: str, description: str, examples: str) -> argparse.ArgumentParser:
-    """A new command of `python -m workbench`; its help keeps the line breaks of description and examples."""
+def command(
+    commands: Any, name: str, help: str, description: str, examples: str
+) -> argparse.ArgumentParser:
+    """A new command of `python -m workbench`.
+
+    Args:
+        commands: the commands, as `add_subparsers` gives them
+        name: its name
+        help: one line for the list of commands
+        description: the text of its help; line breaks are kept
+        examples: the end of its help; line breaks are kept
+    """
     return commands.add_parser(
-        name, help=help, description=description, epilog=examples, formatter_class=argparse.RawDescriptionHelpFormatter
+        name,
+        help=help,
+        description=description,
+        epilog=examples,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
 
 
 def listed(title: str, entries: Mapping[str, str]) -> str:
-    """Names and what they mean, as a paragraph of a description."""
+    """Names and their meanings, as a paragraph of a description."""
     width = max(map(len, entries)) + 2
-    return "\n".join(["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())])
+    return "\n".join(
+        ["", "", f"{title}:", *(f"  {name:{width}}{help}" for name, help in entries.items())]
+    )
 
 
-def add_prompt(command: argparse.ArgumentParser) -> None:
+def add_prompt(command: argparse.ArgumentParser, **options: Any) -> None:
     """The operand that `prompt` reads."""
-    command.add_argument("prompt", help="the text to continue; - reads it from standard input")
+    command.add_argument(
+        "prompt", help="the text to continue; - reads it from standard input", **options
+    )
 
 
 def prompt(args: argparse.Namespace) -> str:
-    """Raises InputError if standard input is not text."""
+    """The prompt that the operand names.
+
+    Raises:
+        InputError: if standard input is not text
+    """
     if args.prompt != "-":
         return args.prompt
     try:
         return sys.stdin.read()
     except UnicodeDecodeError:
-        raise InputError("Standard input is not text in UTF-8; save the prompt as plain text in UTF-8.") from None
+        raise InputError(
+            "Standard input is not text in UTF-8; save the prompt as plain text in UTF-8."
+        ) from None
 
 
-def add(command: argparse.ArgumentParser, start: Start) -> None:
-    """Flags that `settings`, `pair` and `files` read."""
-    command.add_argument("--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}")
-    command.add_argument("--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}")
+def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> None:
+    """Add the flags that `settings`, `own`, `pair` and `files` read.
+
+    Args:
+        command: the command
+        start: the settings that it begins with
+        study: the kind of study that it runs
+    """
+    for field in study.own():
+        flag, usual = (
+            f"--{field.name.replace('_', '-')}",
+            "none" if field.default is None else f"{field.default:g}",
+        )
+        help = f"{field.metadata['help']} ({allowed(field)}; default {usual})"
+        command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
+    command.add_argument(
+        "--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}"
+    )
+    command.add_argument(
+        "--preset", metavar="NAME", help=f"settings to start from: {', '.join(map(repr, SETTINGS))}"
+    )
     for field in shared():
         flag, help = f"--{field.name.replace('_', '-')}", field.metadata["help"]
         help += f" (default {start.get(field.name, field.default)})"
@@ -71,31 +114,52 @@ def add(command: argparse.ArgumentParser, start: Start) -> None:
 
 
 def add_files(command: argparse.ArgumentParser) -> None:
-    """Flags that `files` reads, and whether the run is kept."""
+    """Add the flags that `files` reads, and the one for not keeping the run."""
     for kind in WRITERS:
-        command.add_argument(f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}")
-    command.add_argument("--no-save", action="store_true", help="do not add the run to the past ones")
+        command.add_argument(
+            f"--{kind}", metavar="FILE", type=Path, help=f"also write the run as {kind.upper()}"
+        )
+    command.add_argument("--no-save", action="store_true", help="do not add the run to past runs")
 
 
 def add_models(command: argparse.ArgumentParser) -> None:
-    """Flags that `pair` reads."""
+    """Add the flags that `pair` reads."""
     command.add_argument(
-        "--models", nargs="+", metavar="MODEL",
-        help=f"target and draft: hub ids or folders, a folder with both, or one of {', '.join(map(repr, PAIRS))}",
-    )  # fmt: skip
-    command.add_argument("--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)")
-    command.add_argument(
-        "--dtype", default="auto", help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)"
+        "--models",
+        nargs="+",
+        metavar="MODEL",
+        help="target and draft: hub ids or folders, a folder with both, or one of "
+        f"{', '.join(map(repr, PAIRS))}",
     )
     command.add_argument(
-        "--quantization", choices=("int8", "int4"), help="quantise the weights while loading (int4: on CUDA)"
+        "--device", default="auto", help="cpu, cuda, cuda:1, ... (default: CUDA if there is one)"
+    )
+    command.add_argument(
+        "--dtype",
+        default="auto",
+        help="float32, bfloat16, float16 (default: bfloat16 on CUDA, else float32)",
+    )
+    command.add_argument(
+        "--quantization",
+        choices=("int8", "int4"),
+        help="quantise the weights while loading (int4 needs CUDA)",
     )
 
 
 def settings(args: argparse.Namespace, start: Start) -> Settings:
-    """The settings that the flags name; the others are the preset's, or what the command begins with."""
+    """The settings that the flags name, over those of the preset and of the command.
+
+    Args:
+        args: the flags
+        start: the settings that the command begins with
+
+    Raises:
+        InputError: for an unknown preset, decoder or setting, and for a value that cannot be used
+    """
     if args.preset is not None and args.preset not in SETTINGS:
-        raise InputError(f"There is no preset {args.preset!r}: {nearest(args.preset, SETTINGS)}")
+        raise InputError(
+            f"There is no preset {quoted(args.preset)}: {nearest(args.preset, SETTINGS)}"
+        )
     data = dict(start)
     data |= SETTINGS[args.preset] if args.preset else {}
     data["decoders"] = args.decoders or data["decoders"]
@@ -106,18 +170,34 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
         name, equals, text = item.partition("=")
         decoder, dot, key = name.partition(".")
         if not (equals and dot):
-            raise InputError(f"--set takes DECODER.SETTING=VALUE, as in mtad.beams=8, not {item!r}.")
+            raise InputError(
+                f"--set takes DECODER.SETTING=VALUE, as in mtad.beams=8, not {quoted(item)}."
+            )
         fields = {f.name: f for f in dataclasses.fields(catalog[decoder])}
         if key not in fields:
-            raise InputError(f"{decoder} has no setting {key!r}: {nearest(key, fields)}")
+            raise InputError(f"{decoder} has no setting {quoted(key)}: {nearest(key, fields)}")
         data.setdefault(decoder, {})[key] = parse(fields[key], text)
     return Settings.from_json(data)
 
 
+def own(args: argparse.Namespace, study: type[Study]) -> dict[str, Any]:
+    """The settings that only this kind has and that the flags name."""
+    typed = {field: getattr(args, field.name) for field in study.own()}
+    return {f.name: parse(f, text) for f, text in typed.items() if text is not None}
+
+
 def pair(args: argparse.Namespace) -> PairChoice:
+    """The pair that the flags name.
+
+    Raises:
+        InputError: for more than two models
+    """
     names = args.models or []
     if len(names) > 2:
-        raise InputError(f"--models takes a target and a draft, not {len(names)} names; put a preset's name in quotes.")
+        raise InputError(
+            f"--models takes a target and a draft, not {len(names)} names; put a preset's name in "
+            "quotes."
+        )
     if len(names) == 1 and names[0] in PAIRS:
         return PAIRS[names[0]].choice(args.device, args.dtype, args.quantization)
     target, draft = [*names, None, None][:2]
@@ -125,17 +205,24 @@ def pair(args: argparse.Namespace) -> PairChoice:
 
 
 def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:
-    """The files to write and how. Raises InputError, before any work, if one could not be written after it."""
-    found = {path: writer for kind, writer in WRITERS.items() if (path := getattr(args, kind))}
-    for path in found:
+    """The files to write, each with the function that writes a run as text.
+
+    Raises:
+        InputError: before any work, if one of them could not be written after it
+    """
+    writers = {path: writer for kind, writer in WRITERS.items() if (path := getattr(args, kind))}
+    for path in writers:
         if not path.absolute().parent.is_dir():
-            raise InputError(f"There is no folder {path.absolute().parent} to write {path.name} into.")
+            raise InputError(
+                f"There is no folder {path.absolute().parent} to write {path.name} into."
+            )
         if path.is_dir():
             raise InputError(f"{path} is a folder; give the name of a file.")
-    return found
+    return writers
 
 
 def write(path: Path, text: str) -> None:
+    """Write a file; raises InputError if that fails."""
     try:
         path.write_text(text, encoding="utf-8")
     except OSError as error:

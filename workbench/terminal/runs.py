@@ -7,11 +7,12 @@ from typing import Any
 from rich.console import Console
 
 from decoders import InputError
-from workbench.runs import imports
+from decoders.errors import quoted
+from workbench.kinds import imports
+from workbench.kinds.registry import studies
 from workbench.runs.store import ORDERS, RunStore
 from workbench.show.files import WRITERS
 from workbench.show.tables import side_by_side
-from workbench.studies.kinds import STUDIES
 from workbench.terminal import flags, show
 
 
@@ -20,7 +21,7 @@ def register(commands: Any) -> None:
     command = commands.add_parser(
         "runs",
         help="list, show, compare, export, import or delete past runs",
-        description="Past runs; listed if no action is given.",
+        description="Past runs. Without an action, they are listed.",
     )
     command.set_defaults(command=list_runs, kind=None, search="", order="newest")
     actions = command.add_subparsers(metavar="action", title="actions")
@@ -28,7 +29,12 @@ def register(commands: Any) -> None:
         ("list", list_runs, "past runs, the latest first", ()),
         ("show", show_run, "the texts and figures of one run", ("id",)),
         ("compare", compare_runs, "the figures of two runs side by side", ("a", "b")),
-        ("export", export_run, f"write a run to a file, by its ending: {', '.join(WRITERS)}", ("id", "file")),
+        (
+            "export",
+            export_run,
+            f"write a run to a file in the format of its ending: {', '.join(WRITERS)}",
+            ("id", "file"),
+        ),
         ("import", import_run, "add a run from a JSON export", ("file",)),
         ("delete", delete_run, "delete a run", ("id",)),
     ):
@@ -37,12 +43,16 @@ def register(commands: Any) -> None:
         for operand in operands:
             action.add_argument(operand)
         if run is list_runs:
-            action.add_argument("--kind", choices=list(STUDIES), help="only runs of this kind")
+            action.add_argument("--kind", choices=list(studies()), help="only runs of this kind")
             action.add_argument(
-                "--search", default="", metavar="WORDS",
-                help="only runs whose title, decoders, models or id contain every one of these words",
-            )  # fmt: skip
-            action.add_argument("--order", choices=list(ORDERS), default="newest", help="default: newest")
+                "--search",
+                default="",
+                metavar="WORDS",
+                help="only runs whose title, decoders, models or id contain all of these words",
+            )
+            action.add_argument(
+                "--order", choices=list(ORDERS), default="newest", help="default: newest"
+            )
 
 
 def list_runs(args: argparse.Namespace) -> None:
@@ -63,7 +73,10 @@ def compare_runs(args: argparse.Namespace) -> None:
 def export_run(args: argparse.Namespace) -> None:
     path = Path(args.file)
     if path.suffix[1:] not in WRITERS:
-        raise InputError(f"The file's name must end in {', '.join('.' + kind for kind in WRITERS)}, not {path.name!r}.")
+        raise InputError(
+            f"The file's name must end in {', '.join('.' + kind for kind in WRITERS)}, "
+            f"not {quoted(path.name)}."
+        )
     flags.write(path, WRITERS[path.suffix[1:]](RunStore().get(args.id)))
 
 

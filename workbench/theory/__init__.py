@@ -1,1 +1,1 @@
-"""The papers' formulas compared with what a run measured."""
+"""The papers' formulas, compared with the measurements of a run."""

@@ -1,4 +1,8 @@
-"""What the requests of a batch run gained per round, read as the acceptance lengths of ems-sd.txt appendix B."""
+"""The tokens that the requests of a batch run gained per round, read as acceptance lengths.
+
+Source:
+    Ni et al. 2024 (EMS-SD, arXiv 2405.07542), appendix B.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,9 +20,12 @@ from workbench.show.spread import padding_ratio
 class MeasuredBatch:
     """The acceptance lengths tau of one decoder, which do not depend on the batch.
 
-    lengths   every tau;   means  of each sample
-    gained    for each batch size that was run, for each round of a batch the tau of its requests
-    ratios    by batch size, the padding ratio that the vanilla scheme had (eq. 10)
+    Attributes:
+        decoder: its name
+        lengths: every tau
+        means: the mean of each sample
+        gained: by batch size, for each round of a batch the tau of its requests
+        ratios: by batch size, the padding ratio of the vanilla scheme (equation 10)
     """
 
     decoder: str
@@ -43,14 +50,19 @@ class MeasuredBatch:
 
     @property
     def p(self) -> float:
-        """Next-token accuracy: the maximum-likelihood value if every tau is geometric up to the cap. A tau of k has k - 1 tokens that were right
-        and, below the cap, one that was wrong."""
+        """Next-token accuracy: the likeliest value if every tau is geometric up to the cap.
+
+        A tau of k has k - 1 right tokens and, below the cap, a wrong one.
+        """
         cap = self.cap
         right, wrong = sum(tau - 1 for tau in self.lengths), sum(tau < cap for tau in self.lengths)
         return right / (right + wrong) if right + wrong else 0.0
 
     def padding(self, size: int) -> Padding | None:
-        """What padding costs batches of this size per round, by their acceptance lengths; None if no batch has this size."""
+        """The cost of padding for batches of this size per round, by their acceptance lengths.
+
+        None if no batch has this size.
+        """
         rounds = [taus for taus in self.gained.get(size, []) if max(taus) > 0]
         if not rounds:
             return None
@@ -60,15 +72,20 @@ class MeasuredBatch:
         return Padding(fmean(longest), fmean(pads), fmean(ratios))
 
     def longest(self, size: int, cap: int) -> list[float] | None:
-        """The share of rounds whose longest acceptance is k = 1 .. cap, longer ones on the cap (eq. 11); None if no batch has this size."""
-        found = Counter(min(max(taus), cap) for taus in self.gained.get(size, []) if max(taus) > 0)
-        return [found[k] / found.total() for k in range(1, cap + 1)] if found else None
+        """The share of rounds whose longest acceptance is k = 1 .. cap (equation 11).
+
+        Longer ones count as the cap. None if no batch has this size.
+        """
+        rounds = Counter(min(max(taus), cap) for taus in self.gained.get(size, []) if max(taus) > 0)
+        return [rounds[k] / rounds.total() for k in range(1, cap + 1)] if rounds else None
 
 
 def batches(run: Run) -> tuple[MeasuredBatch, ...]:
-    """One for each decoder of a run over several prompts whose acceptance lengths were kept."""
+    """The measurements of a run over several prompts, for each decoder with acceptance lengths."""
     figures = BatchFigures(run)
-    return tuple(_batch(figures, d) for d in figures.decoders if len(figures.mean_acceptances(d)) > 1)
+    return tuple(
+        _batch(figures, d) for d in figures.decoders if len(figures.mean_acceptances(d)) > 1
+    )
 
 
 def _batch(figures: BatchFigures, decoder: str) -> MeasuredBatch:
@@ -77,5 +94,9 @@ def _batch(figures: BatchFigures, decoder: str) -> MeasuredBatch:
         [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
         figures.mean_acceptances(decoder),
         {size: figures.rounds(decoder, size) for size in figures.sizes},
-        {size: ratio for size in figures.sizes if (ratio := padding_ratio(figures, decoder, size)) is not None},
+        {
+            size: ratio
+            for size in figures.sizes
+            if (ratio := padding_ratio(figures, decoder, size)) is not None
+        },
     )

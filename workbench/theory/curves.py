@@ -1,6 +1,6 @@
 """Parts of a figure that shows curves, the sliders' point and measured points together.
 
-The bold line belongs to the sliders, the disc is where they stand, and diamonds were measured.
+The bold line belongs to the sliders, the disc is their point, and diamonds were measured.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,15 @@ import plotly.graph_objects as go
 from workbench.show.figure import GREY
 from workbench.show.looks import COLOURS
 
-NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; what was measured
+UNIT = [i / 100 for i in range(101)]
+NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; measurements
 # The quiet curves, told apart by lightness and by dash.
 FAMILY = (
-    ("#56B4E9", "1px,3px"), ("#3FA3DB", "4px,3px"), ("#2993CE", "9px,3px"), ("#1482C0", "9px,3px,2px,3px"), ("#0072B2", "solid"),
+    ("#56B4E9", "1px,3px"), ("#3FA3DB", "4px,3px"), ("#2993CE", "9px,3px"),
+    ("#1482C0", "9px,3px,2px,3px"), ("#0072B2", "solid"),
 )  # fmt: skip
-HALO = ", ".join(["0 0 4px var(--body-background-fill)"] * 5)  # keeps a label readable on top of a curve
+# Keeps a label readable on top of a curve.
+HALO = ", ".join(["0 0 4px var(--body-background-fill)"] * 5)
 
 
 def family(
@@ -28,38 +31,54 @@ def family(
     curve: Callable[[float, float], float],
     shape: str = "linear",
 ) -> None:
-    """`curve(value, x)` over xs, quiet for each of five values of the parameter `symbol`, and bold at its value `now`."""
-    lines = [(value, *look, 1.5) for value, look in zip(values, FAMILY, strict=True) if value != now]
+    """Add the curves of a family: quiet ones for five values, a bold one for the current value.
+
+    Args:
+        figure: the figure
+        xs: the places across
+        symbol: the parameter's symbol
+        values: its five values
+        now: its current value
+        curve: called with the parameter's value and x
+        shape: Plotly's shape of the lines
+    """
+    lines = [
+        (value, *look, 1.5) for value, look in zip(values, FAMILY, strict=True) if value != now
+    ]
     for value, colour, dash, width in [*lines, (now, NOW, "solid", 3)]:
         figure.add_scatter(
-            x=list(xs), y=[float(f"{curve(value, x):.5g}") for x in xs], name=f"{symbol} = {value:g}", mode="lines",
+            x=list(xs), y=[float(f"{curve(value, x):.5g}") for x in xs],
+            name=f"{symbol} = {value:g}", mode="lines",
             line={"color": colour, "dash": dash, "width": width, "shape": shape},
             hovertemplate=f"%{{x:.2f}}: %{{y:.3g}}<extra>{symbol} = {value:g}</extra>",
         )  # fmt: skip
 
 
 def disc(figure: go.Figure, x: float, y: float, text: str) -> None:
-    """Where the sliders stand; `text` is a format for y."""
+    """The point of the sliders; `text` is a format for y."""
     _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
 
 
 def diamond(figure: go.Figure, x: float, y: float, text: str) -> None:
-    """What was measured; `text` is a format for y."""
+    """A measured point; `text` is a format for y."""
     _mark(figure, x, y, text.format(y), "bottom", {"symbol": "diamond", "size": 13, "color": HERE})
 
 
-def _mark(figure: go.Figure, x: float, y: float, text: str, above: str, marker: dict[str, Any]) -> None:
+def _mark(
+    figure: go.Figure, x: float, y: float, text: str, above: str, marker: dict[str, Any]
+) -> None:
     span = figure.data[0].x
-    side = "left" if x > (span[0] + span[-1]) / 2 else "right"  # on which the figure has room
+    side = "left" if x > (span[0] + span[-1]) / 2 else "right"  # the side with room
     figure.add_scatter(
         x=[x], y=[y], mode="markers+text", text=[text], textposition=f"{above} {side}",
         textfont={"color": marker["color"], "size": 13, "shadow": HALO},
-        marker=marker, cliponaxis=False, showlegend=False, hovertemplate="%{x:.2f}: %{text}<extra></extra>",
+        marker=marker, cliponaxis=False, showlegend=False,
+        hovertemplate="%{x:.2f}: %{text}<extra></extra>",
     )  # fmt: skip
 
 
 def upright(figure: go.Figure, x: float, text: str, colour: str = GREY) -> None:
-    """A dotted line from top to bottom, its label at the top."""
+    """A dotted line from top to bottom, with its label at the top."""
     figure.add_vline(
         x, line={"color": colour, "width": 1, "dash": "dot"},
         annotation={"text": text, "font": {"color": colour, "size": 13, "shadow": HALO}},

@@ -1,4 +1,4 @@
-"""What a finished run shows of the theory's quantities, read from its trace."""
+"""The theory's quantities in a finished run, read from its trace."""
 
 import math
 from collections import Counter
@@ -10,20 +10,28 @@ from typing import Any
 from decoders import catalog
 from decoders.theory import walltime_factor
 from decoders.trace import DRAFTED, KEPT, Fate
-from workbench.runs.estimates import Row, rows, times_greedy
+from workbench.runs.estimates import Row, rows, times_greedy, unsteady
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import TokenRecord
+from workbench.show.spread import greedy_disturbed
 from workbench.theory.batches import MeasuredBatch, batches
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredSpeculative:
-    """Speculative decoding as it ran, all repeats together. The last three are None unless greedy ran too.
+    """Speculative decoding as it ran, all repeats together.
 
-    accepted, tested  draft tokens;   gamma  mean draft tokens per round;   tokens  mean tokens per round
-    c            seconds of a draft pass over those of greedy's target pass (medians)
-    verify_cost  seconds of a verification over those of greedy's target pass (medians), which theorem 3.8 takes to be 1
-    speedup      mean of tokens/s over greedy's
+    Attributes:
+        accepted: draft tokens kept
+        tested: draft tokens tested
+        gamma: mean draft tokens per round
+        tokens: mean tokens per round
+        c: seconds of a draft pass / seconds of greedy's target pass (medians); None if greedy did
+            not run
+        verify_cost: seconds of a verification / seconds of greedy's target pass (medians), which
+            theorem 3.8 takes to be 1; None likewise
+        speedup: mean tokens/s / greedy's; None likewise
+        sure: whether nothing disturbed the timings
     """
 
     accepted: int
@@ -33,6 +41,7 @@ class MeasuredSpeculative:
     c: float | None
     verify_cost: float | None
     speedup: float | None
+    sure: bool = True
 
     @property
     def alpha(self) -> float:
@@ -48,8 +57,14 @@ class MeasuredSpeculative:
 class MeasuredDSBD:
     """DSBD as it ran, all repeats together.
 
-    passed, verified  layers accepted whole, of those verified: their ratio estimates the mean of min(t, beta)
-    gamma  mean drafted layers per round;   steps  mean layers gained per round;   width  mean beams of a layer
+    `passed` / `verified` estimates the mean of min(t, beta).
+
+    Attributes:
+        passed: layers accepted whole
+        verified: layers verified
+        gamma: mean drafted layers per round
+        steps: mean layers gained per round
+        width: mean beams of a layer
     """
 
     passed: int
@@ -67,13 +82,18 @@ class MeasuredDSBD:
 class MeasuredMTAD:
     """MTAD as it ran, all repeats together.
 
-    gamma_bar       mean tokens per round
-    U               largest |ln p - ln q| in nats over the `compared` draft tokens of which both are above 0: a lower estimate of the
-                    theory's maximum over all tokens and contexts; None if there was no such token
-    one_sided       draft tokens of which one of p and q is 0: a single one makes U infinite
-    ratio           "warped" or "raw": the distributions that p and q are of
-    H               lower estimate in nats of the raw target's mean entropy at the `places` of the output (see `least_entropy`)
-    threshold, draft_length   as set
+    Attributes:
+        gamma_bar: mean tokens per round
+        U: largest |ln p - ln q| in nats over the `compared` draft tokens: a lower estimate of the
+            theory's maximum over all tokens and contexts; None if there was no such token
+        compared: draft tokens with both p and q above 0
+        one_sided: draft tokens with either p or q at 0: a single one makes U infinite
+        ratio: "warped" or "raw": the distributions that p and q are of
+        H: lower estimate in nats of the raw target's mean entropy at the `places` of the output
+            (see `least_entropy`)
+        places: places of the output
+        threshold: the setting
+        draft_length: the setting
     """
 
     gamma_bar: float
@@ -89,9 +109,16 @@ class MeasuredMTAD:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one run shows; None for a decoder that did not run with its rounds kept, or drafted nothing that was tested.
+    """The measurements of one run.
 
-    batches    of a batch run: what each decoder's acceptance lengths say about padding
+    They are None for a decoder that did not run with its rounds kept, or of which no draft was
+    tested.
+
+    Attributes:
+        speculative: of speculative decoding
+        dsbd: of DSBD
+        mtad: of MTAD
+        batches: of a batch run, each decoder's acceptance lengths
     """
 
     speculative: MeasuredSpeculative | None = None
@@ -117,7 +144,11 @@ def measured(run: Run) -> Measured:
 
 def _whole(row: Row) -> Row:
     """The repeats that did not fail and kept their rounds."""
-    both = [(r, g) for r, g in zip(row.results, row.greedy, strict=True) if r.error is None and r.alone.rounds]
+    both = [
+        (r, g)
+        for r, g in zip(row.results, row.greedy, strict=True)
+        if r.error is None and r.alone.rounds
+    ]
     return replace(row, results=[r for r, _ in both], greedy=[g for _, g in both])
 
 
@@ -131,7 +162,11 @@ def speculative(row: Row) -> MeasuredSpeculative | None:
     plain = _pass_seconds(greedy, "verify_seconds", "target_calls")
     draft = _pass_seconds(results, "draft_seconds", "draft_calls")
     verify = _pass_seconds(results, "verify_seconds", "target_calls")
-    speedups = [x for r, g in zip(row.results, row.greedy, strict=True) if (x := times_greedy(r, g)) is not None]
+    speedups = [
+        x
+        for r, g in zip(row.results, row.greedy, strict=True)
+        if (x := times_greedy(r, g)) is not None
+    ]
     return MeasuredSpeculative(
         accepted=fates.count(Fate.ACCEPTED),
         tested=tested,
@@ -140,6 +175,7 @@ def speculative(row: Row) -> MeasuredSpeculative | None:
         c=draft / plain if plain and draft is not None else None,
         verify_cost=verify / plain if plain and verify is not None else None,
         speedup=fmean(speedups) if speedups else None,
+        sure=not (unsteady(row) or greedy_disturbed(row)),
     )
 
 
@@ -189,8 +225,11 @@ def mtad(results: Sequence[Result], method: Any) -> MeasuredMTAD | None:
 
 
 def least_entropy(token: TokenRecord) -> float:
-    """The least entropy (nats) that the raw target can have at this place: the trace has the likeliest tokens; no other token
-    is likelier than the last of these, or than all others together."""
+    """The least entropy (nats) that the raw target can have at this place.
+
+    The trace has the likeliest tokens; no other token is likelier than the last of these, or than
+    all others together.
+    """
     known = [a.p for a in token.alternatives if a.p > 0]
     rest = max(0.0, 1 - sum(known))
     tail = -rest * math.log(min(known[-1], rest)) if rest > 0 else 0.0
@@ -198,6 +237,9 @@ def least_entropy(token: TokenRecord) -> float:
 
 
 def _pass_seconds(results: Sequence[Result], seconds: str, calls: str) -> float | None:
-    """Seconds of one forward pass: the median over all rounds but the first, which also reads the prompt; None if there is none."""
+    """Seconds of one forward pass, the median over all rounds but the first; None if there is none.
+
+    The first round also reads the prompt.
+    """
     rounds = [r for result in results for r in result.alone.rounds[1:] if getattr(r, calls)]
     return median(getattr(r, seconds) / getattr(r, calls) for r in rounds) if rounds else None

@@ -1,4 +1,4 @@
-"""Chains: one ask that is answered with tokens, drawn as if each had been asked for alone."""
+"""Chains: one request is answered with several tokens, drawn as if each were requested alone."""
 
 from functools import partial
 
@@ -8,7 +8,6 @@ from decoders import catalog, generate
 from decoders.distribution import Small
 from decoders.drafts.chain import chain
 from decoders.drafts.tree import tree
-from decoders.loop import Turn
 from decoders.methods import speculative
 from decoders.methods.autoregressive import Multinomial
 from decoders.reading import Readings
@@ -16,6 +15,7 @@ from decoders.sampling import SeededSource
 from decoders.testing.oracle import Watched, assert_exact, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial
+from decoders.turn import Turn
 from decoders.warp import Warping
 from tests.models import build_pair
 
@@ -23,13 +23,17 @@ PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, [1, 2, 1, 2, 1]]
 WARPING = Warping(0.8, 3)
 
 
-@pytest.mark.parametrize("warping", [{"top_k": 20}, {"temperature": 0.6, "top_p": 0.9}, {}, {"temperature": 0}])
+@pytest.mark.parametrize(
+    "warping", [{"top_k": 20}, {"temperature": 0.6, "top_p": 0.9}, {}, {"temperature": 0}]
+)
 def test_a_chain_is_a_tree_without_branches(warping, monkeypatch):
-    """Alone, in a batch, and asked for token by token: the same tokens from the same uniform numbers."""
+    """The same tokens from the same uniform numbers, alone, in a batch and requested one by one."""
     pair, method = build_pair(), catalog["speculative"](draft_length=5)
     options = {"max_new_tokens": 24, "ignore_eos": True, **warping}
     batch = [r.tokens for r in generate(pair, PROMPTS, method, seed=3, **options)]
-    assert batch == [generate(pair, p, method, seed=3 + i, **options).tokens for i, p in enumerate(PROMPTS)]
+    assert batch == [
+        generate(pair, p, method, seed=3 + i, **options).tokens for i, p in enumerate(PROMPTS)
+    ]
     monkeypatch.setattr(speculative, "chain", lambda request, length: tree(request, (1,) * length))
     assert batch == [r.tokens for r in generate(pair, PROMPTS, method, seed=3, **options)]
 
@@ -37,12 +41,18 @@ def test_a_chain_is_a_tree_without_branches(warping, monkeypatch):
 @pytest.mark.parametrize("ahead", [2, 5, 100])
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})])
 def test_tokens_drawn_ahead_are_those_drawn_one_by_one(ahead, end):
-    """What was drawn beyond the end of the text, by a stop string or the budget, is dropped."""
+    """Tokens drawn beyond the end of the text, by a stop string or the budget, are dropped."""
     for seed in range(8):
         situation = drawn(4, seed, budget=9, warping=WARPING, end=end)
         for stops in (None, lambda tokens: tokens[-2:] == [1, 0]):
             one, many = (
-                decode(Multinomial(), situation, SeededSource(seed), request=partial(Watched, ahead=n), stops=stops)
+                decode(
+                    Multinomial(),
+                    situation,
+                    SeededSource(seed),
+                    request=partial(Watched, ahead=n),
+                    stops=stops,
+                )
                 for n in (1, ahead)
             )
             assert (many.output, many.finished) == (one.output, one.finished)
@@ -53,11 +63,13 @@ def test_tokens_drawn_ahead_are_those_drawn_one_by_one(ahead, end):
 
 def test_tokens_drawn_ahead_have_the_targets_law():
     for end in (frozenset(), frozenset({1})):
-        assert_exact(Multinomial(), drawn(3, 1, warping=WARPING, end=end), request=partial(Watched, ahead=3))
+        assert_exact(
+            Multinomial(), drawn(3, 1, warping=WARPING, end=end), request=partial(Watched, ahead=3)
+        )
 
 
 def test_what_a_source_gives_to_a_chain_does_not_depend_on_where_it_ends():
-    """A chain that ends early leaves its numbers unused: later draws are those of a chain that did not."""
+    """A chain that ends early leaves its numbers unused, so that later draws do not change."""
     short, long, apart = SeededSource(5), SeededSource(5), SeededSource(5)
     coin = Small({0: 0.5, 1: 0.5})
     draw, whole = short.chain(4), long.chain(4)
@@ -83,7 +95,11 @@ def test_a_chain_ends_with_the_text_and_is_as_long_as_the_budget_allows():
                         (drawn,) = yield request.draw("target", request.tip, 1)
 
         rows = Rows(((0.99, 0.005, 0.005), (0.005, 0.99, 0.005)))
-        decode(Drafts(), Situation(rows, rows, budget=budget, end=end, warping=Warping(0)), SeededSource(0))
+        decode(
+            Drafts(),
+            Situation(rows, rows, budget=budget, end=end, warping=Warping(0)),
+            SeededSource(0),
+        )
         return found[0]
 
     assert lengths(9, frozenset()) == [0, 1, 1, 1]

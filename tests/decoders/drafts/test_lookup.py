@@ -7,7 +7,7 @@ from tests.pieces import commit, propose, request
 
 
 def copied(prompt, *outputs, match=2, copy=7, first=False, **options) -> list[int]:
-    """What is proposed after a prompt and the outputs of some rounds."""
+    """The proposals after a prompt and the outputs of some rounds."""
     r = request(tuple(prompt), **options)
     lookup = Lookup(r, match, copy, first)
     for tokens in outputs:
@@ -16,7 +16,9 @@ def copied(prompt, *outputs, match=2, copy=7, first=False, **options) -> list[in
     draft, passes = propose(r, lookup.propose(r))
     assert passes == 0
     assert not draft.q  # certain tokens
-    assert [d.parent for d in draft.draws] == [draft.root, *(d.node for d in draft.draws)][: len(draft.draws)]
+    assert [d.parent for d in draft.draws] == [draft.root, *(d.node for d in draft.draws)][
+        : len(draft.draws)
+    ]
     return [d.token for d in draft.draws]
 
 

@@ -32,7 +32,11 @@ def test_every_draw_gets_its_children_and_each_layer_is_one_pass():
     assert passes == 3
     per_draw = Counter(d.parent for d in draft.draws)
     above = Counter(d.node for d in draft.draws)
-    assert all(per_draw[n] == (2 if r.tree.depths[n] == 1 else 1) * above[n] for n in per_draw if n != draft.root)
+    assert all(
+        per_draw[n] == (2 if r.tree.depths[n] == 1 else 1) * above[n]
+        for n in per_draw
+        if n != draft.root
+    )
 
 
 def test_equal_draws_share_a_node_and_stay_several():
@@ -49,7 +53,9 @@ def test_it_hands_over_what_it_drew_from():
     for node, q in draft.q.items():
         path = tuple(r.tree.tokens[n] for n in r.tree.lineage(node))
         expected = warp(MODEL(path), r.warping)
-        assert dict(q.items()) == pytest.approx({x: m for x, m in enumerate(expected.tolist()) if m})
+        assert dict(q.items()) == pytest.approx(
+            {x: m for x, m in enumerate(expected.tolist()) if m}
+        )
 
 
 @pytest.mark.parametrize(("budget", "layers"), [(1, 0), (2, 1), (3, 2), (9, 3)])

@@ -1,4 +1,4 @@
-"""Decoders inside of transformers' `generate`: the same tokens where they must be, the law where they are drawn, a sentence for the rest."""
+"""Decoders inside of transformers' `generate`: the same tokens, the same law, or one sentence."""
 
 import copy
 import importlib.metadata
@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import torch
@@ -18,6 +19,7 @@ from transformers import (
     RepetitionPenaltyLogitsProcessor,
     StoppingCriteria,
     StoppingCriteriaList,
+    TextIteratorStreamer,
     TextStreamer,
     dynamic_module_utils,
 )
@@ -28,7 +30,7 @@ from transformers.generation.candidate_generator import (
 )
 
 import decoders
-from tests.models import FAMILIES, build, build_tokenizer
+from tests.models import FAMILIES, VOCABULARY, build, build_tokenizer
 
 EIGHT = [*FAMILIES]
 TEXTS = [[5, 9, 3, 7, 1, 8], [4], [11, 2, 11, 2, 11, 2, 11, 2, 11], [6, 6, 30], [17, 21]]
@@ -73,14 +75,23 @@ def test_the_tokens_of_generate_alone_and_in_a_batch_of_uneven_lengths(family):
     options["eos_token_id"] = end
 
     def each(**more) -> list[list[int]]:
-        return [new(model.generate(**inputs([t]), **options, **more), inputs([t]), end)[0] for t in TEXTS]
+        return [
+            new(model.generate(**inputs([t]), **options, **more), inputs([t]), end)[0]
+            for t in TEXTS
+        ]
 
     def together(method) -> list[list[int]]:
-        return new(model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS), end)
+        return new(
+            model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS), end
+        )
 
     alone = each()
     assert len(alone[0]) <= 5
-    for method in (decoders.hf("greedy"), decoders.hf("speculative", draft=draft), decoders.hf("lookup")):
+    for method in (
+        decoders.hf("greedy"),
+        decoders.hf("speculative", draft=draft),
+        decoders.hf("lookup"),
+    ):
         assert together(method) == alone
     assert together(decoders.hf("beam_search", beams=3)) == each(num_beams=3)
 
@@ -101,24 +112,34 @@ def test_every_decoder_decodes_a_batch_as_it_decodes_each_row(name, llama):
     together = new(model.generate(**batch, **options, custom_generate=method), batch)
     for i, text in enumerate(TEXTS):
         single = decoders.hf(name, draft=draft, seed=5 + i)
-        assert new(model.generate(**inputs([text]), **options, custom_generate=single), inputs([text])) == [together[i]]
+        assert new(
+            model.generate(**inputs([text]), **options, custom_generate=single), inputs([text])
+        ) == [together[i]]
 
 
 def p_value(counts: Counter, law: dict, total: int) -> float:
-    """Of the chi-square test, cells that expect fewer than five pooled into one."""
+    """The p-value of the chi-square test; cells that expect fewer than five are pooled into one."""
     large = {cell for cell, p in law.items() if p * total >= 5}
     pooled_p, pooled_n = 1 - sum(law[c] for c in large), total - sum(counts[c] for c in large)
-    cells = [(counts[c], law[c] * total) for c in large] + ([(pooled_n, pooled_p * total)] if pooled_p > 1e-9 else [])
+    cells = [(counts[c], law[c] * total) for c in large] + (
+        [(pooled_n, pooled_p * total)] if pooled_p > 1e-9 else []
+    )
     assert pooled_p > 1e-9 or not pooled_n, "tokens that the target cannot draw"
     statistic = sum((n - e) ** 2 / e for n, e in cells)
-    return torch.special.gammaincc(torch.tensor((len(cells) - 1) / 2), torch.tensor(statistic / 2)).item()
+    return torch.special.gammaincc(
+        torch.tensor((len(cells) - 1) / 2), torch.tensor(statistic / 2)
+    ).item()
 
 
-def law_of_two(model, text: list[int], temperature: float, top_k: int) -> dict[tuple[int, int], float]:
+def law_of_two(
+    model, text: list[int], temperature: float, top_k: int
+) -> dict[tuple[int, int], float]:
     """The probability of each two next tokens, from plain passes."""
 
     def step(tokens: list[int]) -> dict[int, float]:
-        values, ids = (model(torch.tensor([tokens])).logits[0, -1].double() / temperature).topk(top_k)
+        values, ids = (model(torch.tensor([tokens])).logits[0, -1].double() / temperature).topk(
+            top_k
+        )
         return dict(zip(ids.tolist(), values.softmax(-1).tolist(), strict=True))
 
     with torch.no_grad():
@@ -126,11 +147,19 @@ def law_of_two(model, text: list[int], temperature: float, top_k: int) -> dict[t
 
 
 def draws(model, method, count: int, seed: int) -> Counter:
-    """Of two new tokens, the generator of torch seeded."""
+    """The counts of two new tokens, with torch's generator seeded."""
     torch.manual_seed(seed)
     batch = inputs([TEXTS[0]] * count)
-    options = {"max_new_tokens": 2, "do_sample": True, "temperature": 0.8, "top_k": 4, "pad_token_id": PAD}
-    return Counter(map(tuple, new(model.generate(**batch, **options, custom_generate=method), batch)))
+    options = {
+        "max_new_tokens": 2,
+        "do_sample": True,
+        "temperature": 0.8,
+        "top_k": 4,
+        "pad_token_id": PAD,
+    }
+    return Counter(
+        map(tuple, new(model.generate(**batch, **options, custom_generate=method), batch))
+    )
 
 
 @pytest.mark.parametrize("family", EIGHT)
@@ -177,11 +206,16 @@ class AfterTwoAlike(StoppingCriteria):
 
 def test_stopping_criteria_are_asked_after_every_token(llama):
     model, draft = llama
-    given, options = inputs(TEXTS), {"max_new_tokens": 20, "do_sample": False, "eos_token_id": END, "pad_token_id": PAD}
+    given, options = (
+        inputs(TEXTS),
+        {"max_new_tokens": 20, "do_sample": False, "eos_token_id": END, "pad_token_id": PAD},
+    )
     expected, ours = AfterTwoAlike(), AfterTwoAlike()
     wanted = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([expected]))
     method = decoders.hf("speculative", draft=draft)
-    found = model.generate(**given, **options, stopping_criteria=StoppingCriteriaList([ours]), custom_generate=method)
+    found = model.generate(
+        **given, **options, stopping_criteria=StoppingCriteriaList([ours]), custom_generate=method
+    )
     assert found.tolist() == wanted.tolist()
     assert ours.lengths == expected.lengths
 
@@ -189,21 +223,34 @@ def test_stopping_criteria_are_asked_after_every_token(llama):
 def test_penalties_are_applied(llama):
     """They were refused, and so was every model whose generation config asks for one."""
     model, draft = llama
-    given, options = inputs(TEXTS[:1]), {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.8}
+    given, options = (
+        inputs(TEXTS[:1]),
+        {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.8},
+    )
     wanted = model.generate(**given, **options)
     assert wanted.tolist() != model.generate(**given, max_new_tokens=20, do_sample=False).tolist()
-    found = model.generate(**given, **options, custom_generate=decoders.hf("speculative", draft=draft))
+    found = model.generate(
+        **given, **options, custom_generate=decoders.hf("speculative", draft=draft)
+    )
     assert found.tolist() == wanted.tolist()
 
 
 def test_a_penalty_for_repetition_looks_at_the_whole_prompt_in_a_padded_batch(llama):
-    """`generate` tells it how much padding each row has; once as many tokens of a prompt without padding were ignored, and batches
-    raised transformers' own ValueError."""
+    """`generate` tells it how much padding each row has; once as many tokens of a prompt without
+    padding were ignored, and batches raised transformers' own ValueError."""
     model, draft = llama
-    options = {"max_new_tokens": 20, "do_sample": False, "repetition_penalty": 1.8, "pad_token_id": PAD}
+    options = {
+        "max_new_tokens": 20,
+        "do_sample": False,
+        "repetition_penalty": 1.8,
+        "pad_token_id": PAD,
+    }
     wanted = [new(model.generate(**inputs([t]), **options), inputs([t]))[0] for t in TEXTS]
     method = decoders.hf("speculative", draft=draft)
-    assert new(model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS)) == wanted
+    assert (
+        new(model.generate(**inputs(TEXTS), **options, custom_generate=method), inputs(TEXTS))
+        == wanted
+    )
     padded = {name: value[1:2] for name, value in inputs(TEXTS).items()}
     assert new(model.generate(**padded, **options, custom_generate=method), padded) == wanted[1:2]
     own = LogitsProcessorList([RepetitionPenaltyLogitsProcessor(1.8, prompt_ignore_length=3)])
@@ -227,29 +274,88 @@ class Heard(TextStreamer):
     """Keeps what it is given."""
 
     def __init__(self):
-        self.tokens, self.ended = [], False
+        self.tokens, self.ended = [], 0
 
     def put(self, value):
         self.tokens += value.flatten().tolist()
 
     def end(self):
-        self.ended = True
+        self.ended += 1
 
 
-@pytest.mark.parametrize("name", ["speculative", "beam_search"])
+@pytest.mark.parametrize("name", decoders.catalog)
 def test_a_streamer_hears_every_token_once(name, llama):
+    """Also a streamer that `generate` was given: it heard the prompt, then nothing, not even the
+    end."""
     model, draft = llama
-    heard, given = Heard(), inputs([TEXTS[0]])
-    output = model.generate(**given, max_new_tokens=9, custom_generate=decoders.hf(name, draft=draft, streamer=heard))
-    assert heard.tokens == output[0].tolist()
-    assert heard.ended
+    given, options = inputs([TEXTS[0]]), {"max_new_tokens": 9, "do_sample": True}
+    for to_generate in (True, False):
+        heard = Heard()
+        ours, theirs = ({}, {"streamer": heard}) if to_generate else ({"streamer": heard}, {})
+        method = decoders.hf(name, draft=draft, seed=3, **ours)
+        output = model.generate(**given, **options, **theirs, custom_generate=method)
+        assert heard.tokens == output[0].tolist()
+        assert heard.ended == 1
+
+
+@pytest.mark.parametrize("name", ["greedy", "mtad", "beam_search"])
+def test_the_text_of_a_streamer_is_that_of_the_output(name, llama, capsys):
+    """A reader in another thread waited for ever, as transformers' own example has it."""
+    model, draft = llama
+    tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
+    streamer = TextIteratorStreamer(tokenizer, timeout=60)
+    call = {**given, "max_new_tokens": 9, "custom_generate": decoders.hf(name, draft=draft, seed=3)}
+    thread = Thread(target=model.generate, kwargs={**call, "streamer": streamer})
+    thread.start()
+    read = "".join(streamer)
+    thread.join(60)
+    assert read == tokenizer.decode(model.generate(**call)[0])
+    model.generate(**call, streamer=TextStreamer(tokenizer))
+    assert capsys.readouterr().out == read + "\n"
+
+
+def test_a_streamer_is_told_the_end_when_the_call_fails(llama):
+    model, given = llama[0], inputs([TEXTS[0]])
+    streamer = TextIteratorStreamer(build_tokenizer(), timeout=60)
+    with pytest.raises(decoders.InputError, match="penalty_alpha"):
+        model.generate(
+            **given, penalty_alpha=0.6, streamer=streamer, custom_generate=decoders.hf("greedy")
+        )
+    assert build_tokenizer().decode(TEXTS[0]) == "".join(streamer)
+    with pytest.raises(decoders.InputError, match="There are two streamers; give one"):
+        model.generate(
+            **given, streamer=Heard(), custom_generate=decoders.hf("greedy", streamer=Heard())
+        )
+
+
+def test_a_draft_of_another_family_has_its_own_tokenizer(llama):
+    """The message was "give the draft's own tokenizer", which `hf` could not take."""
+    model, other = llama[0], build("gpt2", vocab_size=VOCABULARY + 5, seed=5)
+    given, options = (
+        inputs(TEXTS[:3]),
+        {"max_new_tokens": 12, "do_sample": False, "return_dict_in_generate": True},
+    )
+    tokenizers = {
+        "tokenizer": build_tokenizer(("th", "he")),
+        "draft_tokenizer": build_tokenizer(("qu", "t", "el")),
+    }
+    method = decoders.hf("speculative", draft=other, **tokenizers)
+    output = model.generate(**given, **options, custom_generate=method)
+    assert output.sequences.tolist() == model.generate(**given, **options).sequences.tolist()
+    assert sum(m.drafted for m in output.metrics) > 0
+    with pytest.raises(
+        decoders.InputError, match="give the tokenizers of both, as tokenizer and draft_tokenizer"
+    ):
+        model.generate(**given, custom_generate=decoders.hf("speculative", draft=other))
 
 
 def test_a_dictionary_has_metrics_and_rounds(llama):
     model, draft = llama
     given = inputs(TEXTS[:2])
     method = decoders.hf("mtad", draft=draft, threshold=0.1)
-    output = model.generate(**given, max_new_tokens=9, return_dict_in_generate=True, custom_generate=method)
+    output = model.generate(
+        **given, max_new_tokens=9, return_dict_in_generate=True, custom_generate=method
+    )
     assert output.sequences.shape == (2, 6 + 9)
     assert [m.new_tokens for m in output.metrics] == [9, 9]
     assert [sum(len(r.tokens) for r in rounds) for rounds in output.rounds] == [9, 9]
@@ -261,8 +367,10 @@ HUB = Path(__file__).parents[3] / "assets" / "custom_generate"
 
 @pytest.fixture
 def from_folder(tmp_path, monkeypatch):
-    """What makes `generate` take the method from a folder, as from a repository of the hub; and a switch that uninstalls our package,
-    for all that transformers sees of it."""
+    """The arguments for `generate` to take the method from a folder, as from a repository of the
+    hub.
+
+    And a switch that makes transformers believe that our package is not installed."""
     installed, real = {"decoding-workbench": decoders.__version__}, importlib.metadata.version
 
     def version(name: str) -> str:
@@ -281,7 +389,9 @@ def from_folder(tmp_path, monkeypatch):
 
 def test_the_code_on_the_folders_card_runs(from_folder):
     pair, (folder, _) = decoders.load_pair(), from_folder
-    (code,) = re.findall("```python\n(.*?)```", (HUB / "README.md").read_text(encoding="utf-8"), re.S)
+    (code,) = re.findall(
+        "```python\n(.*?)```", (HUB / "README.md").read_text(encoding="utf-8"), re.S
+    )
     known = {"model": pair.target, "draft": pair.draft, "tokenizer": pair.tokenizer}
     exec(code.replace("<this repository>", folder["custom_generate"]), known)
     assert len(known["output"]) == 2
@@ -290,13 +400,19 @@ def test_the_code_on_the_folders_card_runs(from_folder):
 def test_the_folder_for_the_hub_is_hf_by_another_name(from_folder, llama):
     (model, draft), (folder, _) = llama, from_folder
     tokenizer, given = build_tokenizer(), inputs([TEXTS[0]])
-    options = {"max_new_tokens": 20, "do_sample": True, "temperature": 0.9, "return_dict_in_generate": True}
+    options = {
+        "max_new_tokens": 20,
+        "do_sample": True,
+        "temperature": 0.9,
+        "return_dict_in_generate": True,
+    }
     plain = decoders.hf("speculative", draft=draft, seed=3, draft_length=2)
     whole = new(model.generate(**given, **options, custom_generate=plain).sequences, given)[0]
     word, heard = tokenizer.decode(whole[5:7]), Heard()
     found = model.generate(
-        **given, **options, **folder, decoder="speculative", assistant_model=draft, settings={"draft_length": 2}, seed=3,
-        tokenizer=tokenizer, stop_strings=word, streamer=heard,
+        **given, **options, **folder, decoder="speculative", assistant_model=draft,
+        settings={"draft_length": 2}, seed=3, tokenizer=tokenizer, stop_strings=word,
+        streamer=heard,
     )  # fmt: skip
     tokens = new(found.sequences, given)[0]
     assert tokens == whole[: len(tokens)]
@@ -313,7 +429,8 @@ def test_the_folder_for_the_hub_takes_batches_and_refuses_what_cannot_be(from_fo
     wanted = model.generate(**batch, **options)
     assert torch.equal(model.generate(**batch, **options, **folder), wanted)
     assert torch.equal(
-        model.generate(**batch, **options, **folder, decoder="speculative", assistant_model=draft), wanted
+        model.generate(**batch, **options, **folder, decoder="speculative", assistant_model=draft),
+        wanted,
     )
     with pytest.raises(decoders.InputError, match="Decoders do not apply MinPLogitsWarper"):
         model.generate(**batch, **{**options, "do_sample": True}, **folder, min_p=0.1)
@@ -332,13 +449,20 @@ def test_the_pair_is_made_once_per_model_and_goes_with_it(monkeypatch):
     model, draft = pair_of("llama")
     made = []
     check = decoders.ModelPair.__init__
-    monkeypatch.setattr(decoders.ModelPair, "__init__", lambda *given: (made.append(given), check(*given))[1])
+    monkeypatch.setattr(
+        decoders.ModelPair, "__init__", lambda *given: (made.append(given), check(*given))[1]
+    )
     given = inputs([TEXTS[0]])
     for _ in range(2):
-        model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft))
+        model.generate(
+            **given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft)
+        )
     assert len(made) == 1
-    model.model.layers[0].mlp.up_proj = copy.deepcopy(model.model.layers[0].mlp.up_proj)  # as adapters do
-    model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft))
+    # as adapters do
+    model.model.layers[0].mlp.up_proj = copy.deepcopy(model.model.layers[0].mlp.up_proj)
+    model.generate(
+        **given, max_new_tokens=3, custom_generate=decoders.hf("speculative", draft=draft)
+    )
     assert len(made) == 2
     for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
         other.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("greedy"))
@@ -350,7 +474,9 @@ def test_a_model_in_training_is_left_in_training():
     given = inputs([TEXTS[0]])
     wanted = model.generate(**given, max_new_tokens=8, do_sample=False)
     model.train()
-    found = model.generate(**given, max_new_tokens=8, do_sample=False, custom_generate=decoders.hf("lookup"))
+    found = model.generate(
+        **given, max_new_tokens=8, do_sample=False, custom_generate=decoders.hf("lookup")
+    )
     assert model.training
     assert found.tolist() == wanted.tolist()
 
@@ -358,8 +484,12 @@ def test_a_model_in_training_is_left_in_training():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"num_beams": 3}, "num_beams and num_return_sequences repeat the rows"),
-        ({"num_return_sequences": 2, "do_sample": True}, "num_beams and num_return_sequences repeat the rows"),
+        ({"num_beams": 3}, r'num_beams repeats the rows .* decoders.hf\("beam_search", beams=4\)'),
+        ({"num_return_sequences": 2, "do_sample": True}, "num_return_sequences repeats the rows"),
+        (
+            {"assistant_model": build("llama")},
+            r'leave assistant_model out and take decoders.hf\("speculative", draft=model',
+        ),
         (
             {"min_new_tokens": 3, "eos_token_id": END},
             "Decoders do not apply .*MinNewTokensLengthLogitsProcessor; leave out",
@@ -369,7 +499,10 @@ def test_a_model_in_training_is_left_in_training():
             {"logits_processor": LogitsProcessorList([MinLengthLogitsProcessor(9, END)])},
             "Decoders do not apply MinLengthLogitsProcessor",
         ),
-        ({"return_dict_in_generate": True, "output_scores": True}, "Decoders have no scores for each token"),
+        (
+            {"return_dict_in_generate": True, "output_scores": True},
+            "Decoders have no scores for each token",
+        ),
         ({"attention_mask": torch.tensor([[1, 1, 1, 1, 1, 0]])}, "pad on the left"),
         ({"attention_mask": torch.tensor([[1, 0, 1, 1, 1, 1]])}, "pad on the left"),
         ({"position_ids": torch.arange(3, 9)[None]}, "leave position_ids out"),
@@ -386,7 +519,9 @@ def test_a_cache_that_is_not_empty_is_refused(llama):
     cache = DynamicCache(config=llama[0].config)
     llama[0](torch.tensor([TEXTS[0][:3]]), past_key_values=cache)
     with pytest.raises(decoders.InputError, match="without past_key_values"):
-        llama[0].generate(**inputs([TEXTS[0]]), past_key_values=cache, custom_generate=decoders.hf("greedy"))
+        llama[0].generate(
+            **inputs([TEXTS[0]]), past_key_values=cache, custom_generate=decoders.hf("greedy")
+        )
 
 
 @pytest.mark.parametrize(
@@ -396,25 +531,83 @@ def test_a_cache_that_is_not_empty_is_refused(llama):
         (lambda draft: decoders.hf("mtad", draft=draft, treshold=1), "did you mean 'threshold'"),
         (lambda draft: decoders.hf("mtad"), r'decoders.hf\("mtad", draft=model\)'),
         (lambda draft: decoders.hf("mtad", draft="a/name"), "cannot draft with str; give a model"),
-        (lambda draft: decoders.hf("mtad", draft=PromptLookupCandidateGenerator()), "cannot draft with PromptLookup"),
-        (lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2), "greedy has its settings already"),
+        (
+            lambda draft: decoders.hf("mtad", draft=PromptLookupCandidateGenerator()),
+            "cannot draft with PromptLookup",
+        ),
+        (
+            lambda draft: decoders.hf(decoders.catalog["greedy"](), beams=2),
+            "greedy has its settings already",
+        ),
         (lambda draft: decoders.hf("greedy", stop="x"), "need a tokenizer"),
+        (
+            lambda draft: decoders.hf("greedy", stop="\ud83d", tokenizer=build_tokenizer()),
+            "half a character",
+        ),
+        (
+            lambda draft: decoders.hf(None),
+            r"A decoder is one of the catalog with its settings, .* not None\.",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", tokenizer="gpt2"),
+            "tokenizer must be a tokenizer of transformers",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", draft_tokenizer=build_tokenizer()),
+            "give draft and tokenizer too",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", streamer=print),
+            "streamer must be a streamer of transformers",
+        ),
+        (lambda draft: decoders.hf("greedy", seed=1.5), r"seed must be a whole number .* not 1\.5"),
+        (
+            lambda draft: decoders.hf("greedy", options={"max_bach": 2}),
+            "options has no 'max_bach': did you mean 'max_batch'",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", options={"temperature": 2}),
+            "options has no 'temperature': there is max_b",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", options={"max_batch": 0}),
+            "max_batch must be a whole number from 1",
+        ),
+        (
+            lambda draft: decoders.hf("greedy", options=4),
+            "options must be a dictionary, as {'max_batch': 4}, not 4",
+        ),
     ],
 )
 def test_a_decoder_that_cannot_be_made_is_refused_when_it_is_named(make, words, llama):
+    """Some of these were refused only by the first `generate`, and some raised Python's errors."""
     with pytest.raises(decoders.InputError, match=words):
         make(llama[1])
 
 
 def test_two_rows_have_no_streamer_and_need_a_pad_token(llama):
     model, given = llama[0], inputs(TEXTS[:2])
-    with pytest.raises(decoders.InputError, match="A streamer follows one text and there are 2 rows"):
-        model.generate(**given, max_new_tokens=3, custom_generate=decoders.hf("greedy", streamer=Heard()))
+    with pytest.raises(
+        decoders.InputError, match="A streamer follows one text and there are 2 rows"
+    ):
+        model.generate(
+            **given, max_new_tokens=3, custom_generate=decoders.hf("greedy", streamer=Heard())
+        )
+    # as without a decoder
+    with pytest.raises(ValueError, match="TextStreamer only supports batch size 1"):
+        model.generate(
+            **given, streamer=TextStreamer(build_tokenizer()), custom_generate=decoders.hf("greedy")
+        )
     bare = copy.deepcopy(model)
     bare.generation_config.pad_token_id = bare.config.pad_token_id = None
     criteria = StoppingCriteriaList([AfterTwoAlike()])
     with pytest.raises(decoders.InputError, match="give generate a pad_token_id"):
-        bare.generate(**given, max_new_tokens=3, stopping_criteria=criteria, custom_generate=decoders.hf("greedy"))
+        bare.generate(
+            **given,
+            max_new_tokens=3,
+            stopping_criteria=criteria,
+            custom_generate=decoders.hf("greedy"),
+        )
 
 
 class Echo(CandidateGenerator):
@@ -434,10 +627,17 @@ class Needy(CandidateGenerator):
         raise AssertionError
 
 
-@pytest.mark.parametrize("generator", [PromptLookupCandidateGenerator(max_length=100), Echo()], ids=["lookup", "echo"])
+@pytest.mark.parametrize(
+    "generator", [PromptLookupCandidateGenerator(max_length=100), Echo()], ids=["lookup", "echo"]
+)
 def test_candidate_generators_draft_in_batches(generator, llama):
     model, batch = llama[0], inputs(TEXTS)
-    options = {"max_new_tokens": 12, "do_sample": False, "pad_token_id": PAD, "return_dict_in_generate": True}
+    options = {
+        "max_new_tokens": 12,
+        "do_sample": False,
+        "pad_token_id": PAD,
+        "return_dict_in_generate": True,
+    }
     method = decoders.hf("speculative", draft=generator)
     output = model.generate(**batch, **options, custom_generate=method)
     assert new(output.sequences, batch) == new(model.generate(**batch, **options).sequences, batch)
@@ -451,12 +651,20 @@ def test_drafts_of_a_candidate_generator_leave_the_law_alone():
 
 
 def test_generators_that_need_more_than_the_text_are_refused_by_name(llama):
-    needs_outputs = SinglePositionMultiTokenCandidateGenerator.__new__(SinglePositionMultiTokenCandidateGenerator)
-    with pytest.raises(decoders.InputError, match=r"^SinglePosition.* drafts from outputs of the model"):
+    needs_outputs = SinglePositionMultiTokenCandidateGenerator.__new__(
+        SinglePositionMultiTokenCandidateGenerator
+    )
+    with pytest.raises(
+        decoders.InputError, match=r"^SinglePosition.* drafts from outputs of the model"
+    ):
         decoders.hf("speculative", draft=needs_outputs)
-    with pytest.raises(decoders.InputError, match=r"^Needy drafts from outputs of the model \(model_outputs\)"):
+    with pytest.raises(
+        decoders.InputError, match=r"^Needy drafts from outputs of the model \(model_outputs\)"
+    ):
         decoders.hf("speculative", draft=Needy())
     with pytest.raises(decoders.ModelError, match="Strange proposed the token 10000"):
         llama[0].generate(
-            **inputs([TEXTS[0]]), max_new_tokens=4, custom_generate=decoders.hf("speculative", draft=Strange())
+            **inputs([TEXTS[0]]),
+            max_new_tokens=4,
+            custom_generate=decoders.hf("speculative", draft=Strange()),
         )

@@ -1,4 +1,4 @@
-"""The model class of the lm-evaluation-harness on a local task; skipped where the harness is not installed."""
+"""The model class of the lm-evaluation-harness on a local task; skipped without the harness."""
 
 import json
 import math
@@ -29,7 +29,8 @@ generation_kwargs: {{until: ["Z"], max_gen_toks: 12, do_sample: false}}
 metric_list: [{{metric: exact_match, aggregation: mean, higher_is_better: true}}]
 """
 TEMPLATE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<a>{% endif %}"
+    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt "
+    "%}<a>{% endif %}"
 )
 
 
@@ -42,13 +43,19 @@ def asked(kind: str, *arguments) -> Instance:
     return Instance(request_type=kind, doc={}, arguments=arguments, idx=0)
 
 
-def test_a_local_task_scores_the_same_with_greedy_and_speculative_and_runs_with_mtad(pair, tmp_path, monkeypatch):
+def test_a_local_task_scores_the_same_with_greedy_and_speculative_and_runs_with_mtad(
+    pair, tmp_path, monkeypatch
+):
     monkeypatch.setenv("HF_HOME", str(tmp_path / "hub"))
     monkeypatch.setenv("HF_DATASETS_OFFLINE", "1")
     questions = ["abc", "hello", "one two", "xyz"]
-    plain = [decoders.generate(pair, q, "greedy", max_new_tokens=12, temperature=0, stop=["Z"]).text for q in questions]
+    plain = [
+        decoders.generate(pair, q, "greedy", max_new_tokens=12, temperature=0, stop=["Z"]).text
+        for q in questions
+    ]
     lines = [
-        {"question": q, "answer": a if i % 2 else "no"} for i, (q, a) in enumerate(zip(questions, plain, strict=True))
+        {"question": q, "answer": a if i % 2 else "no"}
+        for i, (q, a) in enumerate(zip(questions, plain, strict=True))
     ]
     (tmp_path / "tiny.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     (tmp_path / "tiny.yaml").write_text(TASK.format(file=tmp_path / "tiny.jsonl"))
@@ -56,7 +63,9 @@ def test_a_local_task_scores_the_same_with_greedy_and_speculative_and_runs_with_
     scores = {}
     for name in ("greedy", "speculative", "mtad"):
         model = DecodersLM(pair, catalog[name](), batch_size=2)
-        found = lm_eval.simple_evaluate(model=model, tasks=["tiny"], task_manager=manager, bootstrap_iters=0)
+        found = lm_eval.simple_evaluate(
+            model=model, tasks=["tiny"], task_manager=manager, bootstrap_iters=0
+        )
         scores[name] = found["results"]["tiny"]["exact_match,none"]
     assert scores["greedy"] == scores["speculative"] == 0.5
     assert 0 <= scores["mtad"] <= 1
@@ -79,17 +88,23 @@ def test_loglikelihood_is_that_of_transformers(pair):
             logs = pair.target(torch.tensor([whole])).logits[0].log_softmax(-1)
         expected = sum(logs[i - 1, whole[i]].item() for i in range(len(before), len(whole)))
         assert value == pytest.approx(expected, abs=1e-5)
-        assert greedy == all(logs[i - 1].argmax() == whole[i] for i in range(len(before), len(whole)))
+        assert greedy == all(
+            logs[i - 1].argmax() == whole[i] for i in range(len(before), len(whole))
+        )
 
 
 def test_rolling_loglikelihood_takes_windows_of_what_the_model_sees(pair):
     model = DecodersLM(pair)
     short, long = "hello", "abc de" * 120
-    one, two = model.loglikelihood_rolling([asked("loglikelihood_rolling", t) for t in (short, long)])
+    one, two = model.loglikelihood_rolling(
+        [asked("loglikelihood_rolling", t) for t in (short, long)]
+    )
     ids = [model.prefix_token_id, *pair.tokenizer(short).input_ids]
     with torch.no_grad():
         logs = pair.target(torch.tensor([ids])).logits[0].log_softmax(-1)
-    assert one == pytest.approx(sum(logs[i - 1, ids[i]].item() for i in range(1, len(ids))), abs=1e-5)
+    assert one == pytest.approx(
+        sum(logs[i - 1, ids[i]].item() for i in range(1, len(ids))), abs=1e-5
+    )
     assert len(pair.tokenizer(long).input_ids) > pair.positions
     assert math.isfinite(two)
     assert two < one
@@ -101,16 +116,25 @@ def test_requests_with_different_settings_come_back_in_order(pair):
         {"until": ["Z"], "max_gen_toks": 6},
         {"until": "Z", "max_gen_toks": 3, "do_sample": True, "temperature": 1.0},
     ]
-    requests = [asked("generate_until", text, options[i % 2]) for i, text in enumerate(["a", "b", "c", "d"])]
+    requests = [
+        asked("generate_until", text, options[i % 2]) for i, text in enumerate(["a", "b", "c", "d"])
+    ]
     found = model.generate_until(requests)
     for i, text in enumerate(["a", "b", "c", "d"]):
-        sampled = {"temperature": float(i % 2), "max_new_tokens": (6, 3)[i % 2], "stop": ["Z"], "seed": 5 + i}
+        sampled = {
+            "temperature": float(i % 2),
+            "max_new_tokens": (6, 3)[i % 2],
+            "stop": ["Z"],
+            "seed": 5 + i,
+        }
         assert found[i] == decoders.generate(pair, text, "multinomial", **sampled).text
 
 
 def test_a_context_too_long_loses_its_beginning(pair):
     model = DecodersLM(pair)
-    (found,) = model.generate_until([asked("generate_until", "xy" + "ab" * 400, {"max_gen_toks": 4})])
+    (found,) = model.generate_until(
+        [asked("generate_until", "xy" + "ab" * 400, {"max_gen_toks": 4})]
+    )
     kept = pair.tokenizer("xy" + "ab" * 400).input_ids[-(pair.positions - 4) :]
     assert found == decoders.generate(pair, kept, "greedy", max_new_tokens=4, temperature=0).text
 

@@ -17,7 +17,9 @@ def test_multinomial_sampling_is_ancestral_sampling(warping, end):
 
 
 def test_greedy_takes_the_likeliest_whatever_the_caller_warps_with_ties_to_the_lowest_id():
-    situation = Situation(Rows(((0.2, 0.3, 0.5), (0.25, 0.375, 0.375))), None, warping=Warping(1.7, 3, 0.9))
+    situation = Situation(
+        Rows(((0.2, 0.3, 0.5), (0.25, 0.375, 0.375))), None, warping=Warping(1.7, 3, 0.9)
+    )
     assert output_law(Greedy(), situation) == {(2, 1, 1): 1}
 
 

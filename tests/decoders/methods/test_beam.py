@@ -40,7 +40,7 @@ def test_one_beam_is_multinomial_sampling():
 
 
 def test_copies_of_a_beam_have_entries_of_their_own():
-    """Top-k 2 over three copies of one beam lets through two copies of one token, not two tokens."""
+    """Top-k 2 over three copies of a beam lets two copies of one token through, not two tokens."""
     situation = drawn(3, 2, budget=2, warping=Warping(1.0, 2))
     alike = [r for _, r in ways(BeamSampling(3), situation) if len(set(list(layers(r))[1][0])) == 1]
     assert {len(set(list(layers(r))[1][1])) for r in alike} == {1}
@@ -64,7 +64,7 @@ def test_drawing_without_replacement_is_caught():
 
 
 def rewarped(probs, warping):
-    """A distribution warped once more."""
+    """A distribution warped a second time."""
     row = torch.full((max(i for i, _ in probs.items()) + 1,), -torch.inf, dtype=torch.float64)
     for i, mass in probs.items():
         row[i] = math.log(mass)
@@ -74,7 +74,9 @@ def rewarped(probs, warping):
 def each_alone(joint, warping):
     """Every beam's own distribution, all beams alike."""
     rows = [r.warp(warping) for r in joint.readings]
-    return Small({b * joint.size + i: m / len(rows) for b, row in enumerate(rows) for i, m in row.items()})
+    return Small(
+        {b * joint.size + i: m / len(rows) for b, row in enumerate(rows) for i, m in row.items()}
+    )
 
 
 MISTAKES = {
@@ -83,7 +85,10 @@ MISTAKES = {
         "p_beam = rewarped(joint.warp(request.warping), request.warping)",
     ),
     "each beam warped alone": ("joint.warp(request.warping)", "each_alone(joint, request.warping)"),
-    "equal beams merged": ("[d.beam for d in draws], live", "list(dict.fromkeys(d.beam for d in draws)), live"),
+    "equal beams merged": (
+        "[d.beam for d in draws], live",
+        "list(dict.fromkeys(d.beam for d in draws)), live",
+    ),
 }
 
 
@@ -105,18 +110,22 @@ def test_a_beam_search_wide_enough_is_exhaustive(seed, end, penalty):
         next((t[: i + 1] for i, x in enumerate(t) if x in end), t)
         for t in itertools.product(range(3), repeat=situation.budget)
     }
-    best = max(texts, key=lambda t: log_likelihood(situation, situation.prompt + t) / len(t) ** penalty)
+    best = max(
+        texts, key=lambda t: log_likelihood(situation, situation.prompt + t) / len(t) ** penalty
+    )
     method = BeamSearch(27, length_penalty=penalty, early_stopping="never")
     assert list(output_law(method, situation)) == [best]
 
 
 def test_one_beam_is_greedy_whatever_the_warping():
     assert_exact(BeamSearch(1), drawn(4, 1, budget=6, warping=Warping(0.0)), law="target")
-    assert output_law(BeamSearch(1), drawn(4, 1)) == output_law(BeamSearch(1), drawn(4, 1, warping=Warping(2.0, 1)))
+    assert output_law(BeamSearch(1), drawn(4, 1)) == output_law(
+        BeamSearch(1), drawn(4, 1, warping=Warping(2.0, 1))
+    )
 
 
 def test_equal_scores_are_in_the_order_of_their_tokens():
-    """`torch.topk` leaves open which of equal logits it takes: on CUDA others than on a CPU."""
+    """`torch.topk` takes any of equal logits, on CUDA others than on a CPU."""
     flat = Situation(Rows(((0.1,) * 10,)), Rows(((0.1,) * 10,)), budget=2)
     with mock.patch.object(torch.Tensor, "topk", last_of_equals):
         r = decode(BeamSearch(3), flat, SeededSource(0))

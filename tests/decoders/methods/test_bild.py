@@ -22,7 +22,9 @@ def run(method, situation, seed=0):
 @pytest.mark.parametrize("seed", range(3))
 def test_a_fallback_above_1_is_the_target_alone(warping, seed):
     situation = drawn(3, seed, warping=warping, end=frozenset({2}))
-    assert variation(output_law(bild(fallback=1.1), situation), ancestral(situation, warping)) < 1e-12
+    assert (
+        variation(output_law(bild(fallback=1.1), situation), ancestral(situation, warping)) < 1e-12
+    )
     ours, plain = (run(m, situation, seed) for m in (bild(fallback=1.1), catalog["multinomial"]()))
     assert ours.output == plain.output  # the same draws, too
     assert sum(entry.drafted for entry in ours.rounds) == 0
@@ -55,7 +57,9 @@ def test_hesitation_is_measured_on_the_raw_distribution():
 @pytest.mark.parametrize(("rollback", "kept"), [(3.0, 4), (2.9, 0)])
 def test_the_first_token_that_is_too_unlikely_is_replaced_and_the_rest_dropped(rollback, kept):
     draft = Rows(((0.95, 0.05),))  # writes 0, whose -log p is log 20 = 2.996
-    r = run(bild(rollback=rollback, draft_length=4), Situation(ALIKE, draft, budget=5, warping=GREEDY))
+    r = run(
+        bild(rollback=rollback, draft_length=4), Situation(ALIKE, draft, budget=5, warping=GREEDY)
+    )
     first = r.rounds[0].trials
     assert sum(t.fate == Fate.ACCEPTED for t in first) == kept
     assert first[0].p == pytest.approx(0.05)
@@ -76,7 +80,9 @@ def test_gamma_bounds_the_draft_and_the_tail_is_verified_too():
     assert [entry.accepted for entry in r.rounds] == [3, 3]
 
 
-@pytest.mark.parametrize("settings", [{"fallback": -0.1}, {"rollback": -1}, {"draft_length": 0}, {"fallback": "high"}])
+@pytest.mark.parametrize(
+    "settings", [{"fallback": -0.1}, {"rollback": -1}, {"draft_length": 0}, {"fallback": "high"}]
+)
 def test_settings_out_of_range_are_refused(settings):
     (name,) = settings
     with pytest.raises(InputError, match=f"bild: {name} must be"):

@@ -1,4 +1,5 @@
-"""Block verification: the target's law, and never fewer tokens per round than testing token by token."""
+"""Block verification: the target's law, and never fewer tokens per round than testing token by
+token."""
 
 import pytest
 
@@ -14,18 +15,26 @@ from decoders.warp import Warping
 @pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2, 0.9), Warping(0)], ids=repr)
 @pytest.mark.parametrize("length", [1, 2, 3])
 def test_it_has_the_targets_law(length, warping, end):
-    assert_exact(BlockVerification(length), drawn(3, 4, budget=3, warping=warping, end=end), limit=100_000)
+    assert_exact(
+        BlockVerification(length), drawn(3, 4, budget=3, warping=warping, end=end), limit=100_000
+    )
 
 
 def first_round(method, situation) -> float:
     """Tokens that the first round gains, in the mean."""
-    return sum(probability * len(r.rounds[0].tokens) for probability, r in ways(method, situation, limit=200_000))
+    return sum(
+        probability * len(r.rounds[0].tokens)
+        for probability, r in ways(method, situation, limit=200_000)
+    )
 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_its_rounds_gain_more_than_those_of_speculative_decoding(seed):
     situation = drawn(2, seed, budget=4)
-    ours, theirs = first_round(BlockVerification(3), situation), first_round(Speculative(3), situation)
+    ours, theirs = (
+        first_round(BlockVerification(3), situation),
+        first_round(Speculative(3), situation),
+    )
     assert ours > theirs
 
 

@@ -1,5 +1,6 @@
-"""DSBD: the beams of every layer are i.i.d. draws of p_beam, whatever the forest looked like; with a fixed width the whole
-output has beam sampling's law."""
+"""DSBD: the beams of every layer are i.i.d. draws of p_beam, whatever the forest.
+
+With a fixed width the whole output has beam sampling's law."""
 
 import itertools
 
@@ -41,7 +42,10 @@ def test_with_a_fixed_width_the_output_has_beam_samplings_law(method, situation,
     [
         (DSBD(2, 2), drawn(2, 1)),
         (DSBD(2, 3, width_threshold=0.3), drawn(2, 2, warping=Warping(0.7, 2), end=END)),
-        (DSBD(1, 3, width_threshold=0.7, min_beams=2), drawn(2, 3, budget=2, warping=Warping(0.9, 2))),
+        (
+            DSBD(1, 3, width_threshold=0.7, min_beams=2),
+            drawn(2, 3, budget=2, warping=Warping(0.9, 2)),
+        ),
         (DSBD(2, 2, width_threshold=0.2), drawn(3, 4, warping=Warping(1.0, 0, 0.7), end=END)),
         (DSBD(1, 3, width_threshold=0.1, keep_one=True), drawn(2, 5, warping=Warping(0.7, 2))),
         (DSBD(2, 2, 2, keep_one=True), drawn(2, 4, warping=Warping(0.7, 3), end=END)),
@@ -61,13 +65,18 @@ def test_one_draw_and_one_beam_is_speculative_decoding(gamma, end):
 
 
 def test_the_proof_meets_dead_parents_and_duplicated_draws():
-    """The laws above are proven over forests that have both: draws whose parent was refused, and equal draws of which one was
-    kept and another not."""
+    """The laws above are proven over forests that have both cases.
+
+    Draws whose parent was refused, and equal draws of which one was kept and another not."""
     dead = twice = split = 0
-    runs = itertools.chain(ways(DSBD(2, 2, 1), drawn(2, 3)), ways(DSBD(1, 2, 2), drawn(2, 3, budget=2)))
+    runs = itertools.chain(
+        ways(DSBD(2, 2, 1), drawn(2, 3)), ways(DSBD(1, 2, 2), drawn(2, 3, budget=2))
+    )
     for _, r in runs:
         for e in r.rounds:
-            drafts = [t for t in e.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
+            drafts = [
+                t for t in e.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
+            ]
             refused = {t.node for t in drafts if t.fate == Fate.REJECTED}
             accepted = {t.node for t in drafts if t.fate == Fate.ACCEPTED}
             dead += any(t.parent in refused - accepted for t in drafts)
@@ -84,28 +93,41 @@ MISTAKES = {
     ),
     "q_beam not renormalised": (
         "layer.q_beam.regrouped(rows, joint.size)",
-        "layer.q_beam.regrouped(rows, joint.size) * sum(\n                m for i, m in layer.q_beam.items() if i // joint.size in rows\n            )",
+        (
+            "layer.q_beam.regrouped(rows, joint.size) * sum(\n                m for i, m in "
+            "layer.q_beam.items() if i // joint.size in rows\n            )"
+        ),
     ),
-    "residual subtracted twice": ("rest = residual(rest, q_beam)", "rest = residual(residual(rest, q_beam), q_beam)"),
+    "residual subtracted twice": (
+        "rest = residual(rest, q_beam)",
+        "rest = residual(residual(rest, q_beam), q_beam)",
+    ),
     "residual kept after an acceptance": ("            rest = p_beam\n", "            pass\n"),
-    "residual not kept after a refusal": ("rest = residual(rest, q_beam)", "rest = residual(p_beam, q_beam)"),
+    "residual not kept after a refusal": (
+        "rest = residual(rest, q_beam)",
+        "rest = residual(p_beam, q_beam)",
+    ),
     "correction from p_beam": ("joint, rest, 1)", "joint, p_beam, 1)"),
     "every further beam from the residual": ("joint, p_beam, width - ", "joint, rest, width - "),
     "liveness belongs to the node": (
         "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
         "kept = {b.node: b for b in accepted.values() if not request.ends(b.node)}\n"
-        "            above = {i: kept[d.beam.node] for i, d in enumerate(layer.draws) if d.beam.node in kept}",
+        "            above = {i: kept[d.beam.node] for i, d in enumerate(layer.draws) if "
+        "d.beam.node in kept}",
     ),
     "equal beams merged": (
         "above = {i: b for i, b in accepted.items() if not request.ends(b.node)}",
-        "above = {i: b for b, i in {b: i for i, b in accepted.items() if not request.ends(b.node)}.items()}",
+        (
+            "above = {i: b for b, i in {b: i for i, b in accepted.items() if not "
+            "request.ends(b.node)}.items()}"
+        ),
     ),
 }
 
 
 @pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_are_caught(edit):
-    """Some show with one beam, some only with two, some only where equal beams share a truncated distribution."""
+    """Some show with one beam, some only with two, some only if equal beams are truncated."""
     wrong = mutant(DSBD, edit, rewarped=rewarped)
     cases = [(1, drawn(2, 3, warping=Warping(0.7))), (1, drawn(3, 3, warping=Warping(0.9, 2)))]
     cases += [(2, drawn(3, 3, warping=Warping(0.9, 2)))]
@@ -113,7 +135,7 @@ def test_mistakes_are_caught(edit):
 
 
 def test_a_width_from_the_draws_is_caught():
-    """A width taken from what was drawn depends on the beams that it counts, so those are no longer i.i.d."""
+    """A width chosen from the draws depends on the beams that it counts: they are not i.i.d."""
     from_draws = "[min(1.0, p_beam[x] / q_beam[x]) for x in places if x is not None]"
     wrong = mutant(DSBD, ("beam_acceptances(p_beam, q_beam, surviving)", from_draws))
     situation = drawn(2, 2, budget=2)
@@ -122,7 +144,10 @@ def test_a_width_from_the_draws_is_caught():
 
 
 def test_drafting_without_replacement_is_caught():
-    assert distance(DSBD(1, 2, 2), drawn(2, 1, budget=2), law=PER_LAYER, source=WithoutReplacement) > 1e-3
+    assert (
+        distance(DSBD(1, 2, 2), drawn(2, 1, budget=2), law=PER_LAYER, source=WithoutReplacement)
+        > 1e-3
+    )
 
 
 # ---- Theorem 3.2
@@ -131,7 +156,7 @@ def test_drafting_without_replacement_is_caught():
 @pytest.mark.parametrize("threshold", [0.5, 0.9])
 @pytest.mark.parametrize(("gamma", "least"), [(1, 1), (1, 2), (2, 1)])
 def test_theorem_3_2_bounds_the_steps_of_a_round_from_below(threshold, gamma, least, monkeypatch):
-    """With beta the smallest chance, over all layers that can be reached, that at least W_min of the draws are accepted."""
+    """beta is the smallest chance, over all layers within reach, that W_min draws are accepted."""
     betas = []
 
     def watched(alphas, *args):
@@ -143,14 +168,19 @@ def test_theorem_3_2_bounds_the_steps_of_a_round_from_below(threshold, gamma, le
         betas.clear()
         situation = drawn(2, seed, budget=gamma + 1, warping=Warping(0.9, 2))
         steps = 0.0
-        for probability, r in ways(DSBD(gamma, 2, width_threshold=threshold, min_beams=least), situation):
+        for probability, r in ways(
+            DSBD(gamma, 2, width_threshold=threshold, min_beams=least), situation
+        ):
             first = r.rounds[0]
-            steps += probability * (max(r.tree.depths[t.node] for t in first.trials if t.log_p is not None))
+            steps += probability * (
+                max(r.tree.depths[t.node] for t in first.trials if t.log_p is not None)
+            )
         assert steps >= theory.dsbd_steps(min(betas), gamma, threshold) - 1e-9
 
 
 def test_theorem_3_2_fails_with_the_mean_of_beta():
-    """beta is 0 or 1 with equal chance, t = 0.9, gamma = 1: 1.45 steps are made, and the formula with the mean promises 1.5."""
+    """beta is 0 or 1 with equal chance, t = 0.9, gamma = 1: 1.45 steps are made, and the formula
+    with the mean promises 1.5."""
     exact = sum(theory.dsbd_steps(beta, 1, 0.9) for beta in (0.0, 1.0)) / 2
     assert exact == pytest.approx(1.45)
     assert theory.dsbd_steps(0.5, 1, 0.9) == pytest.approx(1.5)
@@ -160,7 +190,9 @@ def test_theorem_3_2_fails_with_the_mean_of_beta():
 
 
 def test_draws_below_a_layer_that_ended_are_in_the_trace():
-    """Bug: where all accepted beams ended, the later layers of the forest, which the target had scored, were not counted."""
+    """Bug: if all accepted beams ended, later layers of the forest were not counted.
+
+    The target had scored them."""
     certain_end = Rows(((0.0001, 0.9999),))
     either = Rows(((0.5, 0.5),))
     situation = Situation(certain_end, either, budget=4, warping=Warping(1.0, 0, 0.9), end=END)

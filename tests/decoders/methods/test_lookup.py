@@ -28,7 +28,9 @@ NO_MODEL = [
 @pytest.mark.parametrize("method", NO_MODEL, ids=repr)
 @pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2)])
 def test_drafts_without_a_model_leave_the_targets_law(method, warping):
-    situation = drawn(3, 5, budget=4, warping=warping, end=END, prompt=LOOP, references=((0, 1, 1, 2), (2, 2, 0)))
+    situation = drawn(
+        3, 5, budget=4, warping=warping, end=END, prompt=LOOP, references=((0, 1, 1, 2), (2, 2, 0))
+    )
     assert_exact(method, situation)
     assert any(entry.drafted for entry in decode(method, situation, SeededSource(0)).rounds)
 
@@ -39,16 +41,28 @@ def test_lenience_takes_the_claim_away_and_accepts_more(name):
     assert exact.lossless
     assert not lenient.lossless
     situation = drawn(3, 1, budget=200, prompt=LOOP)
-    kept = [sum(e.accepted for e in decode(m, situation, SeededSource(0)).rounds) for m in (exact, lenient)]
+    kept = [
+        sum(e.accepted for e in decode(m, situation, SeededSource(0)).rounds)
+        for m in (exact, lenient)
+    ]
     assert kept[1] > kept[0]
 
 
 @pytest.mark.parametrize(("lenience", "output"), [(0.4, (2, 2)), (0.6, (1, 2))])
-def test_a_copied_token_of_half_the_likelihood_of_the_best_passes_a_lenience_below_half(lenience, output):
-    """At temperature 0: p(x) >= l max p on the raw target; the copy says 2 where the target prefers 1 two to one."""
+def test_a_copied_token_of_half_the_likelihood_of_the_best_passes_a_lenience_below_half(
+    lenience, output
+):
+    """At temperature 0: p(x) >= l max p on the raw target.
+
+    The copy says 2 where the target prefers 1 two to one."""
     target = Rows((*[(0.1, 0.6, 0.3)] * 4, (0.0, 0.1, 0.9)))
-    situation = Situation(target, target, budget=2, warping=Warping(temperature=0), prompt=(0, 2, 1, 0))
-    assert decode(catalog["lookup"](match=1, lenience=lenience), situation, SeededSource(0)).output == output
+    situation = Situation(
+        target, target, budget=2, warping=Warping(temperature=0), prompt=(0, 2, 1, 0)
+    )
+    assert (
+        decode(catalog["lookup"](match=1, lenience=lenience), situation, SeededSource(0)).output
+        == output
+    )
 
 
 def test_lenience_1_on_a_copy_is_the_exact_rule():
@@ -61,7 +75,11 @@ def test_lenience_1_on_a_copy_is_the_exact_rule():
 def test_a_reference_that_holds_the_output_is_copied():
     plain = decoders.generate(PAIR, "the cat", "greedy", max_new_tokens=24)
     helped = decoders.generate(
-        PAIR, "the cat", catalog["lookup"](references=["the cat" + plain.text]), max_new_tokens=24, temperature=0.0
+        PAIR,
+        "the cat",
+        catalog["lookup"](references=["the cat" + plain.text]),
+        max_new_tokens=24,
+        temperature=0.0,
     )
     unaided = decoders.generate(PAIR, "the cat", "lookup", max_new_tokens=24, temperature=0.0)
     assert helped.tokens == unaided.tokens == plain.tokens
@@ -76,7 +94,9 @@ class TestReferences:
 
     @pytest.mark.parametrize(("given", "n"), [("", 1), (["a", " \n"], 2)])
     def test_an_empty_one_is_refused(self, name, given, n):
-        with pytest.raises(InputError, match=f"Reference document {n} is empty; give it some text or leave it out"):
+        with pytest.raises(
+            InputError, match=f"Reference document {n} is empty; give it some text or leave it out"
+        ):
             catalog[name](references=given)
 
     @pytest.mark.parametrize("given", [7, [7], [b"bytes"], None])
@@ -85,7 +105,9 @@ class TestReferences:
             catalog[name](references=given)
 
     def test_they_need_a_tokenizer(self, name):
-        with pytest.raises(InputError, match="Reference documents need a tokenizer; this pair has none"):
+        with pytest.raises(
+            InputError, match="Reference documents need a tokenizer; this pair has none"
+        ):
             decoders.generate(build_pair(), [1, 2], catalog[name](references="a"))
 
 

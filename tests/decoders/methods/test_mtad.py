@@ -25,24 +25,32 @@ END = frozenset({2})
 
 def conditional(model, path, token, situation, ratio):
     row = logits(model, path)
-    return warp(row, situation.warping)[token] if ratio == "warped" else row.softmax(-1)[token].item()
+    return (
+        warp(row, situation.warping)[token] if ratio == "warped" else row.softmax(-1)[token].item()
+    )
 
 
 def searched(drafting, width, steps):
-    """Beam search of the draft model: the likeliest `width` continuations of the live beams; those that end are set aside."""
+    """Beam search of the draft model: the likeliest `width` continuations of the live beams.
+
+    Beams that end are set aside."""
     live, ended = [drafting.prompt], []
     for _ in range(steps):
         V = len(logits(drafting.target, drafting.prompt))
-        candidates = sorted(((*b, x) for b in live for x in range(V)), key=lambda b: -log_likelihood(drafting, b))[
-            :width
-        ]
+        candidates = sorted(
+            ((*b, x) for b in live for x in range(V)), key=lambda b: -log_likelihood(drafting, b)
+        )[:width]
         ended += [b for b in candidates if b[-1] in drafting.end]
         live = [b for b in candidates if b[-1] not in drafting.end]
     return {(tuple(live), tuple(ended)): 1.0}
 
 
 def restated(method, situation):
-    """ALGORITHMS.md, MTAD, word by word."""
+    """MTAD restated, step by step.
+
+    Source:
+        Qin et al. 2024, Optimized multi-token joint decoding (arXiv 2407.09722), algorithm 1
+    """
     law = Counter()
 
     def go_on(path, probability):
@@ -51,7 +59,9 @@ def restated(method, situation):
             law[new] += probability
             return
         steps = min(method.draft_length, situation.budget - len(new) - 1)
-        drafting = Situation(situation.draft, None, warping=situation.warping, end=situation.end, prompt=path)
+        drafting = Situation(
+            situation.draft, None, warping=situation.warping, end=situation.end, prompt=path
+        )
         if method.draft == "sample":
             states = beam_states(drafting, situation.warping, method.beams, steps)
         else:
@@ -88,31 +98,51 @@ def test_the_output_has_the_law_of_a_plain_restatement(draft, ratio, threshold, 
     method = MTAD(2, 2, threshold, ratio, draft)
     for seed, end in ((1, frozenset()), (2, END)):
         situation = drawn(3, seed, warping=warping, end=end)
-        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (method, situation)
+        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (
+            method,
+            situation,
+        )
 
 
 def test_the_same_on_whole_distributions():
     for method in (MTAD(1, 2, 0.5), MTAD(2, 2, 0.5, "raw", "search")):
         situation = drawn(2, 3, end=frozenset({1}))
-        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (method, situation)
+        assert variation(output_law(method, situation), restated(method, situation)) < 1e-9, (
+            method,
+            situation,
+        )
 
 
 def test_tokens_that_only_the_flattened_warping_lets_through():
-    """Top-p 0.85 lets the draft write 1 behind 0 (joint 0.112) though its own conditional there is 0; under the target it is the
-    other way round for another token. The law is that of the restatement all the same."""
+    """Top-p 0.85 lets the draft write 1 behind 0 (joint 0.112), though its conditional there is 0.
+
+    Under the target it is the other way round for another token. The law is still that of the
+    restatement."""
 
     def draft(path):
         after = {0: (0.86, 0.14), 1: (0.52, 0.48)}[path[-1]] if len(path) > 1 else (0.8, 0.2)
         return torch.tensor(after, dtype=torch.float64).log()
 
     situation = Situation(Rows(((0.5, 0.5), (0.9, 0.1))), draft, warping=Warping(top_p=0.85))
-    odd = Counter((t.p == 0, t.q == 0) for _, r in ways(MTAD(2, 2, 0.3), situation) for t in r.rounds[0].trials[:2])
+    odd = Counter(
+        (t.p == 0, t.q == 0)
+        for _, r in ways(MTAD(2, 2, 0.3), situation)
+        for t in r.rounds[0].trials[:2]
+    )
     assert odd[True, True]
     assert odd[True, False]
-    assert variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation)) < 1e-9
+    assert (
+        variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation))
+        < 1e-9
+    )
     situation = Situation(Rows(((0.5, 0.5),)), draft, warping=Warping(top_p=0.85))
-    assert any(t.q == 0 < t.p for _, r in ways(MTAD(2, 2, 0.3), situation) for t in r.rounds[0].trials[:2])
-    assert variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation)) < 1e-9
+    assert any(
+        t.q == 0 < t.p for _, r in ways(MTAD(2, 2, 0.3), situation) for t in r.rounds[0].trials[:2]
+    )
+    assert (
+        variation(output_law(MTAD(2, 2, 0.3), situation), restated(MTAD(2, 2, 0.3), situation))
+        < 1e-9
+    )
 
 
 @pytest.mark.parametrize("draft", ["sample", "search"])
@@ -120,7 +150,9 @@ def test_tokens_that_only_the_flattened_warping_lets_through():
 class TestLimits:
     def test_threshold_1_is_sampling_from_the_warped_target(self, draft, ratio):
         for warping in (Warping(0.7, 2), Warping(1.0, 0, 0.7)):
-            assert_exact(MTAD(2, 2, 1.0, ratio, draft), drawn(3, 1, warping=warping, end=END), law="target")
+            assert_exact(
+                MTAD(2, 2, 1.0, ratio, draft), drawn(3, 1, warping=warping, end=END), law="target"
+            )
 
     def test_threshold_0_keeps_everything_that_the_target_can_write(self, draft, ratio):
         for _, r in ways(MTAD(2, 2, 0.0, ratio, draft), drawn(2, 2)):
@@ -132,11 +164,16 @@ class TestLimits:
             assert all(e.accepted == e.drafted for e in r.rounds)
 
     def test_the_kept_length_is_bounded_by_theorem_3_6(self, draft, ratio):
-        """U over every context there is: |log p - log q| of the distributions compared, here whole ones."""
+        """U over all contexts: |log p - log q| of the distributions compared, here whole ones."""
         near = drawn(2, 1)
-        situation = Situation(near.target, lambda path: 0.7 * near.target(path) + 0.3 * near.draft(path))
+        situation = Situation(
+            near.target, lambda path: 0.7 * near.target(path) + 0.3 * near.draft(path)
+        )
         paths = [(0, *new) for n in range(3) for new in itertools.product(range(2), repeat=n)]
-        rows = [[logits(m, path).log_softmax(-1) for m in (situation.target, situation.draft)] for path in paths]
+        rows = [
+            [logits(m, path).log_softmax(-1) for m in (situation.target, situation.draft)]
+            for path in paths
+        ]
         U = max((p - q).abs().max().item() for p, q in rows)
         threshold = math.exp(-1.5 * U)
         kept = [
@@ -149,7 +186,9 @@ class TestLimits:
 
 
 def test_the_draft_is_the_beam_of_highest_raw_joint_q_and_ended_beams_compete():
-    """End token 2 has q = 0.4, the likeliest pair 0.6 * 0.5 = 0.3: with two beams searched, the ended one is the draft."""
+    """With two beams searched, the ended one is the draft.
+
+    End token 2 has q = 0.4, the likeliest pair 0.6 * 0.5 = 0.3."""
     q = Rows(((0.6, 0.0, 0.4), (0.5, 0.5, 0.0)))
     r = decode(MTAD(2, 2, 0.0, draft="search"), Situation(q, q, budget=5, end=END), SeededSource(0))
     assert (r.output, r.finished) == ((2,), "end of sequence")
@@ -166,8 +205,10 @@ def test_beams_are_warped_once_as_a_flattened_joint_and_ranked_by_raw_q():
 
 
 def test_the_papers_perplexity_bounds_on_models_without_memory():
-    """Without memory everything in lemma 3.4 and theorem 3.5 is known: a round keeps the likeliest draft token k times over and
-    adds one of the target's own. The lemma is then an equality."""
+    """Without memory, everything in lemma 3.4 and theorem 3.5 is known.
+
+    A round keeps the likeliest draft token k times over and adds one of the target's own. The lemma
+    is then an equality."""
     p, q, tau, gamma = (0.5, 0.3, 0.2), (0.7, 0.2, 0.1), 0.4, 4
     method = MTAD(gamma, 2, tau, "raw", "search")
     lengths, log_p, log_q, chance = 0.0, 0.0, 0.0, 0.0
@@ -181,7 +222,9 @@ def test_the_papers_perplexity_bounds_on_models_without_memory():
     H_pq = -sum(a * math.log(b) for a, b in zip(p, q, strict=True))
     H_p = -sum(a * math.log(a) for a in p)
     U = max(abs(math.log(a / b)) for a, b in zip(p, q, strict=True))
-    assert math.exp(-log_q / lengths) == pytest.approx(mtad_perplexity_bound(lengths, H_pq, 2 * math.log(0.7)))
+    assert math.exp(-log_q / lengths) == pytest.approx(
+        mtad_perplexity_bound(lengths, H_pq, 2 * math.log(0.7))
+    )
     exact_joint = 1 / max(p)
     assert math.exp(-log_p / lengths) / exact_joint <= mtad_ratio_bound(tau, lengths, H_p, U)
 
@@ -197,7 +240,8 @@ def test_a_round_is_traced_with_the_ratio_as_its_chance():
         assert e.tested == e.drafted
 
 
-# ---- On copied drafts: q = 1, so a copy is kept as far as the target finds it jointly likelier than the threshold
+# ---- On copied drafts: q = 1, so the prefix of a copy is kept that the target finds jointly
+# likelier than the threshold
 
 LOOP = (0, 1, 2, 0, 1)
 
@@ -217,14 +261,22 @@ def test_mtad_on_copies_is_multinomial_at_threshold_1_and_greedy_at_temperature_
 
 @pytest.mark.parametrize("ratio", ["warped", "raw"])
 @pytest.mark.parametrize("threshold", [0.0, 0.02, 0.2])
-def test_mtad_keeps_the_longest_copy_above_the_threshold_and_no_shorter_than_the_bound(threshold, ratio):
+def test_mtad_keeps_the_longest_copy_above_the_threshold_and_no_shorter_than_the_bound(
+    threshold, ratio
+):
     kept_any = False
     for seed in range(12):
-        r = decode(copying(threshold, ratio=ratio), drawn(3, seed, budget=12, prompt=LOOP), SeededSource(seed))
+        r = decode(
+            copying(threshold, ratio=ratio),
+            drawn(3, seed, budget=12, prompt=LOOP),
+            SeededSource(seed),
+        )
         for entry in r.rounds:
             copied = [t.p for t in entry.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED)]
             joint = [math.prod(copied[: i + 1]) for i in range(len(copied))]
-            assert entry.accepted == max((i + 1 for i, x in enumerate(joint) if x > threshold), default=0)
+            assert entry.accepted == max(
+                (i + 1 for i, x in enumerate(joint) if x > threshold), default=0
+            )
             if copied and not any(t.token in r.end_tokens for t in entry.trials):
                 U = -math.log(min(copied))
                 assert entry.accepted >= mtad_kept_length(threshold, U, len(copied))
@@ -236,4 +288,6 @@ def test_mtad_on_copies_needs_no_draft_model():
     assert MTAD().uses_draft
     assert not copying(0.1).uses_draft
     alone = decoders.ModelPair(build(), None)
-    assert decoders.generate(alone, [5, 9, 3, 7, 1, 8] * 6, copying(0.1), max_new_tokens=8).metrics.drafted
+    assert decoders.generate(
+        alone, [5, 9, 3, 7, 1, 8] * 6, copying(0.1), max_new_tokens=8
+    ).metrics.drafted

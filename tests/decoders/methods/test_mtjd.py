@@ -26,7 +26,8 @@ def likeliest(situation) -> tuple[int, ...]:
     whole = [
         o
         for o in outputs
-        if not any(t in situation.end for t in o[:-1]) and (len(o) == situation.budget or o[-1] in situation.end)
+        if not any(t in situation.end for t in o[:-1])
+        and (len(o) == situation.budget or o[-1] in situation.end)
     ]
     return max(whole, key=lambda o: log_likelihood(situation, (*situation.prompt, *o)))
 
@@ -57,7 +58,10 @@ def test_blocks_are_committed_one_after_the_other():
     situation = drawn(4, 3, budget=5)
     r = run(mtjd(block_length=2, exact=True), situation)
     assert [len(entry.nodes) for entry in r.rounds] == [2, 2, 1]
-    first = max(itertools.product(range(4), repeat=2), key=lambda o: log_likelihood(situation, (*situation.prompt, *o)))
+    first = max(
+        itertools.product(range(4), repeat=2),
+        key=lambda o: log_likelihood(situation, (*situation.prompt, *o)),
+    )
     assert r.output[:2] == first
     assert {t.fate for entry in r.rounds for t in entry.trials} == {Fate.SEARCHED}
     total = sum(t.log_p for entry in r.rounds for t in entry.trials)
@@ -72,7 +76,7 @@ def test_sampling_with_one_beam_is_ancestral_sampling():
 
 
 def test_sampling_with_more_beams_keeps_the_likelier_of_them():
-    """The sampling form commits the best of W draws, so it is likelier than one draw, on the mean over the law."""
+    """The sampling form commits the best of W draws: on average it is likelier than one draw."""
     situation = drawn(3, 1, budget=2)
 
     def mean(beams):
@@ -83,15 +87,22 @@ def test_sampling_with_more_beams_keeps_the_likelier_of_them():
 
 
 def test_search_ignores_the_warping():
-    outputs = {run(mtjd(), drawn(4, 2, budget=5, warping=w)).output for w in (Warping(), Warping(0.3, 1), GREEDY)}
+    outputs = {
+        run(mtjd(), drawn(4, 2, budget=5, warping=w)).output
+        for w in (Warping(), Warping(0.3, 1), GREEDY)
+    }
     assert len(outputs) == 1
 
 
 def test_too_many_sequences_are_refused_before_any_work():
-    with pytest.raises(InputError, match=r"exact would try 10\*\*6 sequences, more than 100000; take a smaller block"):
+    with pytest.raises(
+        InputError,
+        match=r"exact would try 10\*\*6 sequences, more than 100000; take a smaller block",
+    ):
         mtjd(block_length=6, exact=True).refuse(vocabulary=10, budget=64)
     mtjd(block_length=64, exact=True).refuse(vocabulary=10, budget=2)
-    assert run(mtjd(block_length=64, exact=True), drawn(10, 0, budget=2)).output  # the budget counts
+    # the budget counts
+    assert run(mtjd(block_length=64, exact=True), drawn(10, 0, budget=2)).output
 
 
 def test_exact_sampling_is_refused():

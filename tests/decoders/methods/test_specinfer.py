@@ -28,7 +28,12 @@ TREES = [
 @pytest.mark.parametrize("method", TREES, ids=repr)
 @pytest.mark.parametrize(
     "situation",
-    [drawn(2, 1), drawn(3, 2, budget=2), drawn(3, 3, warping=Warping(0.7, 2)), drawn(3, 4, budget=2, end=END)],
+    [
+        drawn(2, 1),
+        drawn(3, 2, budget=2),
+        drawn(3, 3, warping=Warping(0.7, 2)),
+        drawn(3, 4, budget=2, end=END),
+    ],
 )
 def test_several_drafts_leave_the_targets_law(method, situation):
     assert_exact(method, situation)
@@ -40,7 +45,9 @@ def test_children_taken_for_draws_fail_the_check(monkeypatch):
     def likeliest(source, q, count):
         return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
 
-    monkeypatch.setattr(specinfer, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
+    monkeypatch.setattr(
+        specinfer, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest)
+    )
     assert distance(catalog["specinfer"](expansion=(2,)), drawn(3, 2, budget=2)) > 0.01
 
 
@@ -83,9 +90,13 @@ def test_an_expansion_is_a_sequence_or_a_text(name, given):
     assert hash(method) == hash(catalog[name](expansion=(3, 2, 1)))
 
 
-@pytest.mark.parametrize("given", [(), "", "3,,1", "3;2", (3, 0), (2, -1), (1.5,), (True,), 3, None, "a", ("3",)])
+@pytest.mark.parametrize(
+    "given", [(), "", "3,,1", "3;2", (3, 0), (2, -1), (1.5,), (True,), 3, None, "a", ("3",)]
+)
 def test_an_expansion_that_is_none_is_refused(given):
-    with pytest.raises(InputError, match="specinfer: expansion must be whole numbers of 1 or more, as 3,2,1,1, not"):
+    with pytest.raises(
+        InputError, match="specinfer: expansion must be whole numbers of 1 or more, as 3,2,1,1, not"
+    ):
         catalog["specinfer"](expansion=given)
 
 
@@ -99,5 +110,7 @@ def test_an_expansion_that_is_none_is_refused(given):
     ],
 )
 def test_a_tree_too_large_is_refused(name, settings):
-    with pytest.raises(InputError, match=f"{name}: more than 512 draft tokens per round are too many; take fewer"):
+    with pytest.raises(
+        InputError, match=f"{name}: more than 512 draft tokens per round are too many; take fewer"
+    ):
         catalog[name](**settings)

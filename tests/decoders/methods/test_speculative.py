@@ -11,13 +11,28 @@ from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
 from decoders.testing.mutants import mutant
-from decoders.testing.oracle import Source, Watched, assert_exact, decode, distance, output_law, ways
+from decoders.testing.oracle import (
+    Source,
+    Watched,
+    assert_exact,
+    decode,
+    distance,
+    output_law,
+    ways,
+)
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
 
 END = frozenset({1})
-WARPINGS = [Warping(), Warping(0.6), Warping(1.2, 2), Warping(1.0, 0, 0.8), Warping(0.7, 3, 0.9), Warping(0)]
+WARPINGS = [
+    Warping(),
+    Warping(0.6),
+    Warping(1.2, 2),
+    Warping(1.0, 0, 0.8),
+    Warping(0.7, 3, 0.9),
+    Warping(0),
+]
 
 
 @pytest.mark.parametrize("end", [frozenset(), END], ids=["no end", "end"])
@@ -40,12 +55,19 @@ def test_a_draft_equal_to_the_target_is_always_accepted(gamma):
 
 def test_65_tokens_with_a_perfect_draft_take_13_target_calls():
     table = drawn(5).target
-    assert decode(Speculative(4), Situation(table, table, budget=65), SeededSource(0)).ledger.target_calls == 13
+    assert (
+        decode(
+            Speculative(4), Situation(table, table, budget=65), SeededSource(0)
+        ).ledger.target_calls
+        == 13
+    )
 
 
 @pytest.mark.parametrize("budget", [1, 2, 3, 4, 5])
 def test_a_draft_leaves_room_for_the_targets_own_token(budget):
-    for _, r in ways(Speculative(5), drawn(2, 1, budget=budget, warping=Warping(1.0, 2)), limit=40_000):
+    for _, r in ways(
+        Speculative(5), drawn(2, 1, budget=budget, warping=Warping(1.0, 2)), limit=40_000
+    ):
         left = budget
         for e in r.rounds:
             assert e.drafted <= left - 1
@@ -65,14 +87,18 @@ def test_lenience_changes_the_law():
 def test_auto_has_the_targets_law_whatever_the_clock_says(speed, end):
     """Bug: a clock too coarse to see a pass divided by zero seconds."""
     times = itertools.accumulate(itertools.cycle([speed, 1, 0, speed * speed]))
-    assert_exact(Speculative("auto"), drawn(3, 5, budget=4, warping=Warping(1.0, 2), end=end), clock=times.__next__)
+    assert_exact(
+        Speculative("auto"),
+        drawn(3, 5, budget=4, warping=Warping(1.0, 2), end=end),
+        clock=times.__next__,
+    )
 
 
 def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
     table = drawn(4).target
 
     def lengths(draft, seconds):
-        """Drafted tokens a round, with a draft pass that takes these seconds and a target pass that takes one."""
+        """Drafted tokens a round; a draft pass takes these seconds, a target pass one."""
         now, situation = [0.0], Situation(table, draft, budget=120)
 
         class Timed(Ledger):
@@ -94,7 +120,7 @@ def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
 
 
 class OneUniform(Source):
-    """Every acceptance is decided by the same uniform number, as where each draw is seeded alike."""
+    """The same uniform number decides every acceptance, as if each draw were seeded alike."""
 
     low, high = 0.0, 1.0
 
@@ -102,7 +128,9 @@ class OneUniform(Source):
         p = (min(1.0, max(probability, self.low), self.high) - self.low) / (self.high - self.low)
         kept = self.branch([(True, p), (False, 1 - p)])
         self.low, self.high = (
-            (self.low, min(self.high, probability)) if kept else (max(self.low, probability), self.high)
+            (self.low, min(self.high, probability))
+            if kept
+            else (max(self.low, probability), self.high)
         )
         return kept, self.low
 
@@ -144,7 +172,10 @@ def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkey
 
 def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught(monkeypatch):
     """A rule that compares unwarped probabilities accepts drafts that are not the argmax."""
-    wrong = mutant(speculative.SpeculativeRule, ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"))
+    wrong = mutant(
+        speculative.SpeculativeRule,
+        ("p_token = p[token]", "p_token = math.exp(reading.log_p(token))"),
+    )
     situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), warping=Warping(0))
     assert_exact(Speculative(2), situation)
     monkeypatch.setattr(speculative, "SpeculativeRule", wrong)
@@ -152,9 +183,13 @@ def test_other_tokens_than_the_likeliest_at_temperature_0_are_caught(monkeypatch
 
 
 def test_an_end_token_in_the_middle_of_an_accepted_block():
-    """Draft and target both want 0, then the end token 1: the block stops there, without a bonus."""
+    """Draft and target both want 0, then the end token 1: the block stops, without a bonus."""
     rows = Rows(((0.98, 0.01, 0.01), (0.01, 0.98, 0.01)))
-    r = decode(Speculative(4), Situation(rows, rows, budget=9, end=END, warping=Warping(0)), SeededSource(0))
+    r = decode(
+        Speculative(4),
+        Situation(rows, rows, budget=9, end=END, warping=Warping(0)),
+        SeededSource(0),
+    )
     assert (r.output, r.finished) == ((0, 1), "end of sequence")
     assert [t.fate for t in r.rounds[0].trials] == [Fate.ACCEPTED] * 2
 
@@ -169,7 +204,9 @@ def test_a_stop_string_in_the_middle_of_an_accepted_block_drops_what_was_behind_
 
 def test_lenience_at_temperature_0_in_a_text():
     """Target wants 0 (0.5), the draft 1 (0.4 there): kept with lenience 0.7, refused with 0.9."""
-    situation = Situation(Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), budget=3, warping=Warping(0))
+    situation = Situation(
+        Rows(((0.5, 0.4, 0.1),)), Rows(((0.1, 0.8, 0.1),)), budget=3, warping=Warping(0)
+    )
     assert output_law(Speculative(2, lenience=0.7), situation) == {(1, 1, 0): 1}
     assert output_law(Speculative(2, lenience=0.9), situation) == {(0, 0, 0): 1}
 
@@ -182,13 +219,18 @@ def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(confidence
 
 
 def test_its_length_follows_the_confidence():
-    sure_once = Rows(((0.05, 0.95), (0.05, 0.95), (0.4, 0.6)))  # behind one token and two, not behind three
-    r = decode(Speculative(confidence=0.7), Situation(sure_once, sure_once, budget=9), SeededSource(0))
+    # behind one token and two, not behind three
+    sure_once = Rows(((0.05, 0.95), (0.05, 0.95), (0.4, 0.6)))
+    r = decode(
+        Speculative(confidence=0.7), Situation(sure_once, sure_once, budget=9), SeededSource(0)
+    )
     assert [entry.drafted for entry in r.rounds[:3]] == [2, 0, 0]
 
 
 def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
-    """A tempting way to stop: drop a drawn token that looks unlikely. What is left was then not drawn from q."""
+    """A tempting way to stop: drop a drawn token that looks unlikely.
+
+    What is left was then not drawn from q."""
 
     def choosy(request, length):
         draft = yield from chain(request, length)

@@ -19,8 +19,12 @@ from decoders.warp import Warping
 NEVER = -math.inf
 
 
-def judge(p, q, threshold, *, warped=True, warping=WHOLE, rule=keep_longest, end=frozenset(), path=None):
-    """The trials for a draft (of token 0 unless `path` says more) given the probability rows of target and draft."""
+def judge(
+    p, q, threshold, *, warped=True, warping=WHOLE, rule=keep_longest, end=frozenset(), path=None
+):
+    """The trials for a draft, given the probability rows of target and draft.
+
+    Its tokens are 0 unless `path` gives others."""
     path = path or [0] * len(q)
     request = Watched([0], source=Source(), warping=warping, budget=20, end_tokens=end)
     nodes, node = [], request.tip
@@ -66,11 +70,17 @@ MISTAKES = {
 
 @pytest.mark.parametrize("edit", MISTAKES.values(), ids=MISTAKES)
 def test_mistakes_in_the_rule_are_caught(edit):
-    """Algorithm 1 of mtad.txt prints `eta <- j`, a token instead of a length."""
+    """Algorithm 1 prints `eta <- j`, a token instead of a length.
+
+    Source:
+        Qin et al. 2024, Optimized multi-token joint decoding (arXiv 2407.09722), algorithm 1
+    """
     wrong = mutant(keep_longest, edit)
     cases = [NON_MONOTONE, (two(0.1, 0.5), two(0.9), 0.5)]
     try:
-        found = [kept(*case, rule=wrong) for case in cases] + [judge(*cases[1], rule=wrong)[-1].parent]
+        found = [kept(*case, rule=wrong) for case in cases] + [
+            judge(*cases[1], rule=wrong)[-1].parent
+        ]
     except (IndexError, RuntimeError):
         return  # a crash is caught as well
     assert found != [3, 0, 0]
@@ -86,7 +96,9 @@ def test_threshold_1_keeps_nothing_and_0_everything_possible(warped):
 
 
 def test_threshold_0_keeps_a_draft_whose_ratio_is_below_the_smallest_float():
-    """Bug: the ratio was compared as a number, and e^-1000 is 0 there, so that a possible draft was refused; now in logs."""
+    """Bug: the ratio was compared as a number, and e^-1000 is 0: a possible draft was refused.
+
+    Now it is compared in logs."""
     p, q = two(*[1e-200] * 4, 0.5), two(*[0.9] * 4)
     assert kept(p, q, 0.0) == 4
 
@@ -98,14 +110,17 @@ def test_equal_models_keep_everything_below_threshold_1():
 
 
 def test_impossible_tokens_in_either_model():
-    """p = 0 fails this and every longer prefix, also where q is 0 as well; q = 0 < p counts as a factor of 1."""
+    """p = 0 fails this and every longer prefix, also if q is 0; q = 0 < p counts as a factor of
+    1."""
     log_p = [-1.0, -2.0, NEVER, -1.0]
     assert joint_ratios(log_p, [-1.5, NEVER, -1.0, -9.0]) == [0.5, 0.5, NEVER, NEVER]
     assert joint_ratios(log_p, [-1.5, -2.0, NEVER, NEVER]) == [0.5, 0.5, NEVER, NEVER]
 
 
 def test_warping_decides_which_probabilities_are_compared():
-    """Top-k 1 makes the target certain of token 0 and the draft of token 1: warped p = 1, q = 0 for token 0."""
+    """Top-k 1 makes the target certain of token 0 and the draft of token 1.
+
+    Token 0 has warped p = 1, q = 0."""
     p, q = [[0.6, 0.4], [0.5, 0.5]], [[0.3, 0.7]]
     (trial, _) = judge(p, q, 0.5, warping=Warping(top_k=1))
     assert (trial.p, trial.q, trial.fate) == (1, 0, Fate.ACCEPTED)
@@ -114,7 +129,9 @@ def test_warping_decides_which_probabilities_are_compared():
 
 
 def test_an_end_token_kept_at_the_end_is_the_last_token():
-    trials = judge(two(0.9, 0.9, 0.9), [[0.9, 0.1], [0.1, 0.9]], 0.0, path=[0, 1], end=frozenset({1}))
+    trials = judge(
+        two(0.9, 0.9, 0.9), [[0.9, 0.1], [0.1, 0.9]], 0.0, path=[0, 1], end=frozenset({1})
+    )
     assert [t.fate for t in trials] == [Fate.ACCEPTED] * 2
 
 
@@ -129,6 +146,8 @@ def test_no_draft_is_one_plain_target_step():
 def test_theorem_3_6_bounds_the_kept_length_from_below(data, threshold, length):
     probs = st.lists(st.floats(0.05, 0.95), min_size=length, max_size=length)
     p, q = two(*data.draw(probs), 0.5), two(*data.draw(probs))
-    U = max(abs(math.log(a / b)) for x, y in zip(p, q, strict=False) for a, b in zip(x, y, strict=True))
+    U = max(
+        abs(math.log(a / b)) for x, y in zip(p, q, strict=False) for a, b in zip(x, y, strict=True)
+    )
     assume(U == 0 or abs(math.log(1 / threshold) / U % 1) > 1e-6)
     assert kept(p, q, threshold) >= mtad_kept_length(threshold, U, length)

@@ -27,7 +27,9 @@ def acceptance(p: torch.Tensor, q: torch.Tensor, k: int) -> float:
 
 
 def optimum(p: torch.Tensor, q: torch.Tensor, k: int) -> float:
-    """The best acceptance of any rule with k i.i.d. drafts: the least of p(A) + 1 - q(A)^k over all sets A of tokens."""
+    """The best acceptance of any rule with k i.i.d. drafts.
+
+    It is the least of p(A) + 1 - q(A)^k over all sets A of tokens."""
     sets = itertools.product([False, True], repeat=len(p))
     return min((p[A].sum() + 1 - q[A].sum() ** k).item() for A in map(torch.tensor, sets))
 
@@ -53,7 +55,9 @@ def test_one_draft_is_speculative_decoding(seed):
     fates = []
     for token in q.nonzero().flatten().tolist():
         rules = KSeqRule(), SpeculativeRule()
-        ours, plain = (rule.pick(small(p), small(q), [token], reading(p), SeededSource(seed)) for rule in rules)
+        ours, plain = (
+            rule.pick(small(p), small(q), [token], reading(p), SeededSource(seed)) for rule in rules
+        )
         assert (ours.tests, ours.kept) == (plain.tests, plain.kept)
         if not ours.kept:
             assert ours.rest.mass == pytest.approx(plain.rest.mass)

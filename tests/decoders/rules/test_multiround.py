@@ -15,7 +15,9 @@ SAMPLERS = {SPECINFER: with_replacement, MCSS: without_replacement}
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("rule", [SPECINFER, MCSS], ids=["specinfer", "mcss"])
 def test_the_token_that_comes_out_has_the_targets_law(rule, seed, k):
-    """With replacement equal children come up, and are tried as often as they were drawn; without, k may exceed the support."""
+    """With replacement, equal children come up and are tried as often as they were drawn.
+
+    Without, k may exceed the support."""
     p, q = distributions(seed, V=4 if k < 4 else 3)
     law, _ = at_one_node(rule, p, q, k, SAMPLERS[rule])
     torch.testing.assert_close(law, p, atol=1e-12, rtol=0)
@@ -34,7 +36,7 @@ def test_with_replacement_it_does_not():
 
 
 def top_children(source, q, count):
-    """What some implementations do: the likeliest tokens, not draws, yet judged against q."""
+    """Some implementations: the likeliest tokens, not draws, yet judged against q."""
     return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
 
 

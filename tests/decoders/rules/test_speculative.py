@@ -20,16 +20,28 @@ from tests.pieces import FORMS, reading, small
 def pairs(draw):
     """p and q over one vocabulary, with zeros, and sometimes equal."""
     size = draw(st.integers(2, 6))
-    weights = st.lists(st.sampled_from([0, 0, 1, 2, 3, 7, 0.01, 100]), min_size=size, max_size=size).filter(any)
+    weights = st.lists(
+        st.sampled_from([0, 0, 1, 2, 3, 7, 0.01, 100]), min_size=size, max_size=size
+    ).filter(any)
     p = torch.tensor(draw(weights), dtype=torch.float64)
-    q = p if draw(st.booleans()) and draw(st.booleans()) else torch.tensor(draw(weights), dtype=torch.float64)
+    q = (
+        p
+        if draw(st.booleans()) and draw(st.booleans())
+        else torch.tensor(draw(weights), dtype=torch.float64)
+    )
     return p / p.sum(), q / q.sum()
 
 
 def judged(rule, p, q, certain=None):
-    """The law of the token that comes out, and the probability that it is the drafted one; the same in any mixture of forms."""
+    """The law of the token that comes out, and the chance that it is the drafted one.
+
+    The same in any mixture of forms."""
     q = p if q is None else q
-    found = [_judged(rule, P(p), Q(q), reading(p), certain) for P in FORMS.values() for Q in FORMS.values()]
+    found = [
+        _judged(rule, P(p), Q(q), reading(p), certain)
+        for P in FORMS.values()
+        for Q in FORMS.values()
+    ]
     for law, kept in found[1:]:
         assert variation(law, found[0][0]) < 1e-12
         assert kept == pytest.approx(found[0][1], abs=1e-12)
@@ -79,7 +91,9 @@ def test_lenience_has_the_law_of_appendix_a5(pq, lenience):
 def accepts_at_temperature_0(rule, probs, token, lenience=0.5):
     probs = torch.tensor(probs, dtype=torch.float64)
     p, q = point_mass(int(probs.argmax())), point_mass(token)
-    (outcome,) = outcomes(lambda s: rule(lenience, greedy=True).pick(p, q, [token], reading(probs), s))
+    (outcome,) = outcomes(
+        lambda s: rule(lenience, greedy=True).pick(p, q, [token], reading(probs), s)
+    )
     return outcome[1]
 
 
@@ -100,15 +114,27 @@ def test_lenience_at_temperature_0_accepts_what_is_nearly_the_likeliest(probs, t
 
 
 def test_the_printed_inequality_of_lenience_is_caught():
-    """speculative-decoding.txt A.5 prints it the wrong way round."""
+    """The paper prints it the wrong way round.
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), appendix A.5
+    """
     wrong = mutant(SpeculativeRule, ("gap >= self.lenience", "gap <= self.lenience"))
-    assert [accepts_at_temperature_0(wrong, p, t).kept for p, t, _ in LENIENT] != [a for *_, a in LENIENT]
+    assert [accepts_at_temperature_0(wrong, p, t).kept for p, t, _ in LENIENT] != [
+        a for *_, a in LENIENT
+    ]
 
 
 def test_the_trace_holds_the_numbers_compared():
     p, q = torch.tensor([0.2, 0.8]), torch.tensor([0.6, 0.4])
-    for probability, pick in outcomes(lambda s: SpeculativeRule().pick(small(p), small(q), [0], reading(p), s)):
+    for probability, pick in outcomes(
+        lambda s: SpeculativeRule().pick(small(p), small(q), [0], reading(p), s)
+    ):
         ((p_token, q_token, accept, u),) = pick.tests
-        assert (p_token, q_token, accept) == (pytest.approx(0.2), pytest.approx(0.6), pytest.approx(1 / 3))
+        assert (p_token, q_token, accept) == (
+            pytest.approx(0.2),
+            pytest.approx(0.6),
+            pytest.approx(1 / 3),
+        )
         assert pick.kept == (u < accept)
         assert probability == pytest.approx(1 / 3 if pick.kept else 2 / 3)

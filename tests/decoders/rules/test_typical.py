@@ -14,7 +14,10 @@ from tests.pieces import FORMS, reading, small
 
 def kept(p: list[float], token: int, **settings: float) -> bool:
     p = torch.tensor(p, dtype=torch.float64)
-    (kept,) = {TypicalRule(**settings).pick(P(p), None, [token], reading(p), Source()).kept for P in FORMS.values()}
+    (kept,) = {
+        TypicalRule(**settings).pick(P(p), None, [token], reading(p), Source()).kept
+        for P in FORMS.values()
+    }
     return kept
 
 

@@ -1,4 +1,4 @@
-"""Walking a draft: which child is looked at, what happens to the others, and what is drawn where the walk ends."""
+"""Walking a draft: the children tested, the fates of the others, and the draw at the end."""
 
 from collections import Counter
 
@@ -36,7 +36,10 @@ def walked(edges, rule, end=frozenset()):
     trials, tip = walk(request, draft, Readings(logits, 4), rule)
     fates = Counter(t.fate for t in trials.every())
     assert trials.drafted == len(edges) == sum(fates[fate] for fate in DRAFTED)
-    assert (trials.tested, trials.accepted) == (len(edges) - fates[Fate.DISCARDED], fates[Fate.ACCEPTED])
+    assert (trials.tested, trials.accepted) == (
+        len(edges) - fates[Fate.DISCARDED],
+        fates[Fate.ACCEPTED],
+    )
     assert trials.kept == [t for t in trials.every() if t.fate in KEPT]
     return [(t.token, t.fate) for t in trials.every()], request.path(tip)
 
@@ -44,14 +47,20 @@ def walked(edges, rule, end=frozenset()):
 def test_the_children_before_the_kept_one_are_rejected_and_those_behind_it_discarded():
     trials, path = walked([(-1, 2), (-1, 1), (-1, 3), (1, 1), (0, 1)], Keep(1))
     assert trials == [
-        (2, Fate.REJECTED), (1, Fate.ACCEPTED), (3, Fate.DISCARDED), (1, Fate.ACCEPTED), (1, Fate.DISCARDED), (0, Fate.BONUS),
+        (2, Fate.REJECTED), (1, Fate.ACCEPTED), (3, Fate.DISCARDED), (1, Fate.ACCEPTED),
+        (1, Fate.DISCARDED), (0, Fate.BONUS),
     ]  # fmt: skip
     assert path == (0, 1, 1, 0)
 
 
 def test_where_none_is_kept_the_target_corrects_and_the_walk_ends():
     trials, path = walked([(-1, 1), (0, 2), (1, 1)], Keep(1))
-    assert trials == [(1, Fate.ACCEPTED), (2, Fate.REJECTED), (1, Fate.DISCARDED), (0, Fate.CORRECTED)]
+    assert trials == [
+        (1, Fate.ACCEPTED),
+        (2, Fate.REJECTED),
+        (1, Fate.DISCARDED),
+        (0, Fate.CORRECTED),
+    ]
     assert path == (0, 1, 0)
 
 

@@ -2,31 +2,52 @@
 
 import time
 
+from tests.workbench.experiments.made import row, sample
 from workbench.experiments.bench import Bench
-from workbench.experiments.rows import Output, Row
 from workbench.models.presets import EMBEDDED
 
 
 class Sleepy:
-    """Sleeps over each item, and writes what depends only on the cell and the prompt. BiLD breaks down."""
+    """Sleeps over each item, and writes what depends only on the cell and the prompt.
+
+    BiLD breaks down."""
 
     seconds = 1.0
 
     def facts(self, choice, idle=False):
-        return {"identity": {"target": "pretend", "dtype": "float32", "device": "cpu"}, "environment": {}}
+        return {
+            "identity": {"target": "pretend", "dtype": "float32", "device": "cpu"},
+            "environment": {},
+        }
 
     def run(self, unit):
         time.sleep(self.seconds)
         if unit.cells[0].method.name == "bild":
             raise ValueError("broken there\nand a second line")
         return [
-            Row(id, unit.item, [Output(unit.prompts[0], 3, [int(id[:4], 16), len(unit.texts[0])], id)], {"new_tokens": 2, "seconds": 1.0})
+            row(id, unit.item, [sample(unit.prompts[0], id)], {"new_tokens": 2, "seconds": 1.0})
             for id in unit.ids
-        ]  # fmt: skip
+        ]
+
+
+class Reader(Sleepy):
+    """Writes each prompt that it was given, and remembers what it ran."""
+
+    def __init__(self):
+        self.ran = []
+
+    def run(self, unit):
+        time.sleep(self.seconds)
+        self.ran.append((unit.ids, unit.prompts))
+        texts = dict(zip(unit.prompts, unit.texts, strict=True))
+        samples = [sample(prompt, text) for prompt, text in texts.items()]
+        return [row(id, unit.item, samples, {"new_tokens": 1, "seconds": 1.0}) for id in unit.ids]
 
 
 class Either:
-    """Sleeps over the embedded pair, which it never loads, and decodes with any other: actors that are up serve both kinds of tests."""
+    """Sleeps over the embedded pair, which it never loads, and decodes with any other.
+
+    So the same actors serve both kinds of tests."""
 
     def __init__(self):
         self._sleepy, self._bench = Sleepy(), Bench()

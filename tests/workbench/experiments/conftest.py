@@ -1,4 +1,4 @@
-"""What the tests of experiments share: the tiny pair on workers of this process, small plans, a journal in the test's folder."""
+"""Shared by the tests of experiments: the tiny pair on local workers, small plans, a journal."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,9 +64,16 @@ def prepared(crew):
 
 
 def answers(journal: Journal, id: str) -> set:
-    """What must not depend on interruptions or on who works: each row's cell, item, tokens and scores."""
+    """Each row's cell, item, tokens and scores.
+
+    They must not depend on interruptions or on the worker."""
     return {
-        (kept.part, kept.cell, item, tuple((o.prompt, tuple(o.tokens), o.text, str(o.scores)) for o in row.outputs))
+        (
+            kept.part,
+            kept.cell,
+            item,
+            tuple((o.prompt, tuple(o.ids), o.text, str(o.scores)) for o in row.outputs),
+        )
         for kept in journal.kept(id)
         for item, row in kept.rows.items()
     }

@@ -1,4 +1,4 @@
-"""What the tests kill: a driver on the journal it is given, with a worker that needs no model."""
+"""A driver for tests to kill: it works on a given journal with a worker that needs no model."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -26,8 +26,8 @@ class Pretend:
 
     count, deaths, says = 1, (), "a thread"
 
-    def __init__(self, seconds: float):
-        self._bench, self._thread = Sleepy(), ThreadPoolExecutor(1)
+    def __init__(self, seconds: float = 0.0, bench: Sleepy | None = None):
+        self._bench, self._thread = bench or Sleepy(), ThreadPoolExecutor(1)
         self._bench.seconds = seconds
 
     def start(self, number):

@@ -1,4 +1,6 @@
-"""Experiments in the background of the page: one at a time, stopped and resumed, and what a shared machine refuses."""
+"""Experiments in the background of the page: one at a time, stopped and resumed.
+
+Some are refused on a shared machine."""
 
 import time
 
@@ -74,7 +76,12 @@ def test_a_shared_machine_runs_the_projects_plans_small_and_nothing_else(make):
         background.start(REQUEST)
     stories = plan_file.find("stories").source
     request = background.allowed(Request(stories, "stories.toml", limit=5000, data="/etc"))
-    assert (request.limit, request.data, request.paths, request.choice.target) == (PUBLIC_PROMPTS, None, False, None)
+    assert (request.limit, request.data, request.paths, request.choice.target) == (
+        PUBLIC_PROMPTS,
+        None,
+        False,
+        None,
+    )
 
 
 def test_on_a_shared_machine_only_its_starter_stops_an_experiment(make):

@@ -1,4 +1,6 @@
-"""Ray: two nodes with two workers each give what one process gives, and lose nothing; skipped where Ray is not installed."""
+"""Ray: two nodes with two workers each give the rows of one process, and lose nothing.
+
+Skipped where Ray is not installed."""
 
 import os
 import time
@@ -37,7 +39,9 @@ decoders = ["speculative", "mtad"]
 @pytest.fixture(scope="module")
 def nodes():
     """A cluster of two nodes, and the second one, which the last test removes."""
-    cluster = LocalCluster(initialize_head=True, head_node_args={**NODE, "include_dashboard": False})
+    cluster = LocalCluster(
+        initialize_head=True, head_node_args={**NODE, "include_dashboard": False}
+    )
     second = cluster.add_node(**NODE)
     cluster.wait_for_nodes()
     yield cluster, second
@@ -73,11 +77,15 @@ def test_the_same_plan_gives_the_same_outputs_as_in_process(four, tmp_path, monk
     for role, seed in (("target", 0), ("draft", 1)):
         build(seed=seed).float().save_pretrained(tmp_path / role)
         build_tokenizer().save_pretrained(tmp_path / role)
-    plan, one, two = REAL.format(folder=tmp_path), Journal(tmp_path / "1.sqlite"), Journal(tmp_path / "2.sqlite")
+    plan, one, two = (
+        REAL.format(folder=tmp_path),
+        Journal(tmp_path / "1.sqlite"),
+        Journal(tmp_path / "2.sqlite"),
+    )
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         here = ran(crew, one, plan)
     assert four.pool.count == 4
-    assert four.pool.says == "4 Ray actors on 2 nodes, one a core"
+    assert four.pool.says == "4 Ray actors on 2 nodes, one for each core"
     there = ran(four, two, plan)
     assert here == there
     assert answers(one, here) == answers(two, there)

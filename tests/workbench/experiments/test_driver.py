@@ -1,4 +1,4 @@
-"""An experiment runs, stops and resumes; what fails is a row."""
+"""An experiment runs, stops and resumes; a failure is a row."""
 
 import threading
 from itertools import count
@@ -29,10 +29,10 @@ def test_every_cell_has_a_row_for_every_item(prepared, journal, crew):
     ]  # fmt: skip
     for row in (row for k in kept for row in k.rows.values()):
         (output,) = row.outputs
-        assert len(output.tokens) == row.metrics["new_tokens"] > 0
+        assert len(output.ids) == row.metrics["new_tokens"] > 0
         assert row.metrics["perplexity"] > 1
-        assert sum(output.gained) == len(output.tokens)
-        assert row.energy.startswith("not measured")
+        assert sum(output.gained) == len(output.ids)
+        assert row.result.energy.source.startswith("not measured")
 
 
 def test_the_tokens_are_those_of_generate(prepared, journal, crew, pair):
@@ -43,8 +43,10 @@ def test_the_tokens_are_those_of_generate(prepared, journal, crew, pair):
     kept = {k.label: k for k in journal.kept(experiment.id)}
     prompts = experiment.sets["stories"]
     for item, row in kept["speculative"].rows.items():
-        plain = decoders.generate(pair, prompts.text(item), catalog["speculative"](), max_new_tokens=8, seed=item)
-        assert (row.outputs[0].tokens, row.outputs[0].text) == (plain.tokens, plain.text)
+        plain = decoders.generate(
+            pair, prompts.text(item), catalog["speculative"](), max_new_tokens=8, seed=item
+        )
+        assert (row.outputs[0].ids, row.outputs[0].text) == (plain.tokens, plain.text)
 
 
 def test_stopped_and_resumed_it_has_the_same_rows_and_does_nothing_twice(
@@ -55,7 +57,9 @@ def test_stopped_and_resumed_it_has_the_same_rows_and_does_nothing_twice(
     finished(experiment, whole, crew)
     ran = []
     usual = Bench.run
-    monkeypatch.setattr(Bench, "run", lambda bench, unit: ran.append((unit.ids, unit.item)) or usual(bench, unit))
+    monkeypatch.setattr(
+        Bench, "run", lambda bench, unit: ran.append((unit.ids, unit.item)) or usual(bench, unit)
+    )
     for most in (1, 2, 9):
         stop, seen = threading.Event(), count(1)
         for now in driver.run(experiment, journal, crew, stop):
@@ -68,20 +72,25 @@ def test_stopped_and_resumed_it_has_the_same_rows_and_does_nothing_twice(
 
 
 def test_batches_and_seeds_give_what_single_prompts_give(prepared, journal, crew):
-    text = '[[part]]\nlimit = 3\nmax_new_tokens = 6\nbatch_sizes = [1, 2]\nschemes = ["unpadded", "dynamic"]\ndecoders = ["speculative"]\n'
+    text = (
+        '[[part]]\nlimit = 3\nmax_new_tokens = 6\nbatch_sizes = [1, 2]\nschemes = ["unpadded", '
+        '"dynamic"]\ndecoders = ["speculative"]\n'
+    )
     experiment = prepared(text)
     assert finished(experiment, journal, crew).failed == 0
     tokens = {}
     for kept in journal.kept(experiment.id):
         if kept.asked["decoder"] == "speculative":
-            own = {o.prompt: o.tokens for row in kept.rows.values() for o in row.outputs}
+            own = {o.prompt: o.ids for row in kept.rows.values() for o in row.outputs}
             tokens[kept.label] = own
     assert len(tokens) == 3
     assert list(tokens.values()) == [next(iter(tokens.values()))] * 3
     assert set(next(iter(tokens.values()))) == {0, 1, 2}
 
 
-def test_a_failing_sample_is_a_row_with_its_error_and_the_rest_goes_on(prepared, journal, crew, monkeypatch):
+def test_a_failing_sample_is_a_row_with_its_error_and_the_rest_goes_on(
+    prepared, journal, crew, monkeypatch
+):
     def decode(self, request):
         raise RuntimeError("broken on purpose")
         yield
@@ -91,17 +100,24 @@ def test_a_failing_sample_is_a_row_with_its_error_and_the_rest_goes_on(prepared,
     last = finished(experiment, journal, crew)
     kept = journal.kept(experiment.id)
     assert (last.done, last.failed) == (5, 6)
-    assert {e for k in kept for row in k.rows.values() for e in row.errors} == {"RuntimeError: broken on purpose"}
-    assert all(not row.errors for k in kept if k.asked["decoder"] != "mtad" for row in k.rows.values())
+    assert {e for k in kept for row in k.rows.values() for e in row.errors} == {
+        "RuntimeError: broken on purpose"
+    }
+    assert all(
+        not row.errors for k in kept if k.asked["decoder"] != "mtad" for row in k.rows.values()
+    )
 
 
 def test_a_prompt_that_does_not_fit_is_a_row_with_its_error(prepared, journal, crew, tmp_path):
     (tmp_path / "mine.jsonl").write_text('{"prompt": "ab"}\n{"prompt": "%s"}\n' % ("ab " * 400))
-    text = '[[part]]\nprompts = ["mine.jsonl"]\nmax_new_tokens = 4\ntimed = false\ndecoders = ["multinomial"]\n'
+    text = (
+        '[[part]]\nprompts = ["mine.jsonl"]\nmax_new_tokens = 4\ntimed = false\ndecoders = '
+        '["multinomial"]\n'
+    )
     experiment = prepared(text, data=str(tmp_path))
     assert finished(experiment, journal, crew).failed == 1
     (kept,) = journal.kept(experiment.id)
-    assert "exceed the 512 positions" in kept.rows[1].error
+    assert "exceed the 512 positions" in kept.rows[1].result.error
     assert not kept.rows[0].errors
 
 
@@ -109,7 +125,9 @@ def test_two_drivers_of_one_experiment_share_the_work(prepared, journal, crew, t
     experiment = prepared()
     whole = Journal(tmp_path / "whole.sqlite")
     finished(experiment, whole, crew)
-    threads = [threading.Thread(target=finished, args=(experiment, journal, crew)) for _ in range(2)]
+    threads = [
+        threading.Thread(target=finished, args=(experiment, journal, crew)) for _ in range(2)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -117,7 +135,9 @@ def test_two_drivers_of_one_experiment_share_the_work(prepared, journal, crew, t
     assert answers(journal, experiment.id) == answers(whole, experiment.id)
 
 
-def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(prepared, journal, crew, monkeypatch):
+def test_a_journal_that_cannot_be_written_ends_it_with_its_sentence(
+    prepared, journal, crew, monkeypatch
+):
     experiment = prepared()
     happening = driver.run(experiment, journal, crew)
     while next(happening).done < 1:
@@ -147,13 +167,15 @@ def test_it_waits_its_turn_for_the_device(prepared, journal, crew, device):
 def test_a_plan_may_be_asked_again(prepared, journal, crew):
     experiment = prepared(limit=1)
     finished(experiment, journal, crew)
-    again = Request.from_json(journal.experiment(experiment.id)["request"])
+    again = journal.experiment(experiment.id).request
     assert again == experiment.request
     assert driver.prepare(again, crew).id == experiment.id
 
 
 def test_a_set_that_is_not_there_is_said_before_anything_is_loaded(crew):
-    with pytest.raises(InputError, match="There is no set of prompts 'storys': did you mean 'stories'"):
+    with pytest.raises(
+        InputError, match="There is no set of prompts 'storys': did you mean 'stories'"
+    ):
         Request(PLAN + 'prompts = ["storys"]', "a.toml").read()
 
 
@@ -163,3 +185,18 @@ def test_time_left_is_known_while_items_are_left(prepared, journal, crew, monkey
     known = [now.eta for now in seen if now.eta is not None and now.done < now.total]
     assert known
     assert all(0 < seconds < 600 for seconds in known)
+
+
+def test_an_experiment_runs_from_the_moment_that_it_can_be_seen(
+    prepared, journal, crew, monkeypatch
+):
+    """The page said "Stopped; Resume does the rest" of an experiment that had just started."""
+    seen, begin = [], journal.begin
+
+    def look(id, *rest):
+        begin(id, *rest)
+        seen.append(journal.progress(id).running)
+
+    monkeypatch.setattr(journal, "begin", look)
+    finished(prepared(limit=1), journal, crew)
+    assert seen == [True]

@@ -7,21 +7,35 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.workbench.experiments.made import row, sample
 from workbench.experiments import figures
-from workbench.experiments.journal import Kept
 from workbench.experiments.pareto import front
-from workbench.experiments.rows import Output, Row
+from workbench.experiments.rows import Kept
 
 
-def kept(decoder: str, seconds: list[float], perplexity=2.0, timed=True, scores=None, **metrics) -> Kept:
+def kept(
+    decoder: str, seconds: list[float], perplexity=2.0, timed=True, scores=None, **metrics
+) -> Kept:
     """10 tokens for each item."""
-    asked = {"decoder": decoder, "scheme": "unpadded", "timed": timed, "settings": {"beams": 4}, "temperature": 1.0}
+    asked = {
+        "decoder": decoder,
+        "scheme": "unpadded",
+        "timed": timed,
+        "settings": {"beams": 4},
+        "temperature": 1.0,
+    }
     rows = {}
     for i, s in enumerate(seconds):
-        made = {"new_tokens": 10, "seconds": s, "perplexity": perplexity, "target_calls": 5, **metrics}
+        made = {
+            "new_tokens": 10,
+            "seconds": s,
+            "perplexity": perplexity,
+            "target_calls": 5,
+            **metrics,
+        }
         score = None if scores is None else {"score": scores[i]}
-        output = Output(i, 3, [1] * 10, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
-        rows[i] = Row(decoder, i, [output], made)
+        each = sample(i, gained=[5, 1, 4], drafted=[4, 4, 4], scores=score, category="ab"[i % 2])
+        rows[i] = row(decoder, i, [each], made)
     return Kept("part", decoder, decoder, "block", len(seconds), asked, rows)
 
 
@@ -64,7 +78,7 @@ def test_what_was_not_measured_has_no_figure():
 
 def test_rows_with_an_error_do_not_count():
     some = kept("a", [1.0, 1.0, 100.0])
-    some.rows[2] = Row("a", 2, [Output(2, 3, error="broken")], some.rows[2].metrics)
+    some.rows[2] = row("a", 2, [sample(2, error="broken")], some.rows[2].metrics)
     assert figures.figure("tokens/s", some).value == pytest.approx(10)
     assert figures.common(some, GREEDY) == [0, 1]
 
@@ -84,11 +98,12 @@ def test_a_paired_difference_is_sure_where_each_alone_is_not():
 
 
 def test_timing_the_same_prompts_again_makes_no_further_prompts_of_them():
-    """Three timings of each prompt made intervals of perplexity narrower than three times the prompts can."""
+    """Three timings of each prompt narrowed perplexity's interval more than new prompts can."""
     once = kept("a", [1.0, 2.0, 3.0, 4.0])
     twice = kept("a", [1.0, 2.0, 3.0, 4.0] * 2)
-    for i, row in twice.rows.items():
-        twice.rows[i] = replace(row, outputs=[replace(row.outputs[0], prompt=i % 4)])
+    for i, each in twice.rows.items():
+        samples = [replace(each.outputs[0], prompt=i % 4)]
+        twice.rows[i] = each.with_outputs(samples)
     assert figures.figure("tokens/s", twice) == figures.figure("tokens/s", once)
 
 
@@ -96,7 +111,8 @@ def test_acceptance_by_position_and_mean_length():
     assert figures.accepted_by_position(kept("a", [1.0])) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
     tree = kept("a", [1.0])
     tree.rows[0].outputs[0].drafted[:] = [20, 20, 20]
-    assert figures.accepted_by_position(tree) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]  # no places beyond the deepest
+    # no places beyond the deepest
+    assert figures.accepted_by_position(tree) == [2 / 3, 2 / 3, 2 / 3, 1 / 3]
     assert figures.mean_gained(kept("a", [1.0])) == pytest.approx(10 / 3)
     assert figures.categories(GREEDY) == {"a": [0, 2], "b": [1]}
 

@@ -1,4 +1,4 @@
-"""Loaders on small files in the true formats, and what is said of malformed ones."""
+"""Loaders on small files in the true formats, and their messages for malformed ones."""
 
 import json
 import sqlite3
@@ -16,14 +16,19 @@ QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write {a} poem.
 SQUAD = {
     "version": "v2.0",
     "data": [{"title": "Cork", "paragraphs": [{"context": "Built in 1871.", "qas": [
-        {"id": "q1", "question": "When? ", "is_impossible": False, "answers": [{"text": "1871", "answer_start": 9}] * 2},
-        {"id": "q2", "question": "Who?", "is_impossible": True, "answers": [], "plausible_answers": [{"text": "x", "answer_start": 0}]},
+        {"id": "q1", "question": "When? ", "is_impossible": False,
+            "answers": [{"text": "1871", "answer_start": 9}] * 2},
+        {"id": "q2", "question": "Who?", "is_impossible": True, "answers": [],
+            "plausible_answers": [{"text": "x", "answer_start": 0}]},
     ]}]}],
 }  # fmt: skip
-SPIDER = [{"db_id": "ships", "query": "SELECT count(*) FROM ship", "question": "How many?", "sql": {}}]
+SPIDER = [
+    {"db_id": "ships", "query": "SELECT count(*) FROM ship", "question": "How many?", "sql": {}}
+]
 TABLES = [{
     "db_id": "ships", "table_names_original": ["ship", "port"], "table_names": ["ship", "port"],
-    "column_names_original": [[-1, "*"], [0, "id"], [0, "name"], [1, "town"]], "column_types": ["text"] * 4,
+    "column_names_original": [[-1, "*"], [0, "id"], [0, "name"], [1, "town"]],
+    "column_types": ["text"] * 4,
 }]  # fmt: skip
 HUMANEVAL = {
     "task_id": "HumanEval/0",
@@ -35,12 +40,17 @@ HUMANEVAL = {
 FILES = {
     "spec-bench": ("question.jsonl", json.dumps(QUESTION)),
     "mt-bench": ("question.jsonl", json.dumps({**QUESTION, "reference": ["x"]})),
-    "cnn-dailymail": ("test.jsonl", json.dumps({"id": "a1", "article": "Long.", "highlights": "Short ."})),
+    "cnn-dailymail": ("test.jsonl",
+        json.dumps({"id": "a1", "article": "Long.", "highlights": "Short ."})),
     "squad": ("dev-v2.0.json", json.dumps(SQUAD)),
     "humaneval": ("HumanEval.jsonl", json.dumps(HUMANEVAL)),
-    "chatgpt-prompts": ("prompts.csv", 'human_prompt,chatgpt_response\n"Explain\nthis, ""please""",yes\nSecond,no\n'),
-    "alpaca": ("alpaca.json", json.dumps([{"instruction": "Add.", "input": "1 2", "output": "3"}, {"instruction": "Go.", "input": ""}])),
-    "own": ("prompts.jsonl", '{"prompt": "a", "answer": ["b", "c"]}\n\n{"prompt": "d", "category": "x"}\n'),
+    "chatgpt-prompts": ("prompts.csv",
+        'human_prompt,chatgpt_response\n"Explain\nthis, ""please""",yes\nSecond,no\n'),
+    "alpaca": ("alpaca.json",
+        json.dumps([{"instruction": "Add.", "input": "1 2", "output": "3"},
+            {"instruction": "Go.", "input": ""}])),
+    "own": ("prompts.jsonl",
+        '{"prompt": "a", "answer": ["b", "c"]}\n\n{"prompt": "d", "category": "x"}\n'),
 }  # fmt: skip
 
 
@@ -69,14 +79,24 @@ def test_every_format_is_read_and_its_template_takes_its_questions(data):
 
 def test_what_each_holds(data):
     bench = find("spec-bench", data)
-    assert (bench.text(0), bench.items[0].category, bench.items[0].id) == ("Write {a} poem.", "writing", "81")
+    assert (bench.text(0), bench.items[0].category, bench.items[0].id) == (
+        "Write {a} poem.",
+        "writing",
+        "81",
+    )
     squad = find("squad", data)
     assert [i.answers["answers"] for i in squad.items] == [["1871"], []]
     assert squad.text(0).endswith("Text: Built in 1871.\nQuestion: When?\nAnswer:")
-    assert [i.question["prompt"] for i in find("chatgpt-prompts", data).items] == ['Explain\nthis, "please"', "Second"]
+    assert [i.question["prompt"] for i in find("chatgpt-prompts", data).items] == [
+        'Explain\nthis, "please"',
+        "Second",
+    ]
     assert [i.question["prompt"] for i in find("alpaca", data).items] == ["Add.\n1 2", "Go."]
     own = find("own", data)
-    assert ([i.answers for i in own.items], own.items[1].category) == ([{"answers": ["b", "c"]}, {}], "x")
+    assert ([i.answers for i in own.items], own.items[1].category) == (
+        [{"answers": ["b", "c"]}, {}],
+        "x",
+    )
     assert find("mt-bench", data).text(0) == "User: Write {a} poem.\nAssistant:"
 
 
@@ -105,23 +125,32 @@ def test_the_revision_is_of_the_content_and_not_of_the_folder(data, tmp_path):
     ("name", "text", "says"),
     [
         ("spec-bench", json.dumps(QUESTION) + "\n{oops", "question.jsonl, line 2: not JSON."),
-        ("spec-bench", json.dumps({**QUESTION, "turns": []}), 'question.jsonl, line 1: "turns" must begin with a text.'),
+        ("spec-bench", json.dumps({**QUESTION, "turns": []}),
+            'question.jsonl, line 1: "turns" must begin with a text.'),
         ("spec-bench", json.dumps({"turns": ["a"]}), 'line 1: must have a text as "category".'),
         ("spec-bench", "[1]", 'line 1: must have a list as "turns".'),
-        ("cnn-dailymail", '{"article": "a"}', 'test.jsonl, line 1: must have a text as "highlights".'),
+        ("cnn-dailymail", '{"article": "a"}',
+            'test.jsonl, line 1: must have a text as "highlights".'),
         ("cnn-dailymail", '{"article": 1, "highlights": "a"}', 'must have a text as "article".'),
         ("squad", '{\n"data": [}', "dev-v2.0.json, line 2: not JSON"),
         ("squad", "[]", 'must have a list as "data".'),
-        ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}', "article 1, paragraph 1, question 1: must have a list"),
+        ("squad", '{"data": [{"paragraphs": [{"context": "a", "qas": [{"question": "b"}]}]}]}',
+            "article 1, paragraph 1, question 1: must have a list"),
         ("spider", "{}", "dev.json: must be a list of questions."),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]), "entry 1: \"db_id\" '../secret' is not the name of a database."),
-        ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]), "entry 1: tables.json has no database 'planes'."),
-        ("humaneval", json.dumps({"prompt": "x"}), 'HumanEval.jsonl, line 1: must have a text as "task_id".'),
+        ("spider", json.dumps([{**SPIDER[0], "db_id": "../secret"}]),
+            "entry 1: \"db_id\" '../secret' is not the name of a database."),
+        ("spider", json.dumps([{**SPIDER[0], "db_id": "planes"}]),
+            "entry 1: tables.json has no database 'planes'."),
+        ("humaneval", json.dumps({"prompt": "x"}),
+            'HumanEval.jsonl, line 1: must have a text as "task_id".'),
         ("chatgpt-prompts", "a,b\n1,2\n", "prompts.csv, line 1: the head has no column 'prompt'."),
-        ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n", 'prompts.csv, line 3: must have a text as "human_prompt".'),
+        ("chatgpt-prompts", "human_prompt\nfine\n\"\"\n",
+            'prompts.csv, line 3: must have a text as "human_prompt".'),
         ("alpaca", '{"instruction": "a"}', "alpaca.json: must be a list of objects."),
-        ("alpaca", '[{"instruction": "a"}, {}]', 'alpaca.json, entry 2: must have a text as "instruction".'),
-        ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}', "prompts.jsonl, line 2: must have"),
+        ("alpaca", '[{"instruction": "a"}, {}]',
+            'alpaca.json, entry 2: must have a text as "instruction".'),
+        ("own", '{"prompt": "a"}\n{"prompt": "b", "answer": 3}',
+            "prompts.jsonl, line 2: must have"),
         ("own", '{"prompt": "\\ud800"}', 'prompts.jsonl, line 1: must have a text as "prompt".'),
         ("own", "\n\n", "has no prompts"),
     ],
@@ -142,9 +171,14 @@ def test_a_line_that_is_not_text_is_named(data):
 
 
 def test_a_set_that_must_be_downloaded_says_so(tmp_path):
-    with pytest.raises(InputError, match=r"download dev-v2.0.json from its authors and give its folder with --data"):
+    with pytest.raises(
+        InputError, match=r"download dev-v2.0.json from its authors and name its folder with --data"
+    ):
         find("squad", None)
-    with pytest.raises(InputError, match=r"There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'"):
+    with pytest.raises(
+        InputError,
+        match=r"There is no dev-v2.0.json or dev-v1.1.json or dev.json for the set 'squad'",
+    ):
         find("squad", tmp_path)
 
 

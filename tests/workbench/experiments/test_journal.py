@@ -1,4 +1,4 @@
-"""The journal: claims, rows, and what is said if the file cannot be written."""
+"""The journal: claims, rows, and the message if the file cannot be written."""
 
 import sqlite3
 from contextlib import closing
@@ -6,27 +6,36 @@ from contextlib import closing
 import pytest
 
 from decoders import InputError
+from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
 from workbench.experiments.journal import Journal
 from workbench.experiments.owners import STALE_SECONDS, new_owner
-from workbench.experiments.rows import Output, Row
+from workbench.experiments.request import Request
+from workbench.experiments.rows import Row
 
 (BLOCK,) = spelled(DECODERS)
 
 
 def rows(item: int, error: str | None = None) -> list[Row]:
-    return [Row(id, item, [Output(item, 3, [1, 2], "ab")], {"new_tokens": 2}, error=error) for id in BLOCK.ids]
+    return [row(id, item, [sample(item, "ab")], {"new_tokens": 2}, error) for id in BLOCK.ids]
 
 
 def begun(journal: Journal) -> Journal:
-    journal.begin("e1", "title", {"plan": ""}, {}, [BLOCK])
+    journal.begin("e1", "title", Request("", "plan.toml").to_json(), {}, [BLOCK])
     return journal
 
 
 def test_an_item_is_claimed_once_and_done_once(journal):
     begun(journal)
     one, two = new_owner(1), new_owner(2)
-    assert [journal.claim(BLOCK, o) for o in (one, two, one, two, one, two)] == [0, 1, 2, 3, 4, None]
+    assert [journal.claim(BLOCK, o) for o in (one, two, one, two, one, two)] == [
+        0,
+        1,
+        2,
+        3,
+        4,
+        None,
+    ]
     assert journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 0, one, rows(0))
     assert not journal.commit(BLOCK, 1, one, rows(1))  # it is the other's
@@ -51,8 +60,13 @@ def test_a_claim_is_free_when_its_process_is_gone_or_has_not_been_heard_of(tmp_p
     clock = [1000.0]
     journal = begun(Journal(tmp_path / "j.sqlite", now=lambda: clock[0]))
     host, pid, started, rest = new_owner().split("|")
-    dead, silent, far = (f"{host}|{pid}|{int(started) + 1}|{rest}", new_owner(), f"elsewhere|1|1|{rest}")
-    assert [journal.claim(BLOCK, o) for o in (dead, silent, far)] == [0, 0, 1]  # the first one's process is gone
+    dead, silent, far = (
+        f"{host}|{pid}|{int(started) + 1}|{rest}",
+        new_owner(),
+        f"elsewhere|1|1|{rest}",
+    )
+    # the first one's process is gone
+    assert [journal.claim(BLOCK, o) for o in (dead, silent, far)] == [0, 0, 1]
     clock[0] += STALE_SECONDS + 1
     journal.beat("e1", silent, None, "")
     assert [journal.claim(BLOCK, new_owner()) for _ in range(2)] == [1, 2]
@@ -79,7 +93,9 @@ def test_a_locked_file_is_one_sentence_and_nothing_committed_is_lost(tmp_path):
     item = journal.claim(BLOCK, owner)
     with closing(sqlite3.connect(tmp_path / "j.sqlite")) as other:
         other.execute("BEGIN EXCLUSIVE")
-        with pytest.raises(InputError, match=r"database is locked\): another program holds it") as caught:
+        with pytest.raises(
+            InputError, match=r"database is locked\): another program holds it"
+        ) as caught:
             journal.commit(BLOCK, item, owner, rows(item))
         assert "\n" not in str(caught.value)
     assert journal.progress("e1").done == 1
@@ -98,7 +114,7 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
         db.execute(f"PRAGMA max_page_count = {db.execute('PRAGMA page_count').fetchone()[0] + 2}")
         return db
 
-    large = [Row(id, item, [Output(item, 3, text="x" * 6000)]) for id in BLOCK.ids]
+    large = [row(id, item, [sample(item, "x" * 6000)]) for id in BLOCK.ids]
     monkeypatch.setattr("workbench.experiments.journal.sqlite3.connect", full)
     with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
         journal.commit(BLOCK, item, owner, large)

@@ -19,7 +19,9 @@ ITEMS = 24  # 8 blocks of three decoders, 16 single samples
 
 def started(path: Path, seconds: float) -> multiprocessing.Process:
     """A process that has all modules already; what it runs computes nothing with torch."""
-    process = multiprocessing.get_context("fork").Process(target=killed.main, args=(str(path), seconds))
+    process = multiprocessing.get_context("fork").Process(
+        target=killed.main, args=(str(path), seconds)
+    )
     process.start()
     return process
 
@@ -27,7 +29,9 @@ def started(path: Path, seconds: float) -> multiprocessing.Process:
 def committed(path: Path) -> int:
     try:
         with closing(sqlite3.connect(path, timeout=30)) as db:
-            return db.execute("SELECT count(*) FROM (SELECT DISTINCT block, item FROM rows)").fetchone()[0]
+            return db.execute(
+                "SELECT count(*) FROM (SELECT DISTINCT block, item FROM rows)"
+            ).fetchone()[0]
     except sqlite3.OperationalError:  # not made yet
         return 0
 
@@ -46,7 +50,9 @@ def blocks_are_whole(path: Path) -> bool:
     return all(cells[block] == count for block, _, count in found)
 
 
-def test_killed_at_five_random_moments_it_ends_with_the_rows_of_an_undisturbed_run(undisturbed, tmp_path):
+def test_killed_at_five_random_moments_it_ends_with_the_rows_of_an_undisturbed_run(
+    undisturbed, tmp_path
+):
     path, source, done = tmp_path / "j.sqlite", random.Random(15), 0
     for _ in range(5):
         process = started(path, 0.15)

@@ -1,4 +1,4 @@
-"""Plans: what they spell out, and that every fault is named."""
+"""Plans: their parts spelled out, and every fault named."""
 
 import pytest
 
@@ -10,25 +10,48 @@ from workbench.models.presets import PAIRS
 
 def test_a_plan_has_defaults_and_grids():
     plan = parse(
-        '[[part]]\ndecoders = ["greedy", {name = "mtad", beams = [2, 4], threshold = [0.1, 0.9]}]', "mine.toml"
+        '[[part]]\ndecoders = ["greedy", {name = "mtad", beams = [2, 4], threshold = [0.1, 0.9]}]',
+        "mine.toml",
     )
     (part,) = plan.parts
-    assert (plan.name, part.name, part.prompts, part.timed) == ("mine", "part 1", ("stories",), True)
-    assert [(m.name, getattr(m, "beams", None), getattr(m, "threshold", None)) for m in part.methods] == [
-        ("greedy", None, None), ("mtad", 2, 0.1), ("mtad", 2, 0.9), ("mtad", 4, 0.1), ("mtad", 4, 0.9),
-    ]  # fmt: skip
+    assert (plan.name, part.name, part.prompts, part.timed) == (
+        "mine",
+        "part 1",
+        ("stories",),
+        True,
+    )
+    assert [
+        (m.name, getattr(m, "beams", None), getattr(m, "threshold", None)) for m in part.methods
+    ] == [
+        ("greedy", None, None),
+        ("mtad", 2, 0.1),
+        ("mtad", 2, 0.9),
+        ("mtad", 4, 0.1),
+        ("mtad", 4, 0.9),
+    ]
 
 
 def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_its_grid():
-    one = parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [2, 1]}]', "a.toml").parts[0].methods
-    two = parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [[2, 1], [3]]}]', "a.toml").parts[0].methods
+    one = (
+        parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [2, 1]}]', "a.toml")
+        .parts[0]
+        .methods
+    )
+    two = (
+        parse('[[part]]\ndecoders = [{name = "specinfer", expansion = [[2, 1], [3]]}]', "a.toml")
+        .parts[0]
+        .methods
+    )
     assert [m.expansion for m in one] == [(2, 1)]
     assert [m.expansion for m in two] == [(2, 1), (3,)]
 
 
 def test_pairs_are_presets_or_lists_of_models():
     names = list(PAIRS)
-    plan = parse(f'[[part]]\npairs = ["embedded", "{names[1]}", ["a/b", "c/d"]]\ndecoders = ["all"]', "a.toml")
+    plan = parse(
+        f'[[part]]\npairs = ["embedded", "{names[1]}", ["a/b", "c/d"]]\ndecoders = ["all"]',
+        "a.toml",
+    )
     assert [p.target for p in plan.parts[0].pairs] == [None, PAIRS[names[1]].target_source, "a/b"]
     assert {m.name for m in plan.parts[0].methods} == set(catalog)
 
@@ -40,12 +63,14 @@ def test_pairs_are_presets_or_lists_of_models():
         ("a = 1\nb = [", "bad.toml is not TOML"),
         ("", "has no [[part]]"),
         ('titel = "x"', "bad.toml: there is no key 'titel': did you mean 'title'?"),
-        ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]', "part 1: there is no key 'tempreature': did you mean 'temperature'?"),
+        ('[[part]]\ntempreature = 1\ndecoders = ["greedy"]',
+            "part 1: there is no key 'tempreature': did you mean 'temperature'?"),
         ("[[part]]\nlimit = 1", "`decoders` must be a list of names"),
         ('[[part]]\ndecoders = ["gredy"]', "there is no decoder 'gredy': did you mean 'greedy'?"),
         ('[[part]]\ndecoders = [{name = "mtad", beems = 2}]', "mtad has no setting 'beems'"),
         ('[[part]]\ndecoders = [{name = "mtad", beams = 0}]', "mtad: beams must be"),
-        ('[[part]]\ndecoders = ["greedy"]\ntemperature = "hot"', "(part 1): `temperature` must be a number"),
+        ('[[part]]\ndecoders = ["greedy"]\ntemperature = "hot"',
+            "(part 1): `temperature` must be a number"),
         ('[[part]]\ndecoders = ["greedy"]\ntemperature = -1', "temperature must be"),
         ('[[part]]\ndecoders = ["greedy"]\ntop_k = 1.5', "`top_k` must be a whole number"),
         ('[[part]]\ndecoders = ["greedy"]\nlimit = 0', "`limit` must be a whole number from 1"),
@@ -55,16 +80,23 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
         ('[[part]]\ndecoders = ["greedy"]\ntimings = 2\ntimed = false', "are about speed"),
         ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
-        ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]', "two parts named 'a'"),
+        ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
+            "two parts named 'a'"),
         (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),
-        (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, draft_length = {list(range(1, 101))}}}]', "10,000 combinations"),
+        (f'[[part]]\ndecoders = [{{name = "mtad", beams = {list(range(1, 101))}, '
+            f"draft_length = {list(range(1, 101))}}}]", "10,000 combinations"),
         ('[[part]]\ndecoders = [{name = "mtad", beams = []}]', "0 combinations"),
         ('[part]\ndecoders = ["greedy"]', "write `part` as [[part]]"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"', "draw 1: `kind` must be curve or front or heat"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]', "there is no figure 'speed'"),
+        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "pie"',
+            "draw 1: `kind` must be curve or front or heat"),
+        ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "curve"\nx = "beams"\ny = ["speed"]',
+            "there is no figure 'speed'"),
         ('[[part]]\ndecoders = ["greedy"]\n[[draw]]\nkind = "front"', "a front needs `x` and `y`"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"', "there is no part 'c'"),
-        ('[[part]]\ndecoders = ["greedy"]\n[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}', "row 'a' must have 1 figures"),
+        ('[[part]]\ndecoders = ["greedy"]\n[[ordering]]\nsays = "a"\nsource = "b"\npart = "c"',
+            "there is no part 'c'"),
+        ('[[part]]\ndecoders = ["greedy"]\n'
+            '[[printed]]\ncolumns = ["tokens/s"]\nrows = {a = [1, 2]}',
+            "row 'a' must have 1 figures"),
     ],
 )  # fmt: skip
 def test_a_fault_is_one_sentence_that_names_the_key(text, says):

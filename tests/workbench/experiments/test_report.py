@@ -88,9 +88,11 @@ def found(pair, tmp_path_factory):
 
 def test_a_table_has_a_row_for_each_cell_and_only_figures_that_there_are(found):
     shown = table(found, "decoders")
-    assert shown.heads == ["decoder", "items", "tokens/s", "x greedy", "perplexity", "tokens/call", "accepted/tested", "accepted/drafted", "MB cache"]  # fmt: skip
+    assert shown.heads == ["decoder", "items", "tokens/s", "x greedy", "perplexity", "tokens/call",
+        "accepted/tested", "accepted/drafted", "MB cache"]  # fmt: skip
     assert [row[:2] for row in shown.rows] == [
-        ["greedy", "4"], ["speculative", "4"], ["mtad threshold=0.0", "4"], ["mtad threshold=0.5", "4"], ["mtad threshold=1.0", "4"],
+        ["greedy", "4"], ["speculative", "4"], ["mtad threshold=0.0", "4"],
+        ["mtad threshold=0.5", "4"], ["mtad threshold=1.0", "4"],
     ]  # fmt: skip
     assert shown.rows[0][3] == "1"
     assert " to " in shown.rows[1][3]
@@ -98,7 +100,13 @@ def test_a_table_has_a_row_for_each_cell_and_only_figures_that_there_are(found):
 
 def test_the_papers_figures_stand_beside_ours(found):
     shown = beside(found, found.plan.printed[0])
-    assert shown.heads == ["", "perplexity, paper", "perplexity, here", "J/token, paper", "J/token, here"]
+    assert shown.heads == [
+        "",
+        "perplexity, paper",
+        "perplexity, here",
+        "J/token, paper",
+        "J/token, here",
+    ]
     assert shown.rows[0][:2] == ["speculative", "3.64"]
     assert float(shown.rows[0][2]) > 1
     assert shown.rows[0][3:] == ["–", "–"]
@@ -114,8 +122,9 @@ def test_figures_are_drawn(found):
     front, calls, none, heat = (f for d in found.plan.drawings for f in draw(found, d))
     assert front.count('class="point"') == 5
     assert 'stroke="currentColor"' in front  # the Pareto front
-    assert calls.count('class="point"') == 3 + 2  # MTAD at three thresholds; greedy and speculative decoding have none
-    assert "Nothing measured so far gives this figure." in none
+    # MTAD at three thresholds; greedy and speculative decoding have none
+    assert calls.count('class="point"') == 3 + 2
+    assert "No measurement for this figure yet." in none
     assert "<th>1</th><th>2</th>" in heat
     assert heat.count("color-mix") == 3  # alone, padded, unpadded
 
@@ -131,7 +140,10 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     text = markdown(found)
     assert "| speculative |" in text
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
-    assert "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call is 1 with " in text
+    assert (
+        "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call is "
+        "1 with "
+    ) in text
     assert "<figure" not in text
     assert markdown(found, charts=True).count("<figure") == 4
     assert f"- experiment: {found.progress.id}" in text
@@ -139,7 +151,8 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
 
 def test_csv_has_a_line_for_each_row_and_no_formula(found):
     cell = next(c for c in found.cells if c.label == "speculative")
-    hostile = replace(cell.rows[0], outputs=[replace(cell.rows[0].outputs[0], text="=1+1\nx")])
+    first = cell.rows[0]
+    hostile = first.with_outputs([replace(first.outputs[0], text="=1+1\nx")])
     cells = [replace(c, rows={**c.rows, 0: hostile}) if c is cell else c for c in found.cells]
     (text,) = WRITERS["csv"](replace(found, cells=cells)).values()
     lines = list(csv.DictReader(io.StringIO(text, newline="")))
@@ -170,7 +183,14 @@ def test_a_report_of_half_an_experiment_and_of_none(prepared, journal, crew):
     happening.close()
     half = report(journal, experiment.id)
     assert half.progress.done < half.progress.total
-    assert "not measured" in markdown(half)
+    text = markdown(half)
+    assert "3 orderings of the papers: 2 undecided, 1 not measured yet." in text
+    assert "Nobody measured this" not in text
+    assert [line for line in text.splitlines() if line.startswith("## ")] == [
+        "## The papers' orderings", "## Decoders", "## Beside the papers",
+        "## What the figures mean", "## Notes", "## Measured on",
+    ]  # fmt: skip
+    assert "No measurement for this figure" not in markdown(half, charts=True)
     assert WRITERS["html"](half)
     with pytest.raises(InputError, match="There is no experiment"):
         report(journal, "nothing")

@@ -1,4 +1,4 @@
-"""Scorers against answers worked out by hand, and against the packages' own where they are installed."""
+"""Scorers against answers worked out by hand, and against packages that are installed."""
 
 import pytest
 from hypothesis import given
@@ -72,13 +72,17 @@ def test_rouge(output, reference, one, two, longest):
     assert found["score"] == found["rougeL"]
 
 
-WORDS = st.lists(st.sampled_from(["the", "Cat", "sat", "on", "ma-t", "é", "5.5", "\n"]), max_size=12).map(" ".join)
+WORDS = st.lists(
+    st.sampled_from(["the", "Cat", "sat", "on", "ma-t", "é", "5.5", "\n"]), max_size=12
+).map(" ".join)
 
 
 @given(WORDS, WORDS)
 def test_rouge_is_that_of_the_package(output, reference):
     scorer = pytest.importorskip("rouge_score.rouge_scorer")
-    own = scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=False).score(reference, output)
+    own = scorer.RougeScorer(["rouge1", "rouge2", "rougeL"], use_stemmer=False).score(
+        reference, output
+    )
     found = rouge(output, {"reference": reference})
     assert {n: found[n] for n in own} == pytest.approx({n: v.fmeasure for n, v in own.items()})
 
@@ -88,7 +92,10 @@ def test_tokens_are_those_of_the_package():
 
 
 def test_only_the_answer_is_scored_and_only_if_there_is_something_to_compare_it_with():
-    items = (Item({"prompt": "?"}, "line 1", {"answers": ["Paris"]}), Item({"prompt": "?"}, "line 2"))
+    items = (
+        Item({"prompt": "?"}, "line 1", {"answers": ["Paris"]}),
+        Item({"prompt": "?"}, "line 2"),
+    )
     scored = ScoredSet("s", items, "squad", stop=("\n",))
     assert score(scored, 0, " Paris\nQuestion: and London?")["score"] == 1
     assert score(scored, 1, "Paris") is None

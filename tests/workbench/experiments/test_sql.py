@@ -1,4 +1,4 @@
-"""Predicted SQL: what is the same answer, and what a hostile query can do, which is nothing."""
+"""Predicted SQL: equal answers, and hostile queries, which can do nothing."""
 
 import sqlite3
 import time
@@ -29,15 +29,15 @@ def database(tmp_path_factory):
     [
         ("SELECT name FROM ship", "SELECT name FROM ship", True),
         ("SELECT name FROM ship", "select NAME from ship where 1", True),
-        ("SELECT name FROM ship", "SELECT DISTINCT name FROM ship", False),  # duplicates count
-        ("SELECT DISTINCT name FROM ship", "SELECT name FROM ship GROUP BY name", True),
+        ("SELECT name FROM ship", "SELECT name FROM ship GROUP BY name", False),  # duplicates count
         (
             "SELECT name FROM ship ORDER BY id",
             "SELECT name FROM ship ORDER BY id DESC",
             True,
         ),  # Ann, Bea, Ann both ways
         ("SELECT id FROM ship ORDER BY id", "SELECT id FROM ship ORDER BY id DESC", False),
-        ("SELECT id FROM ship", "SELECT id FROM ship ORDER BY id DESC", True),  # gold does not order
+        # gold does not order
+        ("SELECT id FROM ship", "SELECT id FROM ship ORDER BY id DESC", True),
         ("SELECT year FROM ship WHERE id = 2", "SELECT NULL", True),
         ("SELECT year FROM ship", "SELECT coalesce(year, 0) FROM ship", False),
         ("SELECT tons FROM ship WHERE id = 2", "SELECT 2", True),  # 2 is 2.0
@@ -54,6 +54,31 @@ def database(tmp_path_factory):
     ],
 )
 def test_execution_accuracy(database, gold, predicted, right):
+    assert execution_accuracy(database, gold, predicted) == (right, None)
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "right"),
+    [
+        ("SELECT name FROM ship", "SELECT DISTINCT name FROM ship", True),
+        ("SELECT DISTINCT name FROM ship", "select name from ship", True),
+        ("SELECT count(DISTINCT name) FROM ship", "SELECT count(name) FROM ship", True),
+        # three rows and two
+        ("SELECT DISTINCT name FROM ship", "SELECT name FROM ship GROUP BY name", False),
+        ("SELECT 'distinct'", "SELECT ''", False),  # a text
+        ("SELECT 'it''s distinct'", "SELECT 'it''s '", False),
+        ('SELECT 1 AS "distinct"', "SELECT 1", True),
+        ("SELECT 1 -- distinct\n", "SELECT /* distinct */ 1", True),
+        ("SELECT id FROM ship WHERE id >= 2", "SELECT id FROM ship WHERE id > = 2", True),
+        ("SELECT 2020", "SELECT YEAR( CURDATE() )", True),
+    ],
+)
+def test_queries_are_prepared_as_the_official_script_does_by_default(
+    database, gold, predicted, right
+):
+    """DISTINCT alone made a prediction wrong that Spider's official script counts as right.
+
+    The script takes it out of both queries."""
     assert execution_accuracy(database, gold, predicted) == (right, None)
 
 
@@ -75,7 +100,8 @@ def test_execution_accuracy(database, gold, predicted, right):
         ("", None),
         ("SELECT * FROM nowhere", "no such table"),
         ("SELECT hex(zeroblob(1000000000))", "too big"),
-        ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) SELECT x, 'aaaaaaaaaaaaaaaaaaaa' FROM c", "larger than 20000 rows"),
+        ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+            "SELECT x, 'aaaaaaaaaaaaaaaaaaaa' FROM c", "larger than 20000 rows"),
         ("SELECT hex(randomblob(600000)) || hex(randomblob(600000))", "too big"),
         ("SELECT '" + "a" * 30_000 + "'", "SQLite: "),
         ("SELECT " + "(" * 500 + "1" + ")" * 500, "SQLite: "),
@@ -100,7 +126,10 @@ def test_a_query_that_runs_forever_is_stopped(database):
 
 
 def test_a_sort_of_a_gigabyte_runs_out_of_its_own_memory_only(database):
-    query = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 2000) SELECT x FROM c ORDER BY randomblob(900000)"
+    query = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 2000) SELECT x FROM "
+        "c ORDER BY randomblob(900000)"
+    )
     answer = execute(database, query, deadline=20)
     assert "memory" in answer.error
 

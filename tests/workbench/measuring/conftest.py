@@ -1,4 +1,6 @@
-"""What the tests of measuring share: studies over the tiny pair, decoders that break, and counts of what the engine gives out."""
+"""Shared by the tests of measuring: studies over the tiny pair, and decoders that break.
+
+And counts of the rows that the engine gives out."""
 
 from collections.abc import Callable, Iterable
 
@@ -6,13 +8,13 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.model import Engine
+from decoders.engine.passes.packed import PackedPasses
+from workbench.kinds.batch.study import Batch
+from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import job as job_module
 from workbench.measuring.work import WARM_UP_TOKENS
 from workbench.runs.events import Event
 from workbench.runs.record import Result
-from workbench.studies.batch import Batch
-from workbench.studies.comparison import Comparison
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
@@ -26,7 +28,9 @@ def comparison(*names: str, prompt="abc", **shared) -> Comparison:
     return Comparison(prompt, Settings.from_json(settings))
 
 
-def batch(*names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, own=None, **changes) -> Batch:
+def batch(
+    *names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, own=None, **changes
+) -> Batch:
     shared = {
         "decoders": list(names),
         "max_new_tokens": tokens,
@@ -39,7 +43,7 @@ def batch(*names: str, prompts=FEW, sizes=(1, 3), temperature=0.0, tokens=10, ow
 
 
 def results(events: Iterable[Event]) -> list[Result]:
-    """Those of the run that the events end with."""
+    """The results of the run that the events end with."""
     *_, ended = events
     return ended.run.results
 
@@ -60,9 +64,9 @@ def every_round(monkeypatch):
 
 @pytest.fixture
 def rows_out(monkeypatch) -> Callable[[], int]:
-    """How many requests hold cache rows of any engine at this moment."""
+    """The number of requests that hold cache rows of any engine at this moment."""
     held: list[tuple[int, int]] = []
-    admit, release = Engine.admit, Engine.release
+    admit, release = PackedPasses.admit, PackedPasses.release
 
     def admitted(engine, tree, *rest):
         found = admit(engine, tree, *rest)
@@ -74,8 +78,8 @@ def rows_out(monkeypatch) -> Callable[[], int]:
         held.remove((id(engine), id(tree)))
         return release(engine, tree)
 
-    monkeypatch.setattr(Engine, "admit", admitted)
-    monkeypatch.setattr(Engine, "release", released)
+    monkeypatch.setattr(PackedPasses, "admit", admitted)
+    monkeypatch.setattr(PackedPasses, "release", released)
     return lambda: len(held)
 
 
@@ -87,11 +91,16 @@ def broken() -> Exception:
     return RuntimeError("device-side assert\ntrace of the driver")
 
 
-FAILURES = {out_of_memory: "The device ran out of memory", broken: "RuntimeError: device-side assert"}
+FAILURES = {
+    out_of_memory: "The device ran out of memory",
+    broken: "RuntimeError: device-side assert",
+}
 
 
-def break_decoder(monkeypatch, name: str, failure: Callable[[], Exception], *, after: int, warm_up: bool) -> None:
-    """Let a decoder fail after so many of its steps, in its warm-up or only after it."""
+def break_decoder(
+    monkeypatch, name: str, failure: Callable[[], Exception], *, after: int, warm_up: bool
+) -> None:
+    """Let a decoder fail after this number of steps, in its warm-up or only after it."""
     usual = decoders.catalog[name].decode
 
     def decode(self, request):

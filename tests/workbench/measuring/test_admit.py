@@ -8,7 +8,7 @@ import torch
 
 import decoders
 from decoders import InputError
-from decoders.engine.model import Engine
+from decoders.engine.passes.packed import PackedPasses
 from tests.models import POSITIONS
 from tests.workbench.measuring.conftest import FEW, batch, comparison
 from workbench.measuring import meter, session
@@ -23,9 +23,10 @@ def alone(pair) -> decoders.ModelPair:
 
 @pytest.fixture(autouse=True)
 def nothing_runs(monkeypatch):
-    """One click on Run validated four times, opened an energy meter each time and started a comparison only to close it."""
+    """One click on Run validated four times, opened an energy meter each time and started a
+    comparison only to close it."""
     for owner, name in (
-        (Engine, "run"),
+        (PackedPasses, "run"),
         (decoders, "stream"),
         (decoders, "generate"),
         (session, "open_meter"),
@@ -56,11 +57,15 @@ def test_what_cannot_run_is_refused(pair, prompt, shared, message):
 
 def test_a_prompt_that_is_too_long_is_named(pair):
     long = PromptSet("few", (*FEW.prompts, Prompt("a" * POSITIONS, "few, line 9")))
-    with pytest.raises(InputError, match=r"few, line 9: its 512 tokens and 10 new ones exceed the 512 positions"):
+    with pytest.raises(
+        InputError, match=r"few, line 9: its 512 tokens and 10 new ones exceed the 512 positions"
+    ):
         admit(pair, batch("lookup", prompts=long))
 
 
-@pytest.mark.parametrize("study", [comparison("greedy", "mtad"), batch("speculative")], ids=["comparison", "batch"])
+@pytest.mark.parametrize(
+    "study", [comparison("greedy", "mtad"), batch("speculative")], ids=["comparison", "batch"]
+)
 def test_a_decoder_that_needs_a_draft_is_refused_if_there_is_none(alone, study):
     with pytest.raises(InputError, match="needs a draft model"):
         admit(alone, study)
@@ -78,8 +83,12 @@ def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
         admit(pair, replace(tight, cache_mb=round(least - 0.01, 2)))
 
 
-def test_a_chat_template_is_applied_once_and_without_further_special_tokens(pair, byte_tokenizer, monkeypatch):
-    monkeypatch.setattr(byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>")
+def test_a_chat_template_is_applied_once_and_without_further_special_tokens(
+    pair, byte_tokenizer, monkeypatch
+):
+    monkeypatch.setattr(
+        byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
+    )
     assert encode_prompt(pair, "hi", chat_template=True) == byte_tokenizer("[hi]>").input_ids
 
 

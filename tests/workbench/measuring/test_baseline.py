@@ -7,20 +7,26 @@ import pytest
 
 from decoders import catalog
 from workbench.measuring.baseline import References, agreement
-from workbench.runs.record import Energy, Result, Sample
+from workbench.runs.record import Result, Sample
+from workbench.runs.timing import Energy
 from workbench.runs.trace import Alternative, TokenRecord
 from workbench.studies.study import Job
 
 
 def token(id, *probabilities, shift=0.0):
-    """A token whose place lists ids 0, 1, 2, ... with these probabilities, moved by `shift` nats of rounding."""
+    """A token whose place lists ids 0, 1, 2, ... with these probabilities, moved by `shift` nats of
+    rounding."""
     likeliest = [Alternative(i, "", p * math.exp(shift)) for i, p in enumerate(probabilities)]
     return TokenRecord(id, 0, "", "sampled", 0, None, None, None, None, None, likeliest)
 
 
 def result(*texts, decoder="greedy", **changes) -> Result:
-    samples = [Sample(i, 1, tokens=list(tokens), finished="budget") for i, tokens in enumerate(texts)]
-    return replace(Result(decoder, 0, 0, {}, Energy(None, "not measured: a test"), samples), **changes)
+    samples = [
+        Sample(i, 1, tokens=list(tokens), finished="budget") for i, tokens in enumerate(texts)
+    ]
+    return replace(
+        Result(decoder, 0, 0, {}, Energy(None, "not measured: a test"), samples), **changes
+    )
 
 
 def outputs(found: Result) -> dict[int, list[int]]:
@@ -35,14 +41,24 @@ def check(greedy, other, dtype="float32"):
 def test_the_same_tokens_are_identical():
     tokens = [token(0, 0.6, 0.4), token(1, 0.3, 0.7)]
     found = check(tokens, [replace(t, fate="accepted") for t in tokens])
-    assert (found.compared, found.differing, found.differs_at, found.near_tie) == (1, 0, None, False)
+    assert (found.compared, found.differing, found.differs_at, found.near_tie) == (
+        1,
+        0,
+        None,
+        False,
+    )
 
 
 def test_a_gap_within_the_rounding_measured_before_it_is_a_near_tie():
     greedy = [token(0, 0.6, 0.4), token(0, 0.5005, 0.4995)]
     other = [token(0, 0.6, 0.4, shift=0.002), token(1, 0.4995, 0.5005)]
     found = check(greedy, other, "bfloat16")
-    assert (found.differing, found.differs_at, found.near_tie, found.dtype) == (1, 1, True, "bfloat16")
+    assert (found.differing, found.differs_at, found.near_tie, found.dtype) == (
+        1,
+        1,
+        True,
+        "bfloat16",
+    )
     assert found.gap == pytest.approx(math.log(0.5005 / 0.4995))
 
 
@@ -112,6 +128,7 @@ def test_what_failed_or_was_stopped_is_neither_compared_nor_a_reference():
     stopped = {"samples": [Sample(0, 1, tokens=OTHER, finished="cancelled")]}
     assert compare(references, job("greedy"), OTHER, error="broken") is None
     assert compare(references, job("greedy"), OTHER, **stopped) is None
-    assert compare(references, job("greedy"), GOOD) is None  # the first that is whole is the reference
+    # the first that is whole is the reference
+    assert compare(references, job("greedy"), GOOD) is None
     assert compare(references, job("speculative"), GOOD).differing == 0
     assert compare(references, job("speculative"), OTHER, error="broken") is None

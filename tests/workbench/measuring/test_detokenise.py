@@ -12,9 +12,12 @@ def pieces_of(tokenizer, tokens):
 
 
 @pytest.mark.parametrize(
-    "text", ["Once upon", "naïve café", "🦊🦊!", "中文字", "👩‍👩‍👧 a", " \n\tx", "مرحبا", "a\u0301b"]
+    "text",
+    ["Once upon", "naïve café", "🦊🦊!", "中文字", "👩‍👩‍👧 a", " \n\tx", "مرحبا", "a\u0301b"],
 )
-def test_pieces_add_up_to_the_text_and_a_character_comes_whole_with_its_last_token(byte_tokenizer, text):
+def test_pieces_add_up_to_the_text_and_a_character_comes_whole_with_its_last_token(
+    byte_tokenizer, text
+):
     tokens = byte_tokenizer(text).input_ids
     found = pieces_of(byte_tokenizer, tokens)
     assert "".join(found) == text
@@ -24,7 +27,12 @@ def test_pieces_add_up_to_the_text_and_a_character_comes_whole_with_its_last_tok
 
 def test_bytes_that_are_no_character_are_shown_once_the_next_one_tells(byte_tokenizer):
     start, space, letter = byte_tokenizer("🦊").input_ids[0], *byte_tokenizer(" a").input_ids
-    assert pieces_of(byte_tokenizer, [start, start, letter, space]) == ["", "", "\ufffd\ufffda", " "]
+    assert pieces_of(byte_tokenizer, [start, start, letter, space]) == [
+        "",
+        "",
+        "\ufffd\ufffda",
+        " ",
+    ]
 
 
 def test_a_special_token_shows_nothing_and_takes_nothing_from_its_neighbours(byte_tokenizer):
@@ -34,7 +42,8 @@ def test_a_special_token_shows_nothing_and_takes_nothing_from_its_neighbours(byt
 
 
 def test_a_leading_space_is_kept_where_the_tokenizer_drops_it_at_the_start_of_a_decoding():
-    """Llama 2's tokenizer decodes "▁the" alone to "the": pieces decoded one by one would run words together."""
+    """Llama 2's tokenizer decodes "▁the" alone to "the": pieces decoded one by one would run words
+    together."""
 
     class Dropping:
         words = ("▁once", "▁upon", "▁a", "▁time")

@@ -1,4 +1,4 @@
-"""Where studies run: everything in the one thread that decodes, or plain data to a borrowed GPU and back."""
+"""Studies run in the one thread that decodes, or as plain data on a borrowed GPU."""
 
 import pickle
 import sys
@@ -115,7 +115,9 @@ def test_what_cannot_be_made_fails_at_its_caller(device):
 
 
 @pytest.mark.parametrize(
-    "study", [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))], ids=["comparison", "batch"]
+    "study",
+    [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))],
+    ids=["comparison", "batch"],
 )
 def test_a_study_is_loaded_and_decoded_in_the_one_thread(device, keeper, monkeypatch, study):
     threads, usual = [], decoders.stream
@@ -162,7 +164,7 @@ def test_what_cannot_run_is_refused_before_any_event_and_the_device_stays_usable
 
 @pytest.fixture
 def spaces(monkeypatch):
-    """ZeroGPU's module as it is seen from here: the job runs elsewhere, and everything is pickled on its way there and back."""
+    """ZeroGPU's module as seen from here: the job runs elsewhere, and all data is pickled."""
     seen = SimpleNamespace(durations=[], closed=0, crossed=[])
 
     def GPU(duration):
@@ -189,7 +191,9 @@ def spaces(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "study", [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))], ids=["comparison", "batch"]
+    "study",
+    [comparison("greedy", "mtad"), batch("lookup", sizes=(2,))],
+    ids=["comparison", "batch"],
 )
 def test_on_zero_gpu_plain_data_goes_there_and_comes_back(keeper, spaces, study):
     """A `threading.Event` cannot be pickled: the stop stays here."""
@@ -201,7 +205,9 @@ def test_on_zero_gpu_plain_data_goes_there_and_comes_back(keeper, spaces, study)
 
 def test_on_zero_gpu_a_stop_closes_the_job_there(keeper, spaces, every_round, rows_out):
     stopped, seen = threading.Event(), []
-    for event in Device(keeper).run(comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped):
+    for event in Device(keeper).run(
+        comparison("greedy", "mtad", max_new_tokens=200), CHOICE, stopped
+    ):
         seen.append(event)
         if isinstance(event, Progress):
             stopped.set()
@@ -211,7 +217,7 @@ def test_on_zero_gpu_a_stop_closes_the_job_there(keeper, spaces, every_round, ro
 
 
 def test_on_zero_gpu_the_time_asked_for_is_estimated_from_the_study(keeper, spaces):
-    """A fixed duration of 120 s was refused to visitors with less quota left (P17)."""
+    """A fixed duration of 120 s was refused to visitors with less quota left."""
     device = Device(keeper)
     for tokens in (4, 32):
         list(device.run(comparison("greedy", max_new_tokens=tokens), CHOICE))

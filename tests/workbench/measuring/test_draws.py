@@ -1,4 +1,6 @@
-"""Draws through the engine: every seed's text is that of a decoding of its own, the exact law is the model's, and Stop keeps what is drawn."""
+"""Draws through the engine: every seed's text is that of a separate decoding.
+
+The exact law is the model's, and Stop keeps all draws."""
 
 import itertools
 
@@ -10,19 +12,26 @@ from decoders import InputError
 from decoders.warp import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.conftest import results
+from workbench.kinds.draw.again import again
+from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
 from workbench.measuring.admit import admit
-from workbench.runs.draws import drawn, findings, grown
+from workbench.runs.cells import KNOWN
+from workbench.runs.draws import drawn, findings, grown, seeds
 from workbench.runs.events import Ended
+from workbench.runs.pooled import onto
 from workbench.runs.record import Run
-from workbench.studies.draw import Draw
 
 SHARED = {"max_new_tokens": 5, "temperature": 0.5, "top_p": 0.9, "seed": 3}
 
 
 def draw(*names: str, draws: int = 12, prompt: str = "abab", **shared) -> Draw:
     own = {name: value for name, value in shared.items() if name in ("cache_mb",)}
-    settings = {**SHARED, "decoders": list(names), **{n: v for n, v in shared.items() if n not in own}}
+    settings = {
+        **SHARED,
+        "decoders": list(names),
+        **{n: v for n, v in shared.items() if n not in own},
+    }
     return Draw.from_json({"prompt": prompt, "settings": {**settings, "draws": draws, **own}})
 
 
@@ -41,24 +50,28 @@ def test_each_draw_is_the_text_of_its_seed(pair, unmetered, name):
         )
         assert [piece.id for piece in sample.pieces] == alone.tokens
         assert (
-            "".join(piece.text for piece in sample.pieces) == alone.text[: len("".join(p.text for p in sample.pieces))]
+            "".join(piece.text for piece in sample.pieces)
+            == alone.text[: len("".join(p.text for p in sample.pieces))]
         )
     assert len(result.samples) == 12
 
 
 def test_the_exact_law_is_the_models_own(pair, unmetered):
-    """Each prefix by the plain forward pass, token by token; and none that 200 draws should have is missing."""
-    run = ended(pair, draw("multinomial", draws=200, max_new_tokens=2), unmetered)
+    """Each prefix by the plain forward pass, token by token; and none that begins one in 200 texts
+    is missing."""
+    run = ended(pair, draw("multinomial", max_new_tokens=2), unmetered)
     ids, warping = list(pair.tokenizer("abab").input_ids), Warping(0.5, 0, 0.9)
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     expected = {}
     first = warp(plain_logits(pair.target, ids).double(), warping)
     for a in range(len(first)):
-        if 200 * first[a] >= 5:
+        if first[a] >= KNOWN:
             expected[a,] = first[a].item()
             second = warp(plain_logits(pair.target, [*ids, a]).double(), warping)
             expected |= {
-                (a, b): (first[a] * second[b]).item() for b in range(len(second)) if 200 * first[a] * second[b] >= 5
+                (a, b): (first[a] * second[b]).item()
+                for b in range(len(second))
+                if first[a] * second[b] >= KNOWN
             }
     assert law.keys() == expected.keys()
     assert len(law) > 3
@@ -72,7 +85,11 @@ def test_beams_of_the_first_step_are_kept_for_their_law(pair, unmetered, name):
     assert len({len(sample.beams) for sample in result.samples}) == 1
     assert all(sample.beams for sample in result.samples)
     (found,) = findings(run)
-    assert (found.compared, found.texts, found.draws) == ("first step", 30, 30 * len(result.samples[0].beams))
+    assert (found.compared, found.texts, found.draws) == (
+        "first step",
+        30,
+        30 * len(result.samples[0].beams),
+    )
     assert found.p is not None
 
 
@@ -80,12 +97,18 @@ def test_five_decoders_and_what_their_draws_say(pair, unmetered):
     names = ["multinomial", "speculative", "mtad", "dsbd", "greedy"]
     run = ended(pair, draw(*names, draws=100), unmetered)
     found = {each.decoder: each for each in findings(run)}
-    assert [found[name].compared for name in names] == ["target", "target", "own", "first step", "own"]
+    assert [found[name].compared for name in names] == [
+        "target",
+        "target",
+        "own",
+        "first step",
+        "own",
+    ]
     assert all(found[name].p > 0.001 for name in ("multinomial", "speculative", "dsbd"))
     assert found["mtad"].p is None
     assert found["greedy"].distance > found["greedy"].most
     for result in run.results:
-        root = grown(sample.pieces for sample in drawn(result))
+        root = grown(sample.pieces for sample in drawn([result]))
         assert root.count == 100 == sum(child.count for child in root.following)
 
 
@@ -99,7 +122,9 @@ def test_at_temperature_0_nothing_is_compared(pair, unmetered):
 def test_memory_is_bounded_by_the_budget(pair, unmetered):
     """Draws wait for room, and are the same."""
     row = decoders.cache_need(pair, decoders.catalog["multinomial"](), 1, 1) / 2
-    few = ended(pair, draw("multinomial", cache_mb=round(3.5 * 9 * row / 1e6, 4) + 0.005), unmetered)
+    few = ended(
+        pair, draw("multinomial", cache_mb=round(3.5 * 9 * row / 1e6, 4) + 0.005), unmetered
+    )
     many = ended(pair, draw("multinomial"), unmetered)
     assert few.results[0].metrics["at_once"] < many.results[0].metrics["at_once"] == 12
     assert [s.pieces for s in few.results[0].samples] == [s.pieces for s in many.results[0].samples]
@@ -117,12 +142,55 @@ def test_stop_within_a_round_keeps_what_is_drawn(pair, unmetered):
         cancel=lambda: next(count) > 25,
     )
     assert run.cancelled
-    assert 0 < len(drawn(run.results[0])) < 40
+    assert 0 < len(drawn(run.results)) < 40
     assert len(run.results) == 1
     again = Run.from_json(run.dumps())
     assert again == run
     (found,) = findings(run)
     assert found.texts < 40
+
+
+def test_draws_with_other_seeds_are_added_to_a_run(pair, unmetered):
+    """Only a new run could follow 200 draws that looked odd, and it forgot them.
+
+    Draws that are added twice are those of as many draws at once."""
+    run = ended(pair, draw("multinomial", "speculative"), unmetered)
+    for _ in range(2):
+        study = again(run)
+        *_, last = onto(run, session.run(pair, study, meter=unmetered))
+        run, before = last.run, run
+        assert run.id == before.id
+        assert run.results[: len(before.results)] == before.results
+    whole = ended(pair, draw("multinomial", "speculative", draws=48), unmetered)
+    for name in ("multinomial", "speculative"):
+        parts = [result for result in run.results if result.decoder == name]
+        assert [(result.seed, len(result.samples)) for result in parts] == [
+            (3, 12),
+            (15, 12),
+            (27, 24),
+        ]
+        assert seeds(parts) == [range(3, 51)]
+        (once,) = [result for result in whole.results if result.decoder == name]
+        assert [s.pieces for s in drawn(parts)] == [s.pieces for s in once.samples]
+    assert [each.texts for each in findings(run)] == [48, 48]
+    assert findings(run) == findings(whole)
+    assert Run.from_json(run.dumps()) == run
+
+
+def test_what_is_added_may_be_stopped(pair, unmetered):
+    """Draws until then count, and the next seeds are others."""
+    count, slow = itertools.count(), draw("multinomial", draws=40, max_new_tokens=8, cache_mb=0.014)
+    run = ended(pair, slow, unmetered)
+    *_, last = onto(
+        run, session.run(pair, again(run), meter=unmetered, cancel=lambda: next(count) > 25)
+    )
+    assert last.run.cancelled
+    (found,) = findings(last.run)
+    assert 40 <= found.texts < 80
+    assert again(last.run).settings.seed >= 3 + found.texts
+    *_, last = onto(last.run, session.run(pair, again(last.run, draws=12), meter=unmetered))
+    assert not last.run.cancelled
+    assert findings(last.run)[0].texts == found.texts + 12
 
 
 def test_a_text_that_ends_early_counts_whole(pair, unmetered, monkeypatch):

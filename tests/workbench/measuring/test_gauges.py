@@ -38,7 +38,9 @@ def test_a_window_too_short_for_the_counter_is_below_resolution_and_never_zero(a
 
 def test_several_counters_add_up_each_with_its_own_wrap():
     a, b = iter([10.0, 14.0]), iter([99.0, 1.0])
-    gauge = Counter("CPU package (RAPL)", [(lambda: next(a), 1000.0), (lambda: next(b), 100.0)], 0.05)
+    gauge = Counter(
+        "CPU package (RAPL)", [(lambda: next(a), 1000.0), (lambda: next(b), 100.0)], 0.05
+    )
     assert gauge.stop(gauge.start(), 1.0).joules == 6.0
 
 
@@ -54,7 +56,9 @@ def test_power_is_integrated_by_trapezoids_over_the_real_times_of_the_samples():
     time.sleep(0.3)
     energy = gauge.stop(begun, 0.3)
     span = times[-1] - times[0]
-    assert energy.joules == pytest.approx(100 * span + 25 * (times[-1] ** 2 - times[0] ** 2), rel=0.05)
+    assert energy.joules == pytest.approx(
+        100 * span + 25 * (times[-1] ** 2 - times[0] ** 2), rel=0.05
+    )
     assert energy.source == f"integrated from {len(times)} power samples"
     assert 3 <= len(times) <= 8
 

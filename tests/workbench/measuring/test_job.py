@@ -1,4 +1,4 @@
-"""One job on the clock: what it gives is what the library gives, and its seconds are those of the work."""
+"""One job on the clock: the library's tokens, and the seconds of the work."""
 
 import time
 from dataclasses import replace
@@ -35,7 +35,9 @@ def run(measuring) -> tuple[list[Update], Result, dict]:
 
 @pytest.fixture(scope="module")
 def measured(unmetered) -> list[Result]:
-    """Two decoders that draft, in every scheme of batches of three; the pair is one whose drafts are accepted now and then."""
+    """Two decoders that draft, in every scheme of batches of three.
+
+    The pair is one whose drafts are accepted now and then."""
     pair = build_pair(tokenizer=build_tokenizer())
     study = batch("lookup", "speculative", sizes=(3,))
     place = work(pair, study, unmetered)
@@ -44,7 +46,9 @@ def measured(unmetered) -> list[Result]:
 
 def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     shared = {"temperature": 0.8, "top_k": 30, "top_p": 0.95}
-    study = comparison("speculative", speculative={"draft_length": 2}, max_new_tokens=20, seed=4, **shared)
+    study = comparison(
+        "speculative", speculative={"draft_length": 2}, max_new_tokens=20, seed=4, **shared
+    )
     _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[0], cold=True))
     method = decoders.catalog["speculative"](draft_length=2)
     alone = decoders.generate(pair, "abc", method, max_new_tokens=20, seed=4, **shared)
@@ -66,7 +70,8 @@ def test_a_result_is_what_the_library_gives_alone(pair, unmetered):
     (lap,) = result.laps
     assert lap.seconds == result.metrics["seconds"]
     assert len(lap.rounds) == len(result.alone.rounds)
-    assert sum(lap.rounds) == pytest.approx(lap.seconds, rel=0.05, abs=0.02)  # a busy machine switches in between
+    # a busy machine switches in between
+    assert sum(lap.rounds) == pytest.approx(lap.seconds, rel=0.05, abs=0.02)
 
 
 def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmetered):
@@ -74,7 +79,13 @@ def test_a_batch_gives_each_prompt_what_the_library_gives_it_alone(pair, unmeter
     _, result, outputs = run(measure(work(pair, study, unmetered), study.jobs()[1]))
     for i, prompt in enumerate(study.prompts):
         alone = decoders.generate(
-            pair, prompt.text, "speculative", max_new_tokens=10, temperature=1.0, seed=5 + i, ignore_eos=True
+            pair,
+            prompt.text,
+            "speculative",
+            max_new_tokens=10,
+            temperature=1.0,
+            seed=5 + i,
+            ignore_eos=True,
         )
         assert outputs[i] == alone.tokens
     assert [s.prompt for s in result.samples] == [0, 1, 2, 3, 4]
@@ -85,7 +96,10 @@ def test_each_scheme_pads_what_it_says(measured):
         found = {r.scheme: r.metrics for r in measured if r.decoder == decoder}
         assert list(found) == list(SCHEMES)
         assert {s for s, m in found.items() if m["padded_rows"]} == {"vanilla", "unpadded_inputs"}
-        assert {s for s, m in found.items() if m["padding_ratio"] is not None} == {"vanilla", "unpadded_inputs"}
+        assert {s for s, m in found.items() if m["padding_ratio"] is not None} == {
+            "vanilla",
+            "unpadded_inputs",
+        }
         assert not found["unpadded"]["padded_tokens"]
         assert not found["dynamic"]["padded_tokens"]
         assert len({m["fed_tokens"] for m in found.values()}) == 1
@@ -97,7 +111,12 @@ def test_each_scheme_pads_what_it_says(measured):
 def test_the_last_batch_is_filled_up_and_the_first_rounds_are_left_out_of_decoding(measured):
     assert {r.metrics["new_tokens"] for r in measured} == {60}
     greedy = measured[0]
-    assert [greedy.metrics[n] for n in ("decode_tokens", "passes", "fed_tokens", "at_once")] == [54, 18, 54, 3]
+    assert [greedy.metrics[n] for n in ("decode_tokens", "passes", "fed_tokens", "at_once")] == [
+        54,
+        18,
+        54,
+        3,
+    ]
     assert 0 < greedy.metrics["decode_seconds"] < greedy.metrics["seconds"]
     assert greedy.laps[0].rounds == []  # rounds of several requests have no seconds of their own
 
@@ -110,12 +129,17 @@ def test_what_is_kept_of_each_prompt_is_the_jobs_choice(pair, unmetered):
     assert [sum(s.gained) for s in lengths.samples] == [10] * 5
     assert [s.gained for s in figures.samples] == [[]] * 5
     for result in (lengths, figures):
-        assert all((s.text, s.tokens, s.rounds, s.finished) == ("", [], [], "budget") for s in result.samples)
+        assert all(
+            (s.text, s.tokens, s.rounds, s.finished) == ("", [], [], "budget")
+            for s in result.samples
+        )
         assert [s.prompt_length for s in result.samples] == [len(ids) for ids in place.ids]
 
 
 @pytest.mark.parametrize(
-    "study", [comparison("greedy", "dsbd"), batch("lookup", sizes=(3,))], ids=["comparison", "batch"]
+    "study",
+    [comparison("greedy", "dsbd"), batch("lookup", sizes=(3,))],
+    ids=["comparison", "batch"],
 )
 def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_round, study):
     """A caller that holds every update for 20 ms."""
@@ -130,14 +154,18 @@ def test_speeds_leave_out_the_time_that_the_caller_draws(pair, unmetered, every_
         except StopIteration as done:
             result = done.value.result
             spent += result.metrics["seconds"]
-            work_of_models = sum(r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds)
+            work_of_models = sum(
+                r.draft_seconds + r.verify_seconds for s in result.samples for r in s.rounds
+            )
             assert work_of_models <= result.metrics["seconds"] + 1e-6
     wall = time.perf_counter() - began
     assert draws > 10
     assert spent <= wall - 0.02 * draws
 
 
-def test_updates_come_at_most_ten_times_a_second_and_fewer_if_drawing_is_slow(pair, unmetered, monkeypatch):
+def test_updates_come_at_most_ten_times_a_second_and_fewer_if_drawing_is_slow(
+    pair, unmetered, monkeypatch
+):
     now = [0.0]
 
     def passing():
@@ -173,7 +201,9 @@ def test_a_cold_decoder_is_warmed_up_untimed(pair, unmetered, monkeypatch):
     assert budgets == [8, 16, 16]
 
 
-def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(pair, unmetered, every_round):
+def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(
+    pair, unmetered, every_round
+):
     study = comparison("speculative")
     place, job = work(pair, study, unmetered), study.jobs()[0]
     shown, first, outputs = run(measure(place, job))
@@ -187,5 +217,6 @@ def test_a_timing_that_draws_nothing_yields_nothing_and_gives_the_same(pair, unm
 def test_a_job_is_plain_data_that_says_its_options():
     job = Job(decoders.catalog["greedy"](), 0, 5)
     assert job.batching == {
-        "max_batch": 1, "padding": "none", "ignore_eos": False, "max_cache_bytes": None, "prefill_chunk": None,
+        "max_batch": 1, "padding": "none", "ignore_eos": False, "max_cache_bytes": None,
+        "prefill_chunk": None,
     }  # fmt: skip

@@ -6,6 +6,7 @@ import gc
 import pytest
 
 import decoders
+from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import cycles, session
 from workbench.measuring import job as job_module
 from workbench.measuring.cycles import MOST_LAPS, laps_in_order, needs_more_laps
@@ -13,15 +14,20 @@ from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
-from workbench.runs.record import Energy, Lap, Load, Result, Sample
-from workbench.studies.comparison import Comparison
+from workbench.runs.record import Result, Sample
+from workbench.runs.timing import Energy, Lap, Load
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
 
 def study(**settings) -> Comparison:
-    asked = {"decoders": ["greedy", "speculative"], "max_new_tokens": 12, "temperature": 0.0, "timings": 3}
+    asked = {
+        "decoders": ["greedy", "speculative"],
+        "max_new_tokens": 12,
+        "temperature": 0.0,
+        "timings": 3,
+    }
     return Comparison("Once", Settings.from_json(asked | settings))
 
 
@@ -31,13 +37,17 @@ def run(pair, unmetered, asked: Comparison, **options):
 
 @pytest.fixture
 def uncounted(monkeypatch) -> None:
-    """A machine whose counters say nothing and whose timings are never enough, whatever else runs on this one."""
+    """A machine without counters whose timings are never enough, whatever else runs here."""
     monkeypatch.setattr(Watch, "load", lambda *_: Load())
     monkeypatch.setattr(cycles, "LEAST_SECONDS", 1e9)
 
 
 def test_every_second_cycle_runs_backwards():
-    jobs = [Job(decoders.catalog[name](), repeat, 0) for repeat in range(2) for name in ("greedy", "speculative")]
+    jobs = [
+        Job(decoders.catalog[name](), repeat, 0)
+        for repeat in range(2)
+        for name in ("greedy", "speculative")
+    ]
     order = list(laps_in_order(jobs, lambda numbers, lap: lap < 3))
     assert order[:6] == [(0, 0), (1, 0), (1, 1), (0, 1), (0, 2), (1, 2)]
     assert [number for number, _ in order[6:]] == [2, 3, 3, 2, 2, 3]
@@ -59,12 +69,17 @@ def test_each_result_has_its_laps_and_estimates_from_them(pair, unmetered):
 
 
 def test_what_is_short_is_timed_more_often_while_patience_lasts(pair, unmetered, uncounted):
-    """On fast passes three timings of 0.1 s each said 1.28 to 2.21 times greedy of the same comparison."""
+    """On fast passes, three timings of 0.1 s gave 1.28 to 2.21 times greedy for one comparison."""
     *events, ended = run(pair, unmetered, study(), patience=1000.0)
     assert [len(r.laps) for r in ended.run.results] == [MOST_LAPS, MOST_LAPS]
     assert not ended.run.cancelled
     last = [e.at for e in events if isinstance(e, Finished)][-1]
-    assert (last.lap + 1, last.laps, last.step + 1, last.steps) == (MOST_LAPS, MOST_LAPS, 2 * MOST_LAPS, 2 * MOST_LAPS)
+    assert (last.lap + 1, last.laps, last.step + 1, last.steps) == (
+        MOST_LAPS,
+        MOST_LAPS,
+        2 * MOST_LAPS,
+        2 * MOST_LAPS,
+    )
     *_, ended = run(pair, unmetered, study(timings=1), patience=1000.0)
     assert [len(r.laps) for r in ended.run.results] == [1, 1]  # who asks for one gets one
     *_, ended = run(pair, unmetered, study(), patience=1e-9)
@@ -121,7 +136,7 @@ def test_timed_once_is_one_lap(pair, unmetered):
 
 
 def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered, monkeypatch):
-    """What was measured before counts, and the result says that a later timing failed."""
+    """Earlier timings count, and the result says that a later one failed."""
     calls, stream = [], decoders.stream
 
     def failing(pair, prompts, method, **options):
@@ -144,7 +159,10 @@ def test_a_decoder_that_fails_in_its_second_lap_keeps_its_first(pair, unmetered,
 def test_stop_in_a_later_lap_keeps_complete_timings(pair, unmetered):
     seen = []
     events = session.run(
-        pair, study(), meter=unmetered, cancel=lambda: any(isinstance(e, Started) and e.at.lap for e in seen)
+        pair,
+        study(),
+        meter=unmetered,
+        cancel=lambda: any(isinstance(e, Started) and e.at.lap for e in seen),
     )
     for event in events:
         seen.append(event)
@@ -178,7 +196,9 @@ def test_the_run_says_its_threads_and_the_counters_that_are_missing(pair, unmete
     blind = Watch(Sources(proc=tmp_path, cgroups=()))
     from workbench.measuring.threads import Threads
 
-    *_, ended = session.run(pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test"))
+    *_, ended = session.run(
+        pair, study(timings=1), meter=unmetered, watch=blind, threads=Threads(1, "a test")
+    )
     where = ended.run.environment
     assert (where["threads"], where["threads_reason"]) == (1, "a test")
     assert where["counters_missing"] == ["preempted", "throttled", "stolen", "pressure"]
@@ -224,7 +244,10 @@ def test_thorough_energy_repeats_what_is_too_short_for_the_meter(pair, monkeypat
 
 def test_quick_energy_says_that_the_window_was_too_short(pair):
     *_, ended = session.run(
-        pair, study(decoders=["greedy"], timings=2), meter=Meter(TooCoarse()), watch=Watch(Sources())
+        pair,
+        study(decoders=["greedy"], timings=2),
+        meter=Meter(TooCoarse()),
+        watch=Watch(Sources()),
     )
     assert ended.run.results[0].energy == Energy(None, BELOW_RESOLUTION)
 
@@ -239,7 +262,7 @@ def test_the_collector_looks_at_little_while_a_study_runs_and_at_all_afterwards(
 
 
 def test_a_repetition_that_fails_costs_its_energy_alone(pair, monkeypatch):
-    """An error while the energy was measured again once ended the whole study, and its run was lost."""
+    """An error in a second energy measurement once ended the whole study, and its run was lost."""
     monkeypatch.setattr(job_module, "THOROUGH_SECONDS", 0.0)
     calls, stream = [], decoders.stream
 
@@ -265,6 +288,8 @@ def test_half_a_repetition_counts_for_nothing(pair):
     def metering() -> bool:
         return sum(isinstance(e, Started) for e in seen) > 1
 
-    for event in session.run(pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()), cancel=metering):
+    for event in session.run(
+        pair, asked, meter=Meter(TooCoarse()), watch=Watch(Sources()), cancel=metering
+    ):
         seen.append(event)
     assert seen[-1].run.results[0].energy.source == BELOW_RESOLUTION

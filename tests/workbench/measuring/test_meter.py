@@ -99,22 +99,30 @@ def test_the_counter_of_the_board_in_use_is_read_among_several(gpu, monkeypatch)
 
 def test_a_board_that_is_not_found_by_uuid_is_found_by_its_address(gpu, monkeypatch):
     gpu.properties.uuid = "unknown"
-    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), monkeypatch, 2.0)
+    energy = measure(
+        open_meter("cuda", NVML(board(7, energy=steps(0, 0, 1_000)))), monkeypatch, 2.0
+    )
     assert energy.joules == 1.0
 
 
 def test_a_window_shorter_than_the_ticks_is_below_resolution(gpu, monkeypatch):
-    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 900, 900)))), monkeypatch, 0.4)
+    energy = measure(
+        open_meter("cuda", NVML(board(7, energy=steps(0, 900, 900)))), monkeypatch, 0.4
+    )
     assert (energy.joules, energy.source) == (None, "below resolution")
 
 
 def test_a_counter_that_fell_was_reset(gpu, monkeypatch):
-    energy = measure(open_meter("cuda", NVML(board(7, energy=steps(0, 9_000, 10)))), monkeypatch, 2.0)
+    energy = measure(
+        open_meter("cuda", NVML(board(7, energy=steps(0, 9_000, 10)))), monkeypatch, 2.0
+    )
     assert energy.joules is None
     assert energy.source == "not measured: the counter was reset in between"
 
 
-@pytest.mark.parametrize(("reading", "note"), [("instant", "instant power"), ("average", "one-second average")])
+@pytest.mark.parametrize(
+    ("reading", "note"), [("instant", "instant power"), ("average", "one-second average")]
+)
 def test_without_a_counter_power_is_integrated(gpu, monkeypatch, reading, note):
     monkeypatch.setattr(module, "SHORTEST_GPU_SECONDS", 0.1)
     meter = open_meter("cuda", NVML(board(7, **{reading: lambda: 200_000})))
@@ -146,7 +154,9 @@ def test_a_board_that_reports_nothing_says_so(gpu):
 def test_a_slice_of_a_shared_board_is_not_attributable(gpu, monkeypatch, visible):
     if visible:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
-    meter = open_meter("cuda", NVML(board(7, energy=lambda: 1, mig=0 if visible else NVML.NVML_DEVICE_MIG_ENABLE)))
+    meter = open_meter(
+        "cuda", NVML(board(7, energy=lambda: 1, mig=0 if visible else NVML.NVML_DEVICE_MIG_ENABLE))
+    )
     assert meter.gauge.source.startswith("not attributable: ")
 
 
@@ -202,7 +212,9 @@ def test_a_cpu_without_rapl_and_one_that_keeps_it_from_us_say_so(tmp_path, monke
 
 
 def test_another_device_has_no_counter():
-    assert open_meter("mps").gauge == NoGauge("not measured: there is no energy counter for device mps")
+    assert open_meter("mps").gauge == NoGauge(
+        "not measured: there is no energy counter for device mps"
+    )
 
 
 @pytest.mark.parametrize("edge", ["start", "stop"])

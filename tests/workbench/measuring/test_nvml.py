@@ -1,4 +1,4 @@
-"""What the GPU says of itself, on a made-up binding."""
+"""Reports of the GPU itself, on a made-up binding."""
 
 import os
 from types import SimpleNamespace
@@ -14,7 +14,11 @@ class NVML:
 
     NVMLError = ValueError
     NVML_DEVICE_MIG_ENABLE = 1
-    nvmlClocksEventReasonSwPowerCap, nvmlClocksEventReasonHwSlowdown, nvmlClocksEventReasonSwThermalSlowdown = 4, 8, 32
+    (
+        nvmlClocksEventReasonSwPowerCap,
+        nvmlClocksEventReasonHwSlowdown,
+        nvmlClocksEventReasonSwThermalSlowdown,
+    ) = 4, 8, 32
 
     def __init__(self, reasons=0, pids=()):
         self.reasons, self.pids = reasons, pids
@@ -39,13 +43,15 @@ class NVML:
     ("nvml", "words"),
     [
         (NVML(reasons=1, pids=[os.getpid()]), ""),  # 1: the GPU is idle
-        (NVML(reasons=32), "the GPU slowed itself down, for its temperature or its power"),
-        (NVML(reasons=4), "the GPU slowed itself down, for its temperature or its power"),
+        (NVML(reasons=32), "the GPU slowed down because of its temperature or its power"),
+        (NVML(reasons=4), "the GPU slowed down because of its temperature or its power"),
         (NVML(pids=[os.getpid(), -1]), "1 other process used the GPU"),
         (NVML(pids=[-1, -2]), "2 other processes used the GPU"),
     ],
 )
 def test_a_gpu_says_why_it_was_slow(nvml, words, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="7"))
+    monkeypatch.setattr(
+        torch.cuda, "get_device_properties", lambda device: SimpleNamespace(uuid="7")
+    )
     assert disturbed(torch.device("cuda"), nvml) == words

@@ -1,4 +1,6 @@
-"""A session runs the jobs of a study: events in order, a result for each job whatever happens, and all memory back."""
+"""A session runs the jobs of a study: events in order, and a result for each job.
+
+Whatever happens, all memory comes back."""
 
 import json
 import math
@@ -25,15 +27,17 @@ from workbench.measuring import session
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
-from workbench.runs.record import Energy
 from workbench.runs.store import RunStore
+from workbench.runs.timing import Energy
 from workbench.studies.prompts import Prompt, PromptSet
 
 KINDS = ("comparison", "batch")
 
 
 def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
-    events = list(session.run(pair, comparison("mtad", "greedy", repeats=2, seed=5), meter=unmetered))
+    events = list(
+        session.run(pair, comparison("mtad", "greedy", repeats=2, seed=5), meter=unmetered)
+    )
     outline = [
         (type(e), (e.at.decoder, e.at.repeat, e.at.job, e.at.jobs))
         for e in events
@@ -47,8 +51,14 @@ def test_events_come_in_order_and_say_which_job_they_are_of(pair, unmetered):
         ("greedy", 0, 5), ("mtad", 0, 5), ("greedy", 1, 6), ("mtad", 1, 6),
     ]  # fmt: skip
     assert not run.cancelled
-    assert (run.kind, run.title, run.settings["decoders"]) == ("comparison", "abc", ["mtad", "greedy"])
-    assert run.environment["target"]["parameters"] == sum(p.numel() for p in pair.target.parameters())
+    assert (run.kind, run.title, run.settings["decoders"]) == (
+        "comparison",
+        "abc",
+        ["mtad", "greedy"],
+    )
+    assert run.environment["target"]["parameters"] == sum(
+        p.numel() for p in pair.target.parameters()
+    )
 
 
 def test_each_finished_event_holds_the_run_so_far(pair, unmetered):
@@ -56,7 +66,9 @@ def test_each_finished_event_holds_the_run_so_far(pair, unmetered):
     finished = [e for e in events if isinstance(e, Finished)]
     assert [len(e.run.results) for e in finished] == [1, 2, 3, 4]
     assert all(e.run.results[-1] is e.result for e in finished)
-    assert [(e.at.batch_size, e.at.scheme) for e in finished] == [(1, "unpadded")] * 2 + [(3, "unpadded")] * 2
+    assert [(e.at.batch_size, e.at.scheme) for e in finished] == [(1, "unpadded")] * 2 + [
+        (3, "unpadded")
+    ] * 2
 
 
 def test_progress_counts_tokens_of_all_requests(pair, unmetered, every_round):
@@ -95,7 +107,9 @@ def test_the_counts_equal_those_recomputed_from_the_exported_json(run):
         assert m["target_calls"] == sum(r["target_calls"] for r in rounds)
         assert m["draft_calls"] == sum(r["draft_calls"] for r in rounds)
         assert m["block_efficiency"] == pytest.approx(len(tokens) / m["target_calls"])
-        assert m["perplexity"] == pytest.approx(math.exp(-sum(t["log_p"] for t in tokens) / len(tokens)))
+        assert m["perplexity"] == pytest.approx(
+            math.exp(-sum(t["log_p"] for t in tokens) / len(tokens))
+        )
         assert m["tokens_per_second"] == pytest.approx(len(tokens) / m["seconds"])
         standing = []
         for r in rounds:
@@ -109,10 +123,15 @@ def test_the_counts_equal_those_recomputed_from_the_exported_json(run):
 def test_at_temperature_0_exact_decoders_are_compared_with_greedy(pair, unmetered):
     names = ("greedy", "speculative", "dsbd", "mtad", "beam_search")
     found = {
-        r.decoder: r.agreement for r in results(session.run(pair, comparison(*names, temperature=0.0), meter=unmetered))
+        r.decoder: r.agreement
+        for r in results(session.run(pair, comparison(*names, temperature=0.0), meter=unmetered))
     }
     for name in ("speculative", "dsbd"):
-        assert (found[name].reference, found[name].compared, found[name].differing) == ("greedy", 1, 0)
+        assert (found[name].reference, found[name].compared, found[name].differing) == (
+            "greedy",
+            1,
+            0,
+        )
     assert found["greedy"] is found["mtad"] is found["beam_search"] is None
     warm = results(session.run(pair, comparison("greedy", "speculative"), meter=unmetered))
     assert [r.agreement for r in warm] == [None, None]
@@ -121,13 +140,17 @@ def test_at_temperature_0_exact_decoders_are_compared_with_greedy(pair, unmetere
 def test_every_scheme_gives_greedys_tokens_at_temperature_0(pair, unmetered):
     first, *others = results(session.run(pair, batch("lookup", "speculative"), meter=unmetered))
     assert first.agreement is None
-    assert {(r.agreement.reference, r.agreement.compared, r.agreement.differing) for r in others} == {("greedy", 5, 0)}
+    assert {
+        (r.agreement.reference, r.agreement.compared, r.agreement.differing) for r in others
+    } == {("greedy", 5, 0)}
     assert not any(r.errors for r in (first, *others))
     assert all(r.metrics["at_once"] == r.batch_size for r in others)
 
 
 def test_sampled_tokens_do_not_depend_on_the_scheme_either(pair, unmetered):
-    found = results(session.run(pair, batch("speculative", temperature=1.0, sizes=(1, 2)), meter=unmetered))
+    found = results(
+        session.run(pair, batch("speculative", temperature=1.0, sizes=(1, 2)), meter=unmetered)
+    )
     compared = [r.agreement for r in found if r.agreement is not None]
     assert {(a.reference, a.differing) for a in compared} == {("greedy", 0), ("speculative", 0)}
 
@@ -146,21 +169,30 @@ def test_chunks_of_prompts_change_no_token(pair, unmetered):
     study = batch("speculative", schemes=("vanilla", "unpadded", "dynamic"), prefill_chunk=4)
     *_, ended = session.run(pair, study, meter=unmetered)
     assert {r.agreement.differing for r in ended.run.results if r.agreement} == {0}
-    assert {r.batch_size for r in ended.run.results if r.metrics["decode_seconds"] is not None} == {1}
+    assert {r.batch_size for r in ended.run.results if r.metrics["decode_seconds"] is not None} == {
+        1
+    }
     assert ended.run.settings["prefill_chunk"] == 4
 
 
 def test_a_memory_budget_lets_requests_wait(pair, unmetered):
-    """The longest prompt and its new tokens fit in once with a draft model; the short ones share its place."""
+    """The longest prompt and its new tokens fit once with a draft model; short ones share its
+    place."""
     rows = (len(longest(pair)) + 10) * sum(model.row_bytes for model in pair.packed.values())
-    study = batch("speculative", sizes=(1, 5), schemes=("unpadded", "dynamic"), cache_mb=math.ceil(rows / 1e4) / 100)
+    study = batch(
+        "speculative",
+        sizes=(1, 5),
+        schemes=("unpadded", "dynamic"),
+        cache_mb=math.ceil(rows / 1e4) / 100,
+    )
     found = results(session.run(pair, study, meter=unmetered))
     assert {r.agreement.differing for r in found if r.agreement} == {0}
     at_once = {(r.decoder, r.batch_size, r.scheme): r.metrics["at_once"] for r in found}
     assert at_once["speculative", 1, "unpadded"] == 1
     assert 1 <= at_once["speculative", 5, "dynamic"] < at_once["greedy", 5, "dynamic"] <= 5
     assert all(0 < r.metrics["peak_cache_bytes"] <= study.max_cache_bytes for r in found)
-    assert {r.batch_size for r in found if r.metrics["decode_seconds"] is not None} == {1}  # those that wait read later
+    # those that wait read later
+    assert {r.batch_size for r in found if r.metrics["decode_seconds"] is not None} == {1}
 
 
 def longest(pair) -> list[int]:
@@ -199,21 +231,33 @@ def test_energy_is_metered_for_each_job_alone(pair, kind):
 # ---- Stopping
 
 
-def test_cancelling_a_comparison_ends_within_a_round_and_gives_the_run_so_far(pair, unmetered, every_round):
+def test_cancelling_a_comparison_ends_within_a_round_and_gives_the_run_so_far(
+    pair, unmetered, every_round
+):
     stop, at = threading.Event(), None
     study = comparison("greedy", "mtad", "dsbd", max_new_tokens=200)
     for event in session.run(pair, study, meter=unmetered, cancel=stop):
-        if isinstance(event, Progress) and event.at.decoder == "mtad" and event.done >= 9 and at is None:
+        if (
+            isinstance(event, Progress)
+            and event.at.decoder == "mtad"
+            and event.done >= 9
+            and at is None
+        ):
             stop.set()
             at = len(event.rounds)
         assert not (isinstance(event, Started) and event.at.decoder == "dsbd")
     run = event.run
     assert run.cancelled
-    assert [(r.decoder, r.alone.finished) for r in run.results] == [("greedy", "budget"), ("mtad", "cancelled")]
+    assert [(r.decoder, r.alone.finished) for r in run.results] == [
+        ("greedy", "budget"),
+        ("mtad", "cancelled"),
+    ]
     assert len(run.results[1].alone.rounds) - at <= 1
 
 
-def test_cancelling_a_batch_keeps_what_is_finished_and_no_half_measurement(pair, unmetered, every_round):
+def test_cancelling_a_batch_keeps_what_is_finished_and_no_half_measurement(
+    pair, unmetered, every_round
+):
     stop = threading.Event()
     for event in session.run(pair, batch("lookup"), meter=unmetered, cancel=stop):
         if isinstance(event, Progress) and event.at.job == 2:
@@ -223,8 +267,12 @@ def test_cancelling_a_batch_keeps_what_is_finished_and_no_half_measurement(pair,
     assert len(event.run.results) == 2
 
 
-def test_a_batch_stopped_between_two_of_its_batches_is_no_whole_measurement(pair, unmetered, every_round):
-    """A stop in the last round of one batch left out the next ones, and the job was kept as if it had decoded all prompts."""
+def test_a_batch_stopped_between_two_of_its_batches_is_no_whole_measurement(
+    pair, unmetered, every_round
+):
+    """A stop in the last round of one batch left out the next ones.
+
+    The job was kept as if it had decoded all prompts."""
     for stop_at in range(1, 12):
         stop = threading.Event()
         rounds = 0
@@ -290,7 +338,9 @@ def assert_contained(found, name, message, broke):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda f: f.__name__)
-@pytest.mark.parametrize(("warm_up", "after"), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)])
+@pytest.mark.parametrize(
+    ("warm_up", "after"), [(True, 0), (True, 2), (False, 0), (False, 1), (False, 6)]
+)
 def test_a_decoder_that_fails_at_any_step_has_its_error_and_the_others_finish(
     pair, unmetered, monkeypatch, rows_out, tmp_path, kind, failure, warm_up, after
 ):
@@ -323,8 +373,12 @@ class Failing:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("failure", FAILURES, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("nth", [1, 2, 3, 4])
-def test_a_device_that_fails_when_waited_for_fails_that_job_alone(pair, rows_out, kind, failure, nth):
-    """A CUDA device reports its errors late: where the meter waits for it, before and after the work."""
+def test_a_device_that_fails_when_waited_for_fails_that_job_alone(
+    pair, rows_out, kind, failure, nth
+):
+    """A CUDA device reports its errors late, where the meter waits for it.
+
+    That is before and after the work."""
     meter = Meter(NoGauge("not measured: a test"), Failing(nth, failure))
     found = results(session.run(pair, make(kind, "lookup"), meter=meter))
     failed = [i for i, r in enumerate(found) if r.errors]
@@ -353,7 +407,9 @@ class BrokenGauge(NoGauge):
 def test_a_gauge_that_fails_costs_the_energy_and_nothing_else(pair, kind, step):
     found = results(session.run(pair, make(kind, "lookup"), meter=Meter(BrokenGauge(step))))
     assert_contained(found, "lookup", "", broke=False)
-    assert all(r.energy.joules is None and r.energy.source.startswith("not measured") for r in found)
+    assert all(
+        r.energy.joules is None and r.energy.source.startswith("not measured") for r in found
+    )
 
 
 def test_a_text_that_fails_to_be_decoded_fails_its_job_alone(pair, unmetered, monkeypatch):

@@ -1,4 +1,4 @@
-"""The number of threads: the quickest by measuring, on made-up timings."""
+"""The number of threads: the quickest by measurement, on made-up timings."""
 
 import pytest
 import torch
@@ -17,7 +17,7 @@ def test_more_threads_must_be_clearly_quicker():
 
 
 def test_a_hopeless_number_is_tried_once():
-    """With another program on the machine two OpenMP threads on two cores took 160 ms for what takes 4."""
+    """Beside another program, two OpenMP threads on two cores took 160 ms for 4 ms of work."""
     tried = []
 
     def seconds(count: int, limit: float) -> float:

@@ -1,9 +1,9 @@
-"""What the requests of a job add up to."""
+"""The totals over the requests of a job."""
 
 import pytest
 
 from workbench.measuring.totals import Request, Times, most_at_once, totals
-from workbench.runs.record import Energy
+from workbench.runs.timing import Energy
 
 NONE = Energy(None, "not measured: a test")
 

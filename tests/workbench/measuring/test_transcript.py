@@ -7,7 +7,7 @@ from workbench.measuring.transcript import Transcript, finite
 
 @pytest.mark.parametrize("name", list(decoders.catalog))
 def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
-    """Every decoder: the same tokens, fates, numbers and counts, and pieces that add up to the text."""
+    """Every decoder: the same tokens, fates, numbers and counts; pieces add up to the text."""
     prompt = byte_tokenizer("abc abc abc").input_ids
     transcript = Transcript(Pieces(byte_tokenizer), len(prompt) - 1)
     for event in decoders.stream(pair, prompt, name, max_new_tokens=20, seed=3):
@@ -29,7 +29,11 @@ def test_a_transcript_says_what_the_library_says(pair, byte_tokenizer, name):
             (t.node, t.parent, t.token, t.fate.value) for t in theirs.trials
         ]
         assert all(t.text for t in mine.trials)
-        assert (mine.keep, mine.nodes, mine.target_calls) == (theirs.keep, theirs.nodes, theirs.target_calls)
+        assert (mine.keep, mine.nodes, mine.target_calls) == (
+            theirs.keep,
+            theirs.nodes,
+            theirs.target_calls,
+        )
 
 
 def test_half_a_character_at_the_end_belongs_to_the_last_token(pair, byte_tokenizer):
@@ -43,4 +47,10 @@ def test_half_a_character_at_the_end_belongs_to_the_last_token(pair, byte_tokeni
 
 
 def test_what_json_cannot_hold_becomes_none():
-    assert [finite(x) for x in (1.5, 0.0, None, float("inf"), float("nan"))] == [1.5, 0.0, None, None, None]
+    assert [finite(x) for x in (1.5, 0.0, None, float("inf"), float("nan"))] == [
+        1.5,
+        0.0,
+        None,
+        None,
+        None,
+    ]

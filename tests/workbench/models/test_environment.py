@@ -1,17 +1,17 @@
-"""What a comparison ran on."""
+"""The environment of a comparison."""
 
 import torch
 
 from decoders import ModelPair, load_pair
-from decoders.engine.recorded import CannotRecord
-from decoders.engine.replay import Recorded
+from decoders.engine.recording.recorder import CannotRecord
+from decoders.engine.recording.replay import Recorded
 from tests import zoo
 from tests.models import build, build_tokenizer
 from workbench.models.environment import environment
 
 
 def test_shipped_models_are_named_from_the_root_of_the_project():
-    """Once with the whole path, which told in every export how the folders of the server are called."""
+    """Once the whole path was given, which told the server's folders in every export."""
     facts = environment(load_pair())
     assert facts["target"]["name"] == "Llama-Stories target"
     assert facts["draft"]["name"] == "Llama-Stories draft"
@@ -19,7 +19,10 @@ def test_shipped_models_are_named_from_the_root_of_the_project():
 
 def test_the_engine_of_each_model_and_its_reason_are_facts():
     facts = environment(ModelPair(zoo.build_pair("bloom")[0], build(dtype=torch.float32)))
-    assert facts["target"]["engine"] == "with its own cache, one request at a time, because it has its own attention"
+    assert (
+        facts["target"]["engine"]
+        == "with its own cache, one request at a time, because it has its own attention"
+    )
     assert facts["draft"]["engine"] == "packed passes, replayed from recordings"
     assert "draft_knows" not in facts
 
@@ -33,11 +36,15 @@ def test_passes_that_are_not_recorded_are_not_called_recorded(monkeypatch):
     plain = ModelPair(build(), build(seed=1), passes="plain")
     monkeypatch.setattr(Recorded, "_made", refuse)
     for pair in (plain, ModelPair(build(), build(seed=1))):
-        assert {environment(pair)[role]["engine"] for role in ("target", "draft")} == {"packed passes"}
+        assert {environment(pair)[role]["engine"] for role in ("target", "draft")} == {
+            "packed passes"
+        }
 
 
 def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
-    pair = ModelPair(build(), build(seed=1), build_tokenizer(("th", "he")), build_tokenizer(("t", "qu")))
+    pair = ModelPair(
+        build(), build(seed=1), build_tokenizer(("th", "he")), build_tokenizer(("t", "qu"))
+    )
     assert environment(pair)["draft_knows"] == f"{pair.known:.0%} of the target's tokens"
 
 

@@ -1,4 +1,4 @@
-"""One pair in memory; asking what is there neither loads nor waits."""
+"""One pair in memory; asking for it neither loads nor waits."""
 
 import gc
 import threading
@@ -17,7 +17,7 @@ A, B = PairChoice("a"), PairChoice("b")
 
 @pytest.fixture
 def loads(monkeypatch):
-    """What was loaded, in order; a pair is its choice in capitals."""
+    """The pairs loaded, in order; a pair is its choice in capitals."""
     calls = []
 
     def load(choice, custom_allowed):
@@ -37,8 +37,10 @@ def test_a_pair_is_loaded_once_and_another_takes_its_place(loads):
 
 
 def test_what_another_pair_held_is_let_go_at_once(monkeypatch):
-    """Rings of references keep a pair until Python looks for them, which may be long after. Before the first pair there is nothing to look
-    for, and looking took a third of a second of the start."""
+    """Rings of references keep a pair until Python looks for them, which may be long after.
+
+    Before the first pair there is nothing to look for, and looking took a third of a second of the
+    start."""
 
     class Ring:
         def __init__(self):

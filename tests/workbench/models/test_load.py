@@ -7,7 +7,7 @@ from huggingface_hub.errors import GatedRepoError
 from transformers import LlamaConfig
 
 from decoders import InputError
-from decoders.engine import sources
+from decoders.engine.loading import sources
 from workbench.models import load as pairs
 from workbench.models import memory
 from workbench.models.load import load
@@ -32,7 +32,9 @@ def folder(tmp_path_factory, pair):
 def loaded(monkeypatch):
     """Calls of load_pair, which then loads nothing."""
     calls = []
-    monkeypatch.setattr(pairs, "load_pair", lambda *names, **options: calls.append((names, options)))
+    monkeypatch.setattr(
+        pairs, "load_pair", lambda *names, **options: calls.append((names, options))
+    )
     return calls
 
 
@@ -50,7 +52,9 @@ def test_own_models_are_read_from_safetensors_only(folder):
 
 def test_presets_may_have_pickled_weights_at_their_pinned_revision(loaded, monkeypatch):
     monkeypatch.setattr(memory, "available_bytes", lambda device: None)
-    tiny = LlamaConfig(vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1)
+    tiny = LlamaConfig(
+        vocab_size=8, hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1
+    )
     monkeypatch.setattr(sources.AutoConfig, "from_pretrained", lambda name, **options: tiny)
     choice = PAIRS["OPT-13B + OPT-125M"].choice("cpu", "bfloat16")
     load(choice)
@@ -73,8 +77,14 @@ def test_strangers_may_load_presets_only(loaded, folder):
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, monkeypatch, own):
     monkeypatch.setattr(memory, "CACHE_BYTES", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
-    with pytest.raises(InputError, match=r"does not fit: its weights take .* in float32 and cpu has"):
-        load(PairChoice(str(folder), device="cpu") if own else PAIRS["Qwen3-8B + Qwen3-0.6B"].choice("cpu"))
+    with pytest.raises(
+        InputError, match=r"does not fit: its weights take .* in float32 and cpu has"
+    ):
+        load(
+            PairChoice(str(folder), device="cpu")
+            if own
+            else PAIRS["Qwen3-8B + Qwen3-0.6B"].choice("cpu")
+        )
     assert loaded == []
 
 
@@ -102,14 +112,17 @@ def test_a_gated_model_says_that_a_token_is_needed_and_where_it_goes(monkeypatch
 
     def refused(*names, **options):
         try:
-            raise OSError("You are trying to access a gated repo.") from GatedRepoError("403", response=answer)
+            raise OSError("You are trying to access a gated repo.") from GatedRepoError(
+                "403", response=answer
+            )
         except OSError as error:
             raise InputError("meta-llama/Llama-2-13b-hf could not be loaded") from error
 
     monkeypatch.setattr(memory, "available_bytes", lambda device: None)
     monkeypatch.setattr(pairs, "load_pair", refused)
     with pytest.raises(
-        InputError, match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN"
+        InputError,
+        match=r"is gated: accept its licence .* `hf auth login` or in the variable HF_TOKEN",
     ):
         load(PAIRS["Llama-2-13B + Llama-68M"].choice("cpu"))
 

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from decoders import InputError
-from decoders.engine.linear import COPIED_BYTES
+from decoders.engine.weights.linear import COPIED_BYTES
 from workbench.models import memory
 from workbench.models.memory import CACHE_BYTES, available_bytes, fits, must_fit
 
@@ -33,7 +33,8 @@ def test_weights_must_leave_room_for_the_caches(monkeypatch):
     assert fits(most - 2 * COPIED_BYTES, CPU)  # small models are held twice
     assert not fits(most - 2 * COPIED_BYTES + 1, CPU)
     with pytest.raises(
-        InputError, match=r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free"
+        InputError,
+        match=r"big does not fit: its weights take 26\.0 GB in bfloat16 and cpu has 10\.0 GB free",
     ):
         must_fit("big", 26 * 10**9, CPU, torch.bfloat16)
 

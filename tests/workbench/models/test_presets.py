@@ -1,4 +1,4 @@
-"""Model pairs by name: what they need is what their architectures say."""
+"""Model pairs by name: their needs follow from their architectures."""
 
 import pytest
 import torch
@@ -33,23 +33,36 @@ def sizes(width, inner, layers, heads, **more):
 
 
 def opt(width, layers, heads):
-    return OPTConfig(hidden_size=width, word_embed_proj_dim=width, ffn_dim=4 * width, num_hidden_layers=layers, num_attention_heads=heads, **OPT)  # fmt: skip
+    return OPTConfig(
+        hidden_size=width,
+        word_embed_proj_dim=width,
+        ffn_dim=4 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=heads,
+        **OPT,
+    )
 
 
 # The architectures by their published configs.
 CONFIGS = {
     "HuggingFaceTB/SmolLM2-1.7B": LlamaConfig(**SMOL, **sizes(2048, 8192, 24, 32)),
-    "HuggingFaceTB/SmolLM2-135M": LlamaConfig(**SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3)),
+    "HuggingFaceTB/SmolLM2-135M": LlamaConfig(
+        **SMOL, **sizes(576, 1536, 30, 9, num_key_value_heads=3)
+    ),
     "Qwen/Qwen3-8B": Qwen3Config(**QWEN, **sizes(4096, 12288, 36, 32), tie_word_embeddings=False),
     "Qwen/Qwen3-0.6B": Qwen3Config(**QWEN, **sizes(1024, 3072, 28, 16), tie_word_embeddings=True),
     "meta-llama/Llama-3.1-8B": LlamaConfig(**{**LLAMA3, **sizes(4096, 14336, 32, 32)}),
-    "meta-llama/Llama-3.2-1B": LlamaConfig(**{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True),
+    "meta-llama/Llama-3.2-1B": LlamaConfig(
+        **{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True
+    ),
     "meta-llama/Llama-3.2-1B-Instruct": LlamaConfig(
         **{**LLAMA3, **sizes(2048, 8192, 16, 32)}, tie_word_embeddings=True
     ),
     "meta-llama/Llama-3.3-70B-Instruct": LlamaConfig(**{**LLAMA3, **sizes(8192, 28672, 80, 64)}),
     "HuggingFaceTB/SmolLM3-3B": SmolLM3Config(
-        **sizes(2048, 11008, 36, 16, num_key_value_heads=4), vocab_size=128256, tie_word_embeddings=True
+        **sizes(2048, 11008, 36, 16, num_key_value_heads=4),
+        vocab_size=128256,
+        tie_word_embeddings=True,
     ),
     "Qwen/Qwen3-4B": Qwen3Config(**QWEN, **sizes(2560, 9728, 36, 32), tie_word_embeddings=True),
     "Qwen/Qwen3-32B": Qwen3Config(**QWEN, **sizes(5120, 25600, 64, 64), tie_word_embeddings=False),
@@ -58,7 +71,10 @@ CONFIGS = {
     "allenai/OLMo-2-1124-7B-Instruct": Olmo2Config(vocab_size=100352, **sizes(4096, 11008, 32, 32)),
     "allenai/OLMo-2-0425-1B-Instruct": Olmo2Config(vocab_size=100352, **sizes(2048, 8192, 16, 16)),
     "openai/gpt-oss-20b": GptOssConfig(
-        **sizes(2880, 2880, 24, 64, num_key_value_heads=8), vocab_size=201088, head_dim=64, num_local_experts=32
+        **sizes(2880, 2880, 24, 64, num_key_value_heads=8),
+        vocab_size=201088,
+        head_dim=64,
+        num_local_experts=32,
     ),
     "meta-llama/Llama-2-13b-hf": LlamaConfig(**sizes(5120, 13824, 40, 40)),
     "JackFram/llama-68m": LlamaConfig(**sizes(768, 3072, 2, 12)),
@@ -86,7 +102,7 @@ def test_memory_follows_from_parameters_and_dtype():
 
 
 def test_pickled_weights_are_pinned():
-    """OPT and Llama-68M have no safetensors on their main branch: what is loaded is what was looked at."""
+    """OPT and Llama-68M have no safetensors on main: the revision that was read is loaded."""
     for name in ("facebook/opt-13b", "facebook/opt-125m", "JackFram/llama-68m"):
         assert len(MODELS[name].revision) == 40
         assert MODELS[name].source == f"{name}@{MODELS[name].revision}"

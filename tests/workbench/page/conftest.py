@@ -31,7 +31,9 @@ class OnePair(PairKeeper):
 
 def a_host(pair: ModelPair, folder: Path, **limits) -> Host:
     """A host with the tests' pair and its runs in `folder`."""
-    return Host(limits=Limits(**limits), store=RunStore(folder / "runs.sqlite"), pairs=OnePair(pair))
+    return Host(
+        limits=Limits(**limits), store=RunStore(folder / "runs.sqlite"), pairs=OnePair(pair)
+    )
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The components pass data, never markup: texts reach the page through textContent (tests/browser sees them there)."""
+"""The components pass data, never markup: texts reach the page through textContent.
+
+The tests in tests/browser see them there."""
 
 import pytest
 

@@ -1,4 +1,6 @@
-"""The form is made from the dataclasses: whatever the catalog holds has its inputs, and they read back as they were filled."""
+"""The form is made from the dataclasses: each field of the catalog has an input.
+
+The inputs read back as they were filled."""
 
 import dataclasses
 
@@ -22,7 +24,7 @@ def form() -> SettingsForm:
 
 
 def filled(form: SettingsForm, data: dict) -> dict:
-    """What the inputs hold once the form shows these settings."""
+    """The values of the inputs once the form shows these settings."""
     values = form.filled(data)
     return {component: values[component] for component in form.components}
 
@@ -33,7 +35,9 @@ def settings(form: SettingsForm, values: dict) -> Settings:
 
 def test_every_setting_of_every_decoder_has_an_input(form):
     wanted = {("settings", f.name) for f in shared()}
-    wanted |= {(name, f.name) for name, method in catalog.items() for f in dataclasses.fields(method)}
+    wanted |= {
+        (name, f.name) for name, method in catalog.items() for f in dataclasses.fields(method)
+    }
     assert {(c.owner, c.field.name) for c in form.controls} == wanted
 
 
@@ -57,9 +61,11 @@ def test_other_values_read_back(form):
 
 
 def test_numbers_come_from_the_page_as_they_like(form):
-    """Gradio's number input gives 4.0 for a whole number; a setting of type int must still take it."""
+    """Gradio's number input gives 4.0 for a whole number; a setting of type int must accept it."""
     values = filled(form, {"decoders": ["mtad"]})
-    length = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "draft_length"))
+    length = next(
+        c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "draft_length")
+    )
     values[length] = 6.0
     assert settings(form, values).methods[0].draft_length == 6
 
@@ -67,7 +73,9 @@ def test_numbers_come_from_the_page_as_they_like(form):
 def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     """A message in a fold is repeated at the decoders: the fold may be shut."""
     values = filled(form, {"decoders": ["greedy"]})
-    threshold = next(c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold"))
+    threshold = next(
+        c.component for c in form.controls if (c.owner, c.field.name) == ("mtad", "threshold")
+    )
     values[threshold] = 2
     assert form.faults(values) == {}
     values |= form.decoders.filled(["mtad"])
@@ -85,7 +93,7 @@ def test_an_emptied_field_is_called_empty(form):
 
 
 def test_a_cut_off_that_leaves_nothing_is_refused_at_its_field(form):
-    """top_p = 0 passed the field and failed at the prompt (P22)."""
+    """top_p = 0 passed the field and failed at the prompt."""
     values = filled(form, {"decoders": ["greedy"]})
     field = next(c.component for c in form.controls if c.field.name == "top_p")
     values[field] = 0
@@ -95,15 +103,19 @@ def test_a_cut_off_that_leaves_nothing_is_refused_at_its_field(form):
 def test_no_decoder_is_one_sentence(form):
     values = filled(form, {"decoders": ["greedy"]})
     values |= form.decoders.filled([])
-    assert form.faults(values) == {form.decoders.first: "No decoder is chosen; choose at least one."}
+    assert form.faults(values) == {
+        form.decoders.first: "No decoder is chosen; choose at least one."
+    }
 
 
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
-    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == ["greedy"]
+    assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
+        "greedy"
+    ]
 
 
 def test_the_form_promises_no_more_than_this_place_allows():
-    """On a public Space it promised 100,000 tokens and 1,000 repeats where 256 and 5 are allowed (P17)."""
+    """On a public Space it promised 100,000 tokens and 1,000 repeats; 256 and 5 are allowed."""
     form = SettingsForm({}, Limits.from_environment({"SYSTEM": "spaces"}).of_settings)
     with gr.Blocks():
         form.lay_out_decoders()

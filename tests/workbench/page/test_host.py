@@ -1,4 +1,4 @@
-"""What the page's handlers share: a study is checked without side effects, its run is kept if it can be, and Stop finds its job."""
+"""Shared by the page's handlers: checks without side effects, kept runs, and Stop."""
 
 import re
 import threading
@@ -9,12 +9,12 @@ import pytest
 
 from decoders import InputError, ModelPair
 from tests.workbench.page.conftest import a_host
+from workbench.kinds.comparison.study import Comparison
 from workbench.models import keeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.runs.events import Ended, Finished
 from workbench.runs.store import RunStore
-from workbench.studies.comparison import Comparison
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings
 
@@ -22,7 +22,9 @@ OTHER = PairChoice("another/target")
 
 
 def study(prompt: str = "Once", **settings) -> Comparison:
-    return Comparison(prompt, Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, **settings}))
+    return Comparison(
+        prompt, Settings.from_json({"decoders": ["greedy"], "max_new_tokens": 4, **settings})
+    )
 
 
 def test_a_run_is_kept(host):
@@ -35,13 +37,18 @@ def test_a_run_that_cannot_be_kept_is_given_with_the_reason(host, monkeypatch):
     """A full disk once lost the result."""
 
     def save(run):
-        raise InputError("Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder.")
+        raise InputError(
+            "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
+        )
 
     monkeypatch.setattr(host.store, "save", save)
     *_, ended = host.run(study(), PairChoice())
     assert isinstance(ended, Ended)
     assert ended.run.results[0].alone.text
-    assert ended.unkept == "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
+    assert (
+        ended.unkept
+        == "Runs cannot be kept in /full (disk full); set WORKBENCH_DATA to another folder."
+    )
 
 
 def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):
@@ -62,8 +69,20 @@ def test_what_was_finished_is_kept_when_the_visitor_leaves(host):
     assert kept.decoders == ["greedy"]
 
 
+def test_what_is_finished_is_kept_while_the_study_runs(host):
+    """A server that was killed in a run lost all of it, and the page said that it was kept."""
+    events = host.run(study(decoders=["greedy", "speculative"]), PairChoice())
+    finished = next(event for event in events if isinstance(event, Finished))
+    assert RunStore(host.store.path).get(finished.run.id) == replace(finished.run, cancelled=True)
+    *_, ended = events
+    assert [kept.decoders for kept in host.store.list()] == [["greedy", "speculative"]]
+    assert host.store.get(ended.run.id) == ended.run
+
+
 def test_a_study_stopped_on_a_borrowed_gpu_ends_with_what_was_finished(host, monkeypatch):
-    """Such a device stops without a last event: the page showed neither what had just finished nor where it is kept."""
+    """Such a device stops without a last event.
+
+    The page showed neither the finished results nor the place where they are kept."""
     events = list(host.device.run(study(decoders=["greedy", "speculative"]), PairChoice()))
     last = next(i for i, event in enumerate(events) if isinstance(event, Finished))
 
@@ -91,7 +110,10 @@ def test_what_the_pair_cannot_run_is_refused(host):
 def test_a_visitor_without_a_draft_is_told_where_to_choose_one(pair, tmp_path):
     """The page answered in the library's words: "load one with load_pair(target, draft)"."""
     host = a_host(ModelPair(pair.target, None, pair.tokenizer), tmp_path)
-    with pytest.raises(InputError, match="choose one under Models in the Compare tab, or untick Speculative, MTAD"):
+    with pytest.raises(
+        InputError,
+        match="choose another pair under Models in the Compare tab, or untick Speculative, MTAD",
+    ):
         host.check(study(decoders=["greedy", "speculative", "mtad"]), PairChoice())
     host.check(study(decoders=["greedy", "lookup"]), PairChoice())
 
@@ -133,7 +155,7 @@ def test_without_the_embedded_pair_the_page_knows_why(monkeypatch, tmp_path):
 
 
 def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair, tmp_path):
-    """A visitor who typed while another switched pairs once loaded a model in a thread of the interface."""
+    """A visitor who typed while another switched pairs once loaded a model in another thread."""
     loads: list[tuple[str, str]] = []
     loading, go_on = threading.Event(), threading.Event()
 

@@ -1,15 +1,19 @@
-"""What an address asks for is shown, and what cannot be is said."""
+"""The page shows the settings of its address, and names those that it cannot."""
 
 import dataclasses
+import html
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 import gradio as gr
 import pytest
 
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
+from workbench.kinds.comparison.results import drawn
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.parts.results import drawn
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 
@@ -36,12 +40,14 @@ def selected(visitor: Visitor) -> str | None:
     return visitor.told(tabs, "selected")
 
 
-FOREIGN = "utm_source=news&utm_medium=mail&fbclid=IwAR0&gclid=x&__sign=a.b&__theme=dark&ref=home&v=2"
+FOREIGN = (
+    "utm_source=news&utm_medium=mail&fbclid=IwAR0&gclid=x&__sign=a.b&__theme=dark&ref=home&v=2"
+)
 
 
 @pytest.mark.parametrize("own", ["prompt=Twice&decoders=mtad&temperature=0&mtad.beams=4", ""])
 def test_parameters_of_others_are_passed_over(visit, own):
-    """Once utm_source raised an alert with 60 names, and the valid settings beside it were dropped."""
+    """utm_source raised an alert with 60 names, and the valid settings beside it were dropped."""
     visitor = visit(f"{FOREIGN}&{own}")
     assert notice(visitor) == ""
     if own:
@@ -70,15 +76,65 @@ def test_what_is_misspelt_is_named_and_the_rest_is_kept(visit, wrong, says):
 
 
 def test_a_link_to_a_batch_fills_its_tab(visit):
-    visitor = visit("kind=batch&prompts=stories&count=3&sizes=1,2&schemes=dynamic&decoders=lookup&ignore_eos=False")
+    visitor = visit(
+        "kind=batch&prompts=stories&count=3&sizes=1,2&schemes=dynamic&decoders=lookup&ignore_eos=False"
+    )
     assert notice(visitor) == ""
     assert selected(visitor) == "batch"
     assert visitor.value(visitor.find("batch-prompts")) == "stories"
     assert visitor.value(visitor.find("batch-sizes")) == [1, 2]
     assert visitor.value(visitor.find("batch-eos")) is False
     link = visitor.value(visitor.find("batch-settings-link"))
-    for part in ("kind=batch", "prompts=stories", "count=3", "sizes=1%2C2", "schemes=dynamic", "ignore_eos=False"):
+    for part in (
+        "kind=batch",
+        "prompts=stories",
+        "count=3",
+        "sizes=1%2C2",
+        "schemes=dynamic",
+        "ignore_eos=False",
+    ):
         assert part in link
+
+
+def shared(visitor: Visitor, prefix: str) -> dict[str, str]:
+    """The parameters of the link to the settings of a tab."""
+    link = visitor.value(visitor.find(f"{prefix}settings-link"))
+    return dict(parse_qsl(html.unescape(link.partition('href="?')[2].partition('"')[0])))
+
+
+def setting(visitor: Visitor, prefix: str, label: str) -> Any:
+    """The input of a shared setting in a tab."""
+    form = visitor.find(f"{prefix}settings")
+    within = [block for block in visitor.page.blocks.values() if form in ancestors(block)]
+    return next(block for block in within if getattr(block, "label", None) == label)
+
+
+def ancestors(block: Any) -> Iterator[Any]:
+    while (block := block.parent) is not None:
+        yield block
+
+
+def test_a_link_to_settings_holds_only_what_differs(visit):
+    """Links of Draws and Batch repeated their forms' own values, also all sizes and schemes."""
+    visitor = visit("")
+    for prefix, kind in (("draw-", "draw"), ("batch-", "batch")):
+        visitor.type(setting(visitor, prefix, "seed"), 7)
+        link = shared(visitor, prefix)
+        assert link.pop("prompt", presets.PROMPTS["A story"]) == presets.PROMPTS["A story"]
+        assert link == {"kind": kind, "seed": "7"}
+    assert "decoders" not in shared(visitor, "")
+    assert selected(visit("kind=batch")) == "batch"
+
+
+@pytest.mark.parametrize("prefix", ["draw-", "batch-"])
+def test_a_link_brings_back_a_setting_whose_default_the_form_does_not_show(visit, prefix):
+    """Temperature 1, the default of all settings, was left out of the link.
+
+    Draws then opened with .7, Batch with 0."""
+    visitor = visit("")
+    visitor.type(setting(visitor, prefix, "temperature"), 1)
+    again = visit(urlencode(shared(visitor, prefix)))
+    assert again.value(setting(again, prefix, "temperature")) == 1
 
 
 def test_a_link_to_a_run_opens_it_in_the_tab_of_its_kind(visit, house, run, batch_run):
@@ -91,8 +147,18 @@ def test_a_link_to_a_run_opens_it_in_the_tab_of_its_kind(visit, house, run, batc
         assert "Done" in visitor.value(visitor.find(prefix + "progress"))
 
 
+@pytest.mark.parametrize(
+    "asked", ["", "prompt=Twice&", "kind=batch&", f"run={recordings()[0].run.id}&"]
+)
+def test_an_address_names_a_tab_whatever_else_it_asks_for(visit, asked):
+    assert selected(visit(f"{asked}tab=theory")) == "theory"
+    assert selected(visit(f"{asked}tab=<b>")) == selected(visit(asked))
+
+
 def test_a_run_that_is_gone_or_of_another_kind_is_one_sentence(visit, house, run):
-    assert "There is no run &#x27;&lt;b&gt;&#x27;; it may have been deleted." in notice(visit("run=<b>"))
+    assert "There is no run &#x27;&lt;b&gt;&#x27;; it may have been deleted." in notice(
+        visit("run=<b>")
+    )
     house[0].store.save(dataclasses.replace(run, id="abc", kind="experiment"))
     assert "no tab for runs of the kind &#x27;experiment&#x27;" in notice(visit("run=abc"))
     house[0].store.delete("abc")
@@ -104,11 +170,17 @@ def test_without_models_the_page_says_what_to_do(house, visit, monkeypatch):
 
 
 def test_the_endpoints_for_programs(house):
-    named = [function.api_name for function in house[1].fns.values() if function.api_visibility == "public"]
-    assert named == ["compare", "draw", "alternatives", "branch"]
+    named = [
+        function.api_name
+        for function in house[1].fns.values()
+        if function.api_visibility == "public"
+    ]
+    assert named == ["compare", "alternatives", "branch", "draw"]
 
 
-def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(visit, house, monkeypatch):
+def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(
+    visit, house, monkeypatch
+):
     """The page opened empty. No model may compute for it."""
     monkeypatch.setattr(house[0].device, "run", lambda *_: pytest.fail("a model ran"))
     visitor, first = visit("utm_source=news"), recordings()[0].run
@@ -123,7 +195,9 @@ def test_who_asks_for_nothing_sees_a_recorded_run_and_the_form_that_repeats_it(v
 
 
 def test_the_second_visitor_sees_what_the_first_one_saw(visit):
-    """What a recorded run shows is drawn once and handed out as copies: Gradio takes the values out of updates."""
+    """The panels of a recorded run are drawn once and handed out as copies.
+
+    Gradio takes the values out of updates."""
     address = f"run={recordings()[0].run.id}"
     visit(address).press("open-run")
     second = visit(address)
@@ -150,8 +224,14 @@ def test_a_link_to_a_recorded_run_opens_it(visit):
 
 
 def test_the_browser_has_little_to_go_through_before_it_shows_the_page(house):
-    """It goes through every handler for every component: there were 288 handlers, and the figures of theory were sent to everybody."""
+    """Gradio goes through every handler for every component: there were 288.
+
+    The figures of theory were sent to everybody."""
     config = house[1].get_config_file()
     assert len(config["dependencies"]) < 130
-    drawn = [each for each in config["components"] if each["type"] == "plot" and each["props"].get("value")]
+    drawn = [
+        each
+        for each in config["components"]
+        if each["type"] == "plot" and each["props"].get("value")
+    ]
     assert len(drawn) < 4  # those of the card of the batch tab

@@ -13,28 +13,36 @@ import decoders
 from decoders import InputError
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
+from workbench.kinds.batch.study import Batch
+from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
 from workbench.page import host as hosting
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.parts import runner
 from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.store import RunStore, new_id
-from workbench.studies.batch import Batch
-from workbench.studies.comparison import Comparison
 from workbench.studies.settings import Settings
 
 COMPARE = "prompt=Once&decoders=greedy,speculative&max_new_tokens=6"
-BATCH = "kind=batch&count=2&sizes=1,2&schemes=unpadded&decoders=lookup&max_new_tokens=4&temperature=0"
-TABS = {"": COMPARE, "batch-": BATCH}  # what each tab's `elem_id`s begin with, and a link that fills it
+BATCH = (
+    "kind=batch&count=2&sizes=1,2&schemes=unpadded&decoders=lookup&max_new_tokens=4&temperature=0"
+)
+# what each tab's `elem_id`s begin with, and a link that fills it
+TABS = {"": COMPARE, "batch-": BATCH}
 ERRORS = {
-    "refused": (lambda: InputError("The pair cannot be had; take another."), "The pair cannot be had; take another."),
-    "quota": (lambda: gr.Error("You have exceeded your GPU quota."), "You have exceeded your GPU quota."),
-    "runtime": (lambda: RuntimeError("CUDA error: <b>device-side</b> assert"), "Something went wrong here (RuntimeError)"),
+    "refused": (lambda: InputError("The pair cannot be had; take another."),
+        "The pair cannot be had; take another."),
+    "quota": (lambda: gr.Error("You have exceeded your GPU quota."),
+        "You have exceeded your GPU quota."),
+    "runtime": (lambda: RuntimeError("CUDA error: <b>device-side</b> assert"),
+        "Something went wrong (RuntimeError)"),
     "memory": (lambda: MemoryError(), "The device ran out of memory"),
-    "device memory": (lambda: torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"), "The device ran out of memory"),
-    "key": (lambda: KeyError("layers.3"), "Something went wrong here (KeyError)"),
+    "device memory": (lambda: torch.OutOfMemoryError("CUDA out of memory. Tried 2 GiB"),
+        "The device ran out of memory"),
+    "key": (lambda: KeyError("layers.3"), "Something went wrong (KeyError)"),
 }  # fmt: skip
 STEPS: dict[str, Callable[[Event], bool] | None] = {
     "at the call": None,
@@ -45,7 +53,9 @@ STEPS: dict[str, Callable[[Event], bool] | None] = {
 
 
 class Replayed:
-    """A device that reports what was recorded, with a new id each time; the first time it may break down at a step."""
+    """A device that replays a recorded run, with a new id each time.
+
+    The first time it may break down at a step."""
 
     def __init__(self, events: list[Event], step: str = "", error: Exception | None = None):
         self.events, self.step, self.error = events, step, error
@@ -56,21 +66,26 @@ class Replayed:
         if error is not None and STEPS[self.step] is None:
             raise error
         for event in self.events:
-            yield replace(event, run=replace(event.run, id=new_id())) if isinstance(event, Ended) else event
+            yield (
+                replace(event, run=replace(event.run, id=new_id()))
+                if isinstance(event, Ended)
+                else event
+            )
             if error is not None and STEPS[self.step](event):
                 raise error
 
 
 class Full(RunStore):
-    """A store on a disk that is full, once."""
+    """A store on a disk that is full until a study has ended."""
 
     def __init__(self, path, error: Exception):
         super().__init__(path)
         self.error: Exception | None = error
 
     def save(self, run) -> None:
-        error, self.error = self.error, None
+        error = self.error
         if error is not None:
+            self.error = error if run.cancelled else None  # that is what is kept while a study runs
             raise error
         super().save(run)
 
@@ -79,7 +94,13 @@ class Full(RunStore):
 def recorded(pair, unmetered) -> dict[str, list[Event]]:
     """For each tab the events of its study."""
     settings = Settings.from_json({"decoders": ["greedy", "speculative"], "max_new_tokens": 6})
-    chosen = {"decoders": ["lookup"], "max_new_tokens": 4, "temperature": 0.0, "sizes": [1, 2], "schemes": ["unpadded"]}
+    chosen = {
+        "decoders": ["lookup"],
+        "max_new_tokens": 4,
+        "temperature": 0.0,
+        "sizes": [1, 2],
+        "schemes": ["unpadded"],
+    }
     batch = Batch.from_json({"prompts": {"name": "refrains", "count": 2}, "settings": chosen})
     studies = {"": Comparison("Once", settings), "batch-": batch}
     return {tab: list(session.run(pair, study, meter=unmetered)) for tab, study in studies.items()}
@@ -93,7 +114,9 @@ def house(pair, tmp_path_factory) -> tuple[Host, gr.Blocks]:
 
 def idle(visitor: Visitor, tab: str) -> bool:
     """Whether Run is there, and neither Stop nor the way out of the queue."""
-    return [bool(visitor.visible(visitor.find(tab + name))) for name in ("run", "stop", "leave")] == [
+    return [
+        bool(visitor.visible(visitor.find(tab + name))) for name in ("run", "stop", "leave")
+    ] == [
         True,
         False,
         False,
@@ -147,7 +170,10 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
     visitor = Visitor(page, TABS[tab])
     visitor.press(tab + "run")
     assert "Done" in said(visitor, tab)
-    assert re.search(r'<div role="alert">[^<>]+\. Download this run below, or it is lost\.</div>', said(visitor, tab))
+    assert re.search(
+        r'<div role="alert">[^<>]+\. Download this run below, or it is lost\.</div>',
+        said(visitor, tab),
+    )
     kept = visitor.value(visitor.find(tab + "run-link"))
     assert "Not kept" in kept
     assert kept.count('href="data:') == 2
@@ -159,11 +185,15 @@ def test_a_run_that_cannot_be_kept_is_shown_with_its_files(house, recorded, monk
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1000.0])
-def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(house, recorded, monkeypatch, seconds):
-    """They were drawn after each timing, which takes a browser on the cores that decode a quarter of a second, beside the next timing."""
+def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(
+    house, recorded, monkeypatch, seconds
+):
+    """They were drawn after each timing, beside the next one.
+
+    A browser takes a quarter of a second for that, on the cores that decode."""
     host, page = house
     monkeypatch.setattr(host, "device", Replayed(recorded["batch-"]))
-    monkeypatch.setattr("workbench.page.tabs.batch.DRAWN_SECONDS", seconds)
+    monkeypatch.setattr("workbench.kinds.batch.results.DRAWN_SECONDS", seconds)
     slept: list[float] = []
     monkeypatch.setattr(runner, "time", SimpleNamespace(sleep=slept.append))
     visitor = Visitor(page, TABS["batch-"])
@@ -182,7 +212,7 @@ def test_figures_of_a_batch_that_grows_are_drawn_now_and_then(house, recorded, m
 
 @pytest.mark.parametrize(("tab", "field"), [("", "prompt"), ("batch-", "batch-prompts")])
 def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monkeypatch, tab, field):
-    """A tokenizer that broke down at a prompt put the words of its exception into a corner of the page."""
+    """A tokenizer's exception at a prompt appeared in a corner of the page, in its own words."""
     host, page = house
     monkeypatch.setattr(host, "device", Replayed(recorded[tab]))
 
@@ -193,14 +223,15 @@ def test_what_breaks_before_the_queue_is_one_sentence_too(house, recorded, monke
     with monkeypatch.context() as patch:
         patch.setattr(host, "check", broken)
         visitor.press(tab + "run")
-    assert visitor.message(field).startswith("Something went wrong here (TypeError)")
+    assert visitor.message(field).startswith("Something went wrong (TypeError)")
     assert visitor.breakdowns == []
     assert idle(visitor, tab)
     works(visitor, tab)
 
 
 def test_leaving_the_tab_ends_the_job(house):
-    """Gradio closes the generator of a tab that is closed: the decoder must end then, and the next visitor find the device free."""
+    """Gradio closes the generator of a tab that is closed: the decoder must end then, and the next
+    visitor find the device free."""
     _, page = house
     visitor = Visitor(page, COMPARE.replace("max_new_tokens=6", "max_new_tokens=400"))
     for answer in (running := visitor.firing(visitor.find("run"), "click")):
@@ -229,7 +260,8 @@ def test_stop_ends_the_job_of_its_own_tab(house):
 
 
 def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
-    """A click on Run was validated four times, each time starting a comparison only to close it, and opening an energy meter."""
+    """A click on Run was validated four times, each time starting a comparison only to close it,
+    and opening an energy meter."""
     host, page = house
     calls: list[str] = []
 
@@ -277,16 +309,41 @@ def test_input_that_is_refused_gets_no_ticket(house):
     visitor = Visitor(page, COMPARE)
     visitor.put("prompt", "   ")
     visitor.press("run")
-    assert visitor.message("prompt") == "The prompt is empty; write a few words, or take an example."
+    assert (
+        visitor.message("prompt") == "The prompt is empty; write a few words, or take an example."
+    )
     assert not said(visitor, "")
     assert visitor.visible(visitor.find("run"))
 
 
 def test_a_run_that_nobody_asked_for_is_none(pair, tmp_path):
-    """A client can fire Measure again, which is hidden, before there is any ticket: that once ended in a traceback."""
+    """A client can fire the hidden Measure again before there is any ticket.
+
+    That once ended in a traceback."""
     host = a_host(pair, tmp_path)
     visitor = Visitor(build(host), COMPARE)
     visitor.press("again")
     assert visitor.breakdowns == []
     assert visitor.visible(visitor.find("run"))
     assert host.store.list() == []
+
+
+@pytest.mark.parametrize("prefix", ["", "batch-", "draw-"])
+def test_a_pair_that_cannot_be_loaded_is_told_in_the_tab_that_asked_saying_where_to_choose_another(
+    pair, tmp_path, monkeypatch, prefix
+):
+    """Draws and Batch asked to "name one that holds a model", but have no field to name it in:
+    pairs are chosen in Compare."""
+    host = a_host(pair, tmp_path)
+    visitor = Visitor(build(host), {**TABS, "draw-": "kind=draw&prompt=Once&draws=10"}[prefix])
+    missing = PairChoice("/no/such/folder")
+    monkeypatch.setattr(host.pairs, "get", lambda choice: PairKeeper.get(host.pairs, missing))
+    visitor.press(f"{prefix}run")
+    assert visitor.breakdowns == []
+    said = {
+        each: visitor.value(visitor.find(f"{each}progress")) or ""
+        for each in ("", "batch-", "draw-")
+    }
+    assert "There is no folder /no/such/folder" in said[prefix]
+    assert said[prefix].endswith("Load another pair under Models in the Compare tab.</div>")
+    assert [each for each, text in said.items() if "no folder" in text] == [prefix]

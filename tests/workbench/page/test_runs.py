@@ -2,11 +2,13 @@
 
 import dataclasses
 import json
+import sqlite3
 from pathlib import Path
 
 import gradio as gr
 import pytest
 
+from decoders import InputError
 from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.page.host import Host
@@ -60,7 +62,12 @@ def keep(host: Host, *runs: Run) -> list[str]:
 def test_all_runs_are_listed_searched_and_sorted(host, visitor, run, batch_run):
     """Only the newest 100 were once listed, and nothing said so."""
     small = dataclasses.replace(run, results=run.results[:1])
-    keep(host, *(dataclasses.replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)), batch_run, run)
+    keep(
+        host,
+        *(dataclasses.replace(small, id=f"a{i:x}", title=f"Tale {i}") for i in range(118)),
+        batch_run,
+        run,
+    )
     assert len(listed(visitor)) == 120
     assert {row["kind"] for row in listed(visitor)} == {"comparison", "batch"}
     visitor.put("kind-of-runs", "batch")
@@ -79,7 +86,7 @@ def test_an_empty_list_says_why(host, visitor, run):
     visitor.put("search-runs", "nothing like this")
     assert visitor.value(visitor.find("past-runs")) == {
         "rows": [],
-        "empty": "No run has all of these words and this kind.",
+        "empty": "No run matches these words and this kind.",
     }
 
 
@@ -87,10 +94,21 @@ def test_the_list_says_which_decoder_was_fastest(host, visitor, run, batch_run):
     keep(host, run, batch_run)
     found = {row["kind"]: row for row in listed(visitor)}
     batch, comparison = found["batch"], found["comparison"]
-    fastest = max(("greedy", "beam_search", "speculative", "mtad", "dsbd"), key=lambda d: mean_speed(run, d))
+    fastest = max(
+        ("greedy", "beam_search", "speculative", "mtad", "dsbd"), key=lambda d: mean_speed(run, d)
+    )
     assert comparison["best"].startswith(f"{label(fastest)}: ")
     assert comparison["speed"] == pytest.approx(mean_speed(run, fastest))
     assert "tokens/s" in batch["best"]
+
+
+def test_the_list_says_how_tokens_were_drawn(host, visitor, run, batch_run):
+    """Runs of one prompt at several temperatures and seeds stood in the list as equal lines."""
+    keep(host, run, batch_run)
+    assert {row["asked"] for row in listed(visitor)} == {
+        "temperature 1, seed 0",
+        "temperature 0, seed 0",
+    }
 
 
 def mean_speed(run: Run, decoder: str) -> float:
@@ -108,7 +126,9 @@ def test_a_run_opens_in_the_tab_of_its_kind(host, visitor, run, batch_run):
         assert f"?run={found.id}" in visitor.value(visitor.find(prefix + "run-link"))
 
 
-@pytest.mark.parametrize(("button", "says"), [("open-run", "Tick one run"), ("compare-two", "Tick two runs")])
+@pytest.mark.parametrize(
+    ("button", "says"), [("open-run", "Tick one run"), ("compare-two", "Tick two runs")]
+)
 @pytest.mark.parametrize("ids", [[], ["a", "b", "c"]])
 def test_the_wrong_number_of_ticks_is_one_sentence(visitor, button, says, ids):
     listed(visitor)
@@ -117,7 +137,9 @@ def test_the_wrong_number_of_ticks_is_one_sentence(visitor, button, says, ids):
     assert says in said(visitor)
 
 
-@pytest.mark.parametrize("table", [None, 7, [], {}, {"chosen": 5}, {"chosen": [["a"], {"b": 1}, None]}])
+@pytest.mark.parametrize(
+    "table", [None, 7, [], {}, {"chosen": 5}, {"chosen": [["a"], {"b": 1}, None]}]
+)
 def test_a_client_may_send_anything_as_its_ticks(visitor, table):
     visitor.put("past-runs", table)
     for button in ("open-run", "compare-two", "delete-run"):
@@ -138,9 +160,29 @@ def test_two_comparisons_are_compared_by_all_figures(host, visitor, run):
     assert "<script" not in text
 
 
+def test_two_runs_that_are_compared_have_names_of_their_own(host, visitor, run):
+    """Both headings were a date and the prompt, and thus equal for two runs within a minute."""
+    settings = {**run.settings, "seed": 5}
+    other = dataclasses.replace(run, id="0b", study={**run.study, "settings": settings})
+    ids = keep(host, run, other)
+    listed(visitor)
+    tick(visitor, *ids)
+    visitor.press("compare-two")
+    heads = [
+        head.partition("</h2>")[0]
+        for head in visitor.value(visitor.find("compared")).split("<h2>")[1:]
+    ]
+    a, b = (head.partition(" · ")[2] for head in heads)
+    assert a != b
+    assert f"run {run.id}</a>" in a
+    assert "seed 5" in b
+
+
 def test_two_batches_are_compared_by_what_both_have_speed_first(host, visitor, batch_run):
     """Two batches once made a table of a hundred rows, most of them dashes."""
-    other = dataclasses.replace(batch_run, id="0c", results=[r for r in batch_run.results if r.batch_size == 1])
+    other = dataclasses.replace(
+        batch_run, id="0c", results=[r for r in batch_run.results if r.batch_size == 1]
+    )
     ids = keep(host, batch_run, other)
     listed(visitor)
     tick(visitor, *ids)
@@ -160,9 +202,9 @@ def test_runs_of_two_kinds_are_not_compared(host, visitor, run, batch_run):
     tick(visitor, *ids)
     visitor.press("compare-two")
     assert (
-        "One is a comparison, the other a batch: their figures count different things. Tick two of one kind."
-        in said(visitor)
-    )
+        "One is a comparison, the other a batch: their figures count different things. Tick "
+        "two of the same kind."
+    ) in said(visitor)
     assert not visitor.value(visitor.find("compared"))
 
 
@@ -172,6 +214,45 @@ def test_runs_are_deleted_only_if_the_visitor_agreed(host, visitor, run, batch_r
     tick(visitor, run.id)
     visitor.press("delete-run")  # without a word of the browser's: nobody agreed
     assert len(host.store.list()) == 2
+
+
+def damage(host: Host, id: str, **columns: str) -> None:
+    """Writes what is no run's into columns of its row."""
+    with sqlite3.connect(host.store.path) as db:
+        for column, value in columns.items():
+            db.execute(f"UPDATE runs SET {column} = ? WHERE id = ?", (value, id))
+
+
+def test_a_damaged_row_leaves_all_else_in_the_lists(host, visitor, run, batch_run):
+    """One damaged row gave a 500 and a traceback in place of the list, in Runs and in Theory."""
+    bad, sound = keep(host, run, batch_run)
+    damage(host, bad, decoders="[half", json="half a ru")
+    assert {row["id"]: row["kind"] for row in listed(visitor)} == {bad: "damaged", sound: "batch"}
+    visitor.open("Theory")
+    choices = [id for _, id in visitor.told(visitor.find("theory-run"), "choices")]
+    assert (sound in choices, bad in choices) == (True, False)
+    for ids, button in (([bad], "open-run"), ([bad, sound], "compare-two")):
+        tick(visitor, *ids)
+        visitor.press(button)
+        assert f"The run {bad} cannot be read, only deleted." in said(visitor)
+    tick(visitor, sound)
+    visitor.press("open-run")
+    assert said(visitor) == ""
+    host.store.delete(bad)
+    assert [row["id"] for row in listed(visitor)] == [sound]
+
+
+def test_a_file_of_runs_that_is_damaged_is_one_sentence_in_the_list(visitor, monkeypatch, host):
+    def broken(**_):
+        raise InputError(
+            "Runs cannot be kept in here (it is malformed); set WORKBENCH_DATA to another folder."
+        )
+
+    monkeypatch.setattr(host.store, "list", broken)
+    assert listed(visitor) == []
+    assert "it is malformed" in visitor.value(visitor.find("past-runs"))["empty"]
+    visitor.open("Theory")
+    assert visitor.breakdowns == []
 
 
 @pytest.mark.parametrize("file", VERSION_1, ids=lambda file: file.stem)
@@ -219,15 +300,20 @@ CHANGES = {
     "date": lambda data: data.update(created="9999-99-99"),
     "future": lambda data: data.update(created="9998-01-01T00:00:00+00:00"),
     "kind": lambda data: data.update(kind="experiment"),
-    "circle": lambda data: data["results"][2]["samples"][0]["rounds"][0]["trials"][0].update(parent=10**6),
+    "circle": lambda data: data["results"][2]["samples"][0]["rounds"][0]["trials"][0].update(
+        parent=10**6
+    ),
     "decoder": lambda data: data["results"][0].update(decoder="<img src=x>"),
     "prompt": lambda data: data["study"].update(prompt=["Once"]),
 }
 
 
 @pytest.mark.parametrize("name", [*MALFORMED, *CHANGES])
-def test_a_malformed_import_is_one_sentence_and_leaves_nothing(host, visitor, run, tmp_path, caplog, name):
-    """Imports were once stored before they could be shown: they gave a 500 without a message, and stayed."""
+def test_a_malformed_import_is_one_sentence_and_leaves_nothing(
+    host, visitor, run, tmp_path, caplog, name
+):
+    """Imports were stored before they could be shown: they gave a 500 without a message and
+    stayed."""
     content = MALFORMED.get(name)
     if content is None:
         data = run.to_json()

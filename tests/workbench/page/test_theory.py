@@ -1,4 +1,6 @@
-"""The Theory tab without a browser: every page at every corner of its sliders, with and without a run beside it."""
+"""The Theory tab without a browser: every page at every corner of its sliders.
+
+With and without a run beside it."""
 
 import itertools
 
@@ -47,7 +49,10 @@ def test_every_corner_of_the_sliders_draws(page, run):
 def test_a_number_that_cannot_be_used_is_one_sentence(value):
     """An emptied box once gave "'<' not supported between instances of 'NoneType' and 'float'"."""
     values = [value, *(s.value for s in PAGES[0].sliders[1:])]
-    assert fault(PAGES[0], values) == "acceptance α must be a number from 0 to 1; type one, or move the slider."
+    assert (
+        fault(PAGES[0], values)
+        == "acceptance α must be a number from 0 to 1; type one, or move the slider."
+    )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.title)
@@ -59,7 +64,10 @@ def test_the_ends_of_every_slider_can_be_used(page):
 def test_whole_sliders_stay_whole():
     """Gradio sends 5.0 where a slider of whole numbers stands at 5."""
     page = PAGES[0]
-    assert draw(page, Measured(), [0.8, 5.0, 0.0, 0.0])[0] == draw(page, Measured(), [0.8, 5, 0.0, 0.0])[0]
+    assert (
+        draw(page, Measured(), [0.8, 5.0, 0.0, 0.0])[0]
+        == draw(page, Measured(), [0.8, 5, 0.0, 0.0])[0]
+    )
 
 
 def test_the_words_say_what_the_paper_says():
@@ -75,7 +83,9 @@ def noted(visitor) -> str:
 def test_a_run_is_picked_by_its_id(visitor, run):
     visitor.put("theory-run", f" {run.id} ")
     assert noted(visitor) == ""
-    assert sum("**Measured:**" in str(visitor.value(block)) for block in texts(visitor)) == len(PAGES)
+    assert sum("**Measured:**" in str(visitor.value(block)) for block in texts(visitor)) == len(
+        PAGES
+    )
     visitor.put("theory-run", "")
     assert not any("**Measured:**" in str(visitor.value(block)) for block in texts(visitor))
 
@@ -104,4 +114,11 @@ def test_runs_are_listed_but_on_a_shared_machine(visitor, host, run, monkeypatch
 
 
 def test_cards_are_laid_out_evenly():
-    assert [[len(r) for r in rows(range(n))] for n in range(1, 7)] == [[1], [2], [3], [2, 2], [3, 2], [3, 3]]
+    assert [[len(r) for r in rows(range(n))] for n in range(1, 7)] == [
+        [1],
+        [2],
+        [3],
+        [2, 2],
+        [3, 2],
+        [3, 3],
+    ]

@@ -6,26 +6,29 @@ import pytest
 
 from decoders import Fate, catalog
 from decoders.__main__ import table
+from workbench.models.presets import PairChoice
 from workbench.page.parts import words
+from workbench.runs.events import At, Started
 from workbench.runs.recorded import recordings
 from workbench.show import web
 from workbench.show.fates import FATES
 from workbench.show.laws import claim
+from workbench.show.panel import ENDS
 from workbench.show.quantities import BY_NAME
-from workbench.show.strip import ENDS
 from workbench.studies.schemes import SCHEMES
 
 
 @pytest.mark.parametrize(
-    ("seconds", "says"), [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (1422, "24 min"), (5400, "1.5 h")]
+    ("seconds", "says"),
+    [(0.2, "1 s"), (89, "89 s"), (90, "2 min"), (1422, "24 min"), (5400, "1.5 h")],
 )
 def test_time_left_is_as_exact_as_a_guess_is(seconds, says):
-    """It once said "1422 s left" (P22)."""
+    """It once said "1422 s left"."""
     assert words.seconds_left(seconds) == says
 
 
 def test_one_result_is_not_called_results(run):
-    """It once said "1 results" (P22)."""
+    """It once said "1 results"."""
     one = replace(run, results=run.results[:1])
     assert "· 1 result ·" in words.outcome(one)
     assert "s of computing" in words.outcome(one)
@@ -34,11 +37,13 @@ def test_one_result_is_not_called_results(run):
 def test_what_took_so_long_is_said():
     """A run of 17 s ended with "0.7 s of computing" and no word of its ten timings."""
     run = recordings()[0].run
-    assert f"s of computing, timed {max(len(r.laps) for r in run.results)} times" in words.outcome(run)
+    assert f"s of computing, timed {max(len(r.laps) for r in run.results)} times" in words.outcome(
+        run
+    )
 
 
 def test_a_date_says_that_it_is_utc_and_a_title_cannot_turn_its_line(run):
-    """Nothing said in which zone dates are, and an unclosed override mirrored the line of a run (P21, P22)."""
+    """Nothing said in which zone dates are, and an unclosed override mirrored the line of a run."""
     shown = words.heading("A", replace(run, title="\u202e<b>"))
     assert " UTC · <bdi>\u202e&lt;b&gt;</bdi>" in shown
 
@@ -48,17 +53,31 @@ def test_a_recorded_run_says_what_there_is_to_see_and_how_to_have_it_measured_he
     shown = words.source(recording.run)
     assert recording.says.split(":")[0].replace("'", "&#x27;") in shown
     assert "Recorded on 20" in shown
-    assert ("Press <b>Measure</b>" if recording.run.kind == "batch" else "Press <b>Run</b>") in shown
+    assert (
+        "Press <b>Measure</b>" if recording.run.kind == "batch" else "Press <b>Run</b>"
+    ) in shown
     assert words.source(run) == ""
 
 
+def test_the_pair_in_use_is_named_as_text_with_its_sizes():
+    """The header spoke of two tiny story models whatever pair was loaded."""
+    pair = words.header(PairChoice("org/<b>big", "org/small"), [8_030_261_248, 124_439_808])
+    assert "In use: <b>org/&lt;b&gt;big + org/small</b>" in pair
+    assert "(8.0B and 124.4M parameters)</span>." in pair
+    assert "story" not in pair
+    alone = words.header(PairChoice("org/big"), [124_439_808])
+    assert "(124.4M parameters)</span>, without a draft model." in alone
+
+
 def test_the_words_of_the_review_are_gone(run):
-    """The table of clearer texts: what stood on the page and what stands there now, for each line that no other test has."""
+    """Clearer texts: the old and the new words of each line that no other test has."""
     script = "".join((web.WEB / name).read_text("utf-8") for name in web.SCRIPTS)
     shown = {
-        "they know no facts": words.header(),
+        "don't expect facts": words.header(),
         "see which is fastest": words.SAYS,
-        "14 of 960 prompt tokens": words.tokens((14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}),
+        "14 of 960 prompt tokens": words.tokens(
+            (14, 1024), {"max_new_tokens": 64, "decoders": ["greedy"]}
+        ),
         "same as plain sampling": claim(catalog["speculative"](), 1.0).chip,
         "changes the text": claim(catalog["mtad"](), 1.0).chip,
         "same as beam sampling": claim(catalog["dsbd"](beams=2), 1.0).chip,
@@ -81,3 +100,11 @@ def test_the_words_of_the_review_are_gone(run):
         "no known law": table(),
     }
     assert [wanted for wanted, found in shown.items() if wanted not in found] == []
+
+
+def test_measurements_are_counted_as_the_bar_counts_them():
+    """ "Measurement 15 of 16" stood beside a bar at 29%: each was timed three times."""
+    at = At("mtad", 0, 1, "unpadded", job=14, jobs=16, lap=0, laps=3, step=14, steps=48)
+    said = words.progress(Started(at))
+    assert "measurement 15 of 48) · timing 1 of 3" in said
+    assert "width:29.2%" in said

@@ -1,4 +1,4 @@
-"""A visitor without a browser: fires events at a page, and its answers set off what Gradio would set off."""
+"""A visitor without a browser: fires events at a page and passes answers on as Gradio would."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,22 +10,29 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.helpers import special_args
 
+from workbench.page.widgets.uploads import Given
 from workbench.show.families import FAMILIES
 
 ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores
 
 
 class Visitor:
-    """Opens the page, and keeps what is shown. Of the page's JavaScript it knows how a form is noted and what is shown at its
-    fields, and nothing else.
+    """Opens the page, and keeps all that is shown.
 
-    request, event   as Gradio gives them to handlers;   breakdowns  what handlers raised: Gradio shows such an exception in a corner of the page
+    Of the page's JavaScript it knows only how a form is noted and what is shown at its fields.
+
+    Attributes:
+        request: as Gradio passes it to handlers
+        event: likewise
+        breakdowns: exceptions that handlers raised; Gradio shows them in a corner of the page
     """
 
     def __init__(self, page: gr.Blocks, query: str = "", session: str = "a visitor"):
         self.page = page
         client = SimpleNamespace(host=ELSEWHERE)
-        self.request = SimpleNamespace(session_hash=session, client=client, query_params=dict(parse_qsl(query)))
+        self.request = SimpleNamespace(
+            session_hash=session, client=client, query_params=dict(parse_qsl(query))
+        )
         self.event: gr.EventData | None = None
         self.breakdowns: list[Exception] = []
         self._shown: dict[Any, dict[str, Any]] = {}
@@ -42,38 +49,48 @@ class Visitor:
         return self._shown.get(component, {}).get("visible", component.visible)
 
     def told(self, component: Any, name: str) -> Any:
-        """What handlers have last set another property to; None if they have not."""
+        """The last value that handlers set another property to; None if they have not."""
         return self._shown.get(component, {}).get(name)
 
     def message(self, name: str) -> str | None:
-        """What is said at a field."""
+        """The message at a field."""
         return self._shown.get(self.find(name), {}).get("message")
 
     def put(self, name: str, value: Any) -> None:
         """Type a value into a field, or choose it."""
-        component = self.find(name)
+        self.type(self.find(name), value)
+
+    def type(self, component: Any, value: Any) -> None:
         self._shown.setdefault(component, {})["value"] = value
         for event in ("input", "change"):
             self.fire(component, event)
 
     def ticked(self, name: str) -> list[str]:
         """The decoders that are ticked."""
-        return [each for family in FAMILIES for each in self.value(self.find(f"{name}-{family.name}"))]
+        return [
+            each for family in FAMILIES for each in self.value(self.find(f"{name}-{family.name}"))
+        ]
 
     def tick(self, name: str, decoders: list[str]) -> None:
         """Tick these decoders and no others."""
         for family in FAMILIES:
-            self.put(f"{name}-{family.name}", [each for each in family.decoders if each in decoders])
+            self.put(
+                f"{name}-{family.name}", [each for each in family.decoders if each in decoders]
+            )
 
     def give(self, name: str, path: Any) -> None:
         """Upload a file."""
         component = self.find(name)
-        self._shown.setdefault(component, {})["value"] = str(path)
+        self._shown.setdefault(component, {})["value"] = Given(path.name, path.read_bytes())
         self.fire(component, "upload")
 
     def open(self, tab: str) -> None:
         """Select a tab."""
-        found = next(block for block in self.page.blocks.values() if isinstance(block, gr.Tab) and block.label == tab)
+        found = next(
+            block
+            for block in self.page.blocks.values()
+            if isinstance(block, gr.Tab) and block.label == tab
+        )
         self.fire(found, "select")
 
     def press(self, name: str) -> None:
@@ -98,12 +115,15 @@ class Visitor:
                 self._shown.setdefault(field, {})["message"] = message
         elif function.fn is not None:
             try:
-                answers = function.fn(*special_args(function.fn, inputs, self.request, self.event)[0])
+                answers = function.fn(
+                    *special_args(function.fn, inputs, self.request, self.event)[0]
+                )
                 for answer in answers if isgenerator(answers) else [answers]:
                     changed += self._apply(function.outputs, answer)
                     yield answer
             except Exception as error:
-                if not isinstance(error, gr.Error) or error.print_exception:  # the others are messages to the visitor
+                # the others are messages to the visitor
+                if not isinstance(error, gr.Error) or error.print_exception:
                     self.breakdowns.append(error)
         for component in dict.fromkeys(changed):
             yield from self.firing(component, "change")
@@ -114,7 +134,9 @@ class Visitor:
     def _apply(self, outputs: list[Any], answer: Any) -> list[Any]:
         """Show what a handler gave; the components whose value has changed."""
         if not isinstance(answer, dict) or not all(key in outputs for key in answer):
-            answer = dict(zip(outputs, [answer] if len(outputs) == 1 else answer or [], strict=bool(answer)))
+            answer = dict(
+                zip(outputs, [answer] if len(outputs) == 1 else answer or [], strict=bool(answer))
+            )
         changed = []
         for component, update in answer.items():
             if not (isinstance(update, dict) and update.get("__type__") == "update"):

@@ -45,10 +45,19 @@ def test_there_is_no_ratio_without_greedy_nor_with_what_failed_was_stopped_or_is
     stopped = replace(other, samples=[replace(other.alone, finished="cancelled")])
     sample_failed = replace(other, samples=[replace(other.alone, error="broken")])
     assert times_greedy(other, None) is None
-    for broken in (stopped, sample_failed, replace(other, error="broken"), replace(other, metrics={})):
+    for broken in (
+        stopped,
+        sample_failed,
+        replace(other, error="broken"),
+        replace(other, metrics={}),
+    ):
         assert times_greedy(broken, greedy) is None
         assert times_greedy(greedy, broken) is None
-    for metrics in ({"tokens_per_second": None}, {"tokens_per_second": 0.0}, {"tokens_per_second": 5e-324}):
+    for metrics in (
+        {"tokens_per_second": None},
+        {"tokens_per_second": 0.0},
+        {"tokens_per_second": 5e-324},
+    ):
         assert times_greedy(other, replace(greedy, metrics=metrics)) is None
 
 
@@ -64,8 +73,19 @@ def test_a_speed_of_decoding_leaves_out_each_batch_s_first_round(batch_run):
 def test_a_batch_s_figures_are_found_by_decoder_size_and_scheme(batch_run):
     figures = BatchFigures(batch_run)
     assert (figures.decoders, figures.sizes) == (["lookup", "speculative"], [1, 2])
-    assert figures.schemes("lookup") == ["vanilla", "unpadded_kv", "unpadded_inputs", "unpadded", "dynamic"]
-    assert figures.schemes("lookup", decoding=True) == ["vanilla", "unpadded_kv", "unpadded_inputs", "unpadded"]
+    assert figures.schemes("lookup") == [
+        "vanilla",
+        "unpadded_kv",
+        "unpadded_inputs",
+        "unpadded",
+        "dynamic",
+    ]
+    assert figures.schemes("lookup", decoding=True) == [
+        "vanilla",
+        "unpadded_kv",
+        "unpadded_inputs",
+        "unpadded",
+    ]
     assert figures.row("lookup", 1, "vanilla") is figures.row("lookup", 1, "dynamic")
     assert figures.row("lookup", 7, "vanilla") is figures.speed("lookup", 7, "vanilla") is None
     own, base = figures.speed("lookup", 2, "vanilla"), figures.speed("greedy", 2, "unpadded")

@@ -1,4 +1,4 @@
-"""Estimates from several timings, their ranges, and when they cannot be trusted: made-up laps, no clock."""
+"""Estimates from several timings, their ranges and their limits: made-up laps, no clock."""
 
 import dataclasses
 
@@ -7,22 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.runs import laps
-from workbench.runs.record import Energy, Lap, Load, Result, Sample
+from tests.workbench.runs.timed import lap, result
+from workbench.runs import doubts, laps
+from workbench.runs.record import Sample
 from workbench.runs.trace import RoundRecord
-
-NONE = Energy(None, "not measured: a test")
-
-
-def lap(*rounds: float, seconds: float | None = None, joules: float | None = None, **more) -> Lap:
-    """A lap of these rounds, or, with `seconds` alone, of a batch."""
-    energy = Energy(joules, "CPU package (RAPL)") if joules is not None else NONE
-    whole = sum(rounds) if seconds is None else seconds
-    return Lap(whole, list(rounds), energy, after_first=sum(rounds[1:]) if rounds else None, **more)
-
-
-def result(*each: Lap, decoder: str = "mtad", **more) -> Result:
-    return Result(decoder, 0, 0, {}, NONE, [Sample(0, 1)], list(each), **more)
 
 
 def test_a_single_request_takes_the_undisturbed_seconds_of_each_round():
@@ -33,7 +21,7 @@ def test_a_single_request_takes_the_undisturbed_seconds_of_each_round():
 
 
 def test_two_slow_timings_of_three_leave_little_trace():
-    """The median of each round took the seconds of a disturbed timing wherever two of three were."""
+    """The median of each round took a disturbed timing's seconds if two of three were disturbed."""
     assert laps.whole([lap(9, 1), lap(9, 9), lap(1, 9)]) == 2
 
 
@@ -44,25 +32,30 @@ def test_rounds_that_differ_and_batches_take_the_undisturbed_one_of_whole_laps()
 
 
 def test_one_lucky_timing_of_twenty_is_not_the_estimate():
-    """A minimum falls with every further timing; the second quickest of twenty does not follow one that is out of line."""
+    """A minimum falls with every further timing.
+
+    The second quickest of twenty does not follow an outlier."""
     assert laps.whole([lap(0.1), *(lap(1) for _ in range(19))]) == 1
 
 
 def test_the_range_holds_the_middle_of_the_resamples_of_whole_laps():
-    """Of the 27 ways to draw three laps with replacement, the three that draw one of them thrice are more than a tenth."""
+    """More than a tenth of resamples draw one lap three times: three of 27 ways."""
     found = laps.estimate(result(lap(1), lap(2), lap(4)), lambda seconds: seconds)
     assert (found.value, found.low, found.laps) == (1, 1, 3)
     assert found.high == 2  # eight of them did not draw the first lap, only one drew the last alone
 
 
 def test_a_range_narrows_with_more_timings():
-    """The least and the most of all resamples grew with every lap: among more laps there is always one that was disturbed."""
+    """The least and the most of all resamples grew with every lap.
+
+    Among more laps there is always one that was disturbed."""
     source = np.random.default_rng(0)
     for few, many in ((3, 9), (5, 20)):
         widths = []
         for count in (few, many):
             found = laps.estimate(
-                result(*(lap(s) for s in 1 + source.exponential(0.2, count))), lambda seconds: seconds
+                result(*(lap(s) for s in 1 + source.exponential(0.2, count))),
+                lambda seconds: seconds,
             )
             widths.append(found.high - found.low)
         assert widths[1] < widths[0]
@@ -80,7 +73,7 @@ def test_one_timing_has_no_range_and_no_timing_no_figure():
     found = laps.estimate(result(lap(1, 1)), lambda seconds: 1 / seconds)
     assert found == laps.Estimate(0.5, 0.5, 0.5, 1)
     assert laps.estimate(result(), lambda seconds: seconds) is None
-    assert not laps.unsteady(result(), None)
+    assert not doubts.unsteady(result(), None)
 
 
 def test_a_ratio_pairs_the_laps_of_a_cycle():
@@ -102,8 +95,13 @@ def test_the_estimate_lies_in_its_range(rounds):
 
 
 def test_energy_is_that_of_the_laps_that_drew_nothing():
-    """Of the first lap it contains the pauses in which the page is drawn, which its seconds leave out: a factor of 1.18."""
-    drawn, quiet = lap(1, joules=9.0, drawn=True), [lap(1, joules=j, drawn=False) for j in (2.0, 4.0)]
+    """The first lap's energy contains the pauses in which the page is drawn, its seconds do not.
+
+    That was a factor of 1.18."""
+    drawn, quiet = (
+        lap(1, joules=9.0, drawn=True),
+        [lap(1, joules=j, drawn=False) for j in (2.0, 4.0)],
+    )
     assert laps.joules([drawn, *quiet]) == 3
     assert laps.energy([drawn, *quiet]).joules == 3
     assert "drawing" in laps.energy([drawn]).detail
@@ -127,61 +125,17 @@ def test_a_lap_without_seconds_gives_no_infinite_speed():
     assert laps.estimate(result(lap(0)), lambda seconds: 1 / seconds) is None
 
 
-STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
-
-
-@pytest.mark.parametrize(
-    ("change", "word"),
-    [
-        ({"cpu_share": 0.5}, "core"),
-        ({"preempted": 400.0}, "interrupted"),
-        ({"throttled": 0.3}, "limit"),
-        ({"stolen": 0.2}, "host"),
-        ({"pressure": 0.9}, "waited"),
-        ({"gpu": "2 other processes used the GPU"}, "2 other processes"),
-    ],
-)
-def test_each_counter_gives_its_reason(change, word):
-    """One timing alone has no range, but its counters speak."""
-    found = laps.unsteady(result(lap(1, load=dataclasses.replace(STEADY, **change))), None)
-    assert len(found) == 1
-    assert word in found[0]
-
-
-def test_a_steady_lap_and_a_machine_that_shows_no_counters_give_none():
-    assert laps.unsteady(result(lap(1, load=STEADY)), None) == []
-    assert laps.unsteady(result(lap(1), lap(1.01)), None) == []
-
-
-def test_one_disturbed_lap_of_three_does_not_condemn_the_estimate():
-    bad = dataclasses.replace(STEADY, pressure=0.9)
-    assert laps.unsteady(result(lap(1, load=bad), lap(1, load=STEADY), lap(1, load=STEADY)), None) == []
-    assert laps.unsteady(result(lap(1, load=bad), lap(1, load=bad), lap(1, load=STEADY)), None)
-
-
-def test_a_wide_range_is_unsteady():
-    """The same comparison was once called 0.90 and 13.97 times as fast, without a word."""
-    greedy = result(lap(1), lap(14), lap(14), decoder="greedy")
-    (reason,) = laps.unsteady(result(lap(1), lap(1), lap(1)), greedy)
-    assert "3 timings" in reason
-
-
-def test_an_estimate_that_two_of_three_timings_agree_on_is_steady():
-    """The slow third leaves no trace in the estimate, so it is no reason to doubt it."""
-    greedy = result(lap(1), lap(14), lap(1), decoder="greedy")
-    assert laps.ratio(result(lap(1), lap(1), lap(1)), greedy).value == 1
-    assert laps.unsteady(result(lap(1), lap(1), lap(1)), greedy) == []
-
-
-def test_laps_that_wrote_other_tokens_are_a_fault():
-    assert laps.faults(result(lap(1), lap(1))) == []
-    (fault,) = laps.faults(result(lap(1), lap(1, same_tokens=False)))
-    assert "1 of 2" in fault
-
-
 def rounds(*seconds: tuple[float, float]) -> list[Sample]:
     """A text whose rounds took these seconds of draft and target passes."""
-    return [Sample(0, 1, rounds=[RoundRecord(i, [], 0, [], False, d, v, 1, 1) for i, (d, v) in enumerate(seconds)])]
+    return [
+        Sample(
+            0,
+            1,
+            rounds=[
+                RoundRecord(i, [], 0, [], False, d, v, 1, 1) for i, (d, v) in enumerate(seconds)
+            ],
+        )
+    ]
 
 
 def test_the_seconds_of_rounds_add_up_to_those_of_the_text():

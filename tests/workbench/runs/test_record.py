@@ -1,4 +1,5 @@
-"""A run is plain data: it comes back whole, also from older versions, and what is none is one sentence."""
+"""A run is plain data and comes back whole, also from older versions; other files give a
+sentence."""
 
 import json
 from dataclasses import asdict
@@ -26,7 +27,17 @@ def test_a_run_comes_back_from_its_json_whole(any_run):
 
 def test_the_json_has_what_the_page_and_the_exports_promise(run):
     data = run.to_json()
-    assert {"id", "created", "kind", "title", "study", "environment", "results", "version", "format"} <= set(data)
+    assert {
+        "id",
+        "created",
+        "kind",
+        "title",
+        "study",
+        "environment",
+        "results",
+        "version",
+        "format",
+    } <= set(data)
     asked = {
         "max_new_tokens",
         "temperature",
@@ -39,10 +50,23 @@ def test_the_json_has_what_the_page_and_the_exports_promise(run):
         "decoders",
     }
     assert asked | set(run.decoders) <= set(run.settings)
-    assert {"decoder", "metrics", "energy", "samples", "laps", "agreement", "scheme"} <= set(data["results"][0])
+    assert {"decoder", "metrics", "energy", "samples", "laps", "agreement", "scheme"} <= set(
+        data["results"][0]
+    )
     sample = data["results"][0]["samples"][0]
     assert {"text", "tokens", "rounds", "finished", "gained"} <= set(sample)
-    token = {"id", "text", "fate", "round", "p", "q", "accept_probability", "u", "log_p", "alternatives"}
+    token = {
+        "id",
+        "text",
+        "fate",
+        "round",
+        "p",
+        "q",
+        "accept_probability",
+        "u",
+        "log_p",
+        "alternatives",
+    }
     assert token <= set(sample["tokens"][0])
 
 
@@ -50,19 +74,39 @@ def test_the_json_has_what_the_page_and_the_exports_promise(run):
 def test_a_comparison_of_version_1_opens(name):
     old = json.loads((VERSION_1 / f"{name}.json").read_text())
     run = Run.from_json((VERSION_1 / f"{name}.json").read_bytes())
-    assert (run.id, run.created, run.kind, run.version) == (old["id"], old["created"], "comparison", 2)
-    assert (run.title, run.study["prompt"], run.settings) == (old["prompt"], old["prompt"], old["settings"])
+    assert (run.id, run.created, run.kind, run.version) == (
+        old["id"],
+        old["created"],
+        "comparison",
+        2,
+    )
+    assert (run.title, run.study["prompt"], run.settings) == (
+        old["prompt"],
+        old["prompt"],
+        old["settings"],
+    )
     assert run.environment == old["environment"]
     for result, before in zip(run.results, old["results"], strict=True):
-        assert (result.decoder, result.repeat, result.seed) == (before["decoder"], before["repeat"], before["seed"])
+        assert (result.decoder, result.repeat, result.seed) == (
+            before["decoder"],
+            before["repeat"],
+            before["seed"],
+        )
         assert (result.metrics, result.error) == (before["metrics"], before["error"])
-        kept = {n: v for n, v in asdict(result.alone).items() if n in ("text", "tokens", "rounds", "finished")}
+        kept = {
+            n: v
+            for n, v in asdict(result.alone).items()
+            if n in ("text", "tokens", "rounds", "finished")
+        }
         assert kept == {n: before[n] for n in kept}
         assert sum(result.alone.gained) >= len(result.alone.tokens)
         check = before["greedy_check"]
         assert (result.agreement is None) == (check is None)
         if check is not None:
-            assert (result.agreement.reference, result.agreement.differing) == ("greedy", int(not check["identical"]))
+            assert (result.agreement.reference, result.agreement.differing) == (
+                "greedy",
+                int(not check["identical"]),
+            )
     assert Run.from_json(run.dumps()) == run
 
 
@@ -79,15 +123,23 @@ def test_a_batch_of_version_1_opens_and_always_has_the_same_id():
     assert run.settings["schemes"] == old["settings"]["ways"]
     assert len(run.results) == len(old["cells"])
     for result, cell in zip(run.results, old["cells"], strict=True):
-        assert (result.decoder, result.batch_size, result.scheme) == (cell["decoder"], cell["batch_size"], cell["way"])
+        assert (result.decoder, result.batch_size, result.scheme) == (
+            cell["decoder"],
+            cell["batch_size"],
+            cell["way"],
+        )
         own = ("decoder", "batch_size", "way", "repeat", "differing", "reference", "errors")
         assert {n: v for n, v in cell.items() if n not in own}.items() <= result.metrics.items()
         assert result.metrics["tokens_per_second"] == cell["new_tokens"] / cell["seconds"]
-        assert (result.agreement.reference, result.agreement.differing) == (cell["reference"], cell["differing"])
+        assert (result.agreement.reference, result.agreement.differing) == (
+            cell["reference"],
+            cell["differing"],
+        )
         assert [s.prompt_length for s in result.samples] == old["prompt_tokens"]
     kept = {r.decoder: [s.gained for s in r.samples] for r in reversed(run.results)}
     assert {
-        name: next([s.gained for s in r.samples] for r in run.results if r.decoder == name) for name in kept
+        name: next([s.gained for s in r.samples] for r in run.results if r.decoder == name)
+        for name in kept
     } == old["acceptances"]
     assert Run.from_json(run.dumps()) == run
 
@@ -117,7 +169,7 @@ def test_a_file_that_is_broken_or_foreign_gives_one_clear_sentence(text):
 
 
 def test_a_file_larger_than_any_run_is_refused_unread(monkeypatch):
-    """50 MB were kept without a word (P18)."""
+    """50 MB were kept without a word."""
     monkeypatch.setattr("workbench.runs.record.LARGEST_FILE", 1000)
     with pytest.raises(InputError, match="larger than"):
         Run.from_json("x" * 1001)
@@ -136,11 +188,16 @@ def test_a_file_larger_than_any_run_is_refused_unread(monkeypatch):
         (lambda d: d["results"][0].update(samples=[]), r"results\[0\].samples"),
         (lambda d: d["results"][0].update(scheme="sideways"), r"results\[0\].scheme"),
         (lambda d: d["results"][0].update(decoder="gredy"), r"results\[0\].decoder"),
-        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(p="high"), r"results\[0\].samples\[0\].tokens\[2\].p"),
-        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(p=float("nan")), r"results\[0\].samples\[0\].tokens\[2\].p"),
-        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(fate="lost"), r"results\[0\].samples\[0\].tokens\[2\].fate"),
-        (lambda d: d["results"][1]["samples"][0]["rounds"][0].update(trials=None), r"results\[1\].samples\[0\].rounds\[0\].trials"),
-        (lambda d: d["results"][0]["samples"][0]["tokens"][0].update(onclick="x"), r"results\[0\].samples\[0\].tokens\[0\].onclick"),
+        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(p="high"),
+            r"results\[0\].samples\[0\].tokens\[2\].p"),
+        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(p=float("nan")),
+            r"results\[0\].samples\[0\].tokens\[2\].p"),
+        (lambda d: d["results"][0]["samples"][0]["tokens"][2].update(fate="lost"),
+            r"results\[0\].samples\[0\].tokens\[2\].fate"),
+        (lambda d: d["results"][1]["samples"][0]["rounds"][0].update(trials=None),
+            r"results\[1\].samples\[0\].rounds\[0\].trials"),
+        (lambda d: d["results"][0]["samples"][0]["tokens"][0].update(onclick="x"),
+            r"results\[0\].samples\[0\].tokens\[0\].onclick"),
     ],
 )  # fmt: skip
 def test_a_file_that_is_wrong_somewhere_names_the_place(run, change, place):

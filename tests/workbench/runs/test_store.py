@@ -1,4 +1,4 @@
-"""The file of past runs: several processes, older versions, and every way in which a file can be unusable."""
+"""The file of past runs: several processes, older versions, and all ways to be unusable."""
 
 import dataclasses
 import json
@@ -18,8 +18,9 @@ import pytest
 
 from decoders import InputError
 from workbench.page.tabs.runs import best
-from workbench.runs.record import Load, Run
+from workbench.runs.record import Run
 from workbench.runs.store import RunStore, data_folder
+from workbench.runs.timing import Load
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 FORK = multiprocessing.get_context("fork")
@@ -59,8 +60,16 @@ def test_runs_of_every_kind_are_kept_listed_and_deleted(store, run, batch_run):
 
 def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
     for i, title in enumerate(("A fox", "b FOX and an owl", "The <i>owl</i> 100%")):
-        store.save(dataclasses.replace(small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00"))
-    store.save(dataclasses.replace(batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"))
+        store.save(
+            dataclasses.replace(
+                small, id=f"a{i}", title=title, created=f"2026-01-0{i + 1}T00:00:00+00:00"
+            )
+        )
+    store.save(
+        dataclasses.replace(
+            batch_run, id="b0", title="an animal", created="2026-01-02T12:00:00+00:00"
+        )
+    )
 
     def ids(**options) -> list[str]:
         return [r.id for r in store.list(**options)]
@@ -79,7 +88,7 @@ def test_the_list_is_of_one_kind_searched_and_ordered(store, small, batch_run):
 
 
 def test_a_run_from_outside_never_replaces_another(store, small):
-    """An imported file with an id that was there silently replaced that run, on a public Space another visitor's (P3)."""
+    """An import with a used id silently replaced that run, on a public Space another visitor's."""
     store.save(small)
     stranger = dataclasses.replace(small, title="mine now")
     kept = store.add(stranger)
@@ -91,6 +100,70 @@ def test_a_run_from_outside_never_replaces_another(store, small):
 def test_a_run_from_outside_keeps_its_id_if_that_is_free(store, small):
     assert store.add(small) == small
     assert store.get(small.id) == small
+
+
+def test_the_list_reads_the_beginning_of_a_title_that_is_too_long(store, small, batch_run):
+    """One run with a title of two million characters, once imported, froze every list that had it.
+
+    It is still found by its end."""
+    where = {**small.environment, "target": {"name": "y" * 2_000_000}}
+    store.save(dataclasses.replace(small, title="x" * 2_000_000 + " the end", environment=where))
+    store.save(batch_run)
+    (long,) = store.list(search="the end")
+    assert (len(long.title), len(long.models)) == (200, 200)
+    assert {each.id for each in store.list()} == {small.id, batch_run.id}
+    assert store.get(small.id).title.endswith(" the end")
+
+
+DAMAGE = {
+    "decoders": "'[\"greedy'", "decoders of another kind": "'{}'",
+    "decoders that are bytes": "x'ff00'", "fastest": "'[1, 2]'",
+    "fastest without end": "'[\"greedy\", 1e999, 1, null]'", "id": "x'00ff'",
+    "id that is none": "'; DROP TABLE runs'", "id that is no text": "CAST(x'ff' AS TEXT)",
+    "id that is missing": "NULL", "id without end": "hex(zeroblob(1000000))",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_a_damaged_row_is_listed_as_such_and_can_be_deleted(store, small, batch_run, what):
+    """One damaged row took the whole list of runs away, Theory's too: a 500 and a traceback."""
+    store.save(small)
+    store.save(batch_run)
+    with sqlite3.connect(store.path) as db:
+        db.execute(f"UPDATE runs SET {what.split()[0]} = {DAMAGE[what]} WHERE id = ?", (small.id,))
+    (sound,) = (each for each in store.list() if each.id == batch_run.id)
+    assert (sound.kind, sound.title) == ("batch", batch_run.title)
+    (damaged,) = (each for each in store.list() if each.id != batch_run.id)
+    assert damaged.id == small.id or what.startswith("id")
+    assert len(damaged.id) < 65
+    if not what.startswith("id"):
+        assert damaged.kind == "damaged"
+        assert small.id in damaged.title
+    store.delete(damaged.id)
+    assert [each.id for each in store.list()] == [batch_run.id]
+
+
+@pytest.mark.parametrize(
+    "json", ["NULL", "7", "x'ff00'", "''", "CAST(x'ff' AS TEXT)", "'half a ru'", "'[]'"]
+)
+def test_a_run_whose_json_is_damaged_is_one_sentence(store, small, json):
+    store.save(small)
+    with sqlite3.connect(store.path) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        db.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, 'json TEXT NOT NULL', 'json TEXT') WHERE "
+            "name = 'runs'"
+        )
+    with sqlite3.connect(store.path) as db:
+        db.execute(f"UPDATE runs SET json = {json}")
+        assert db.execute("SELECT fastest FROM runs").fetchone() != (None,)
+    with pytest.raises(
+        InputError, match=f"The run {small.id} cannot be read, only deleted. This is not a run"
+    ) as said:
+        store.get(small.id)
+    assert "\n" not in str(said.value)
+    assert [each.id for each in store.list()] == [small.id]
+    store.delete(small.id)
 
 
 def _add_many(path, run):
@@ -130,16 +203,24 @@ def test_the_list_names_the_decoder_with_most_tokens_per_second(store, run, batc
     store.add(dataclasses.replace(run, id="0c", results=[]))
     store.save(batch_run)
     found = {summary.id: summary.fastest for summary in store.list()}
-    speeds = {d: [r.metrics["tokens_per_second"] for r in run.results if r.decoder == d] for d in run.decoders}
+    speeds = {
+        d: [r.metrics["tokens_per_second"] for r in run.results if r.decoder == d]
+        for d in run.decoders
+    }
     means = {d: sum(v) / len(v) for d, v in speeds.items()}
     quickest = max(means, key=means.get)
-    assert found[run.id][:4] == (quickest, pytest.approx(means[quickest]), 1, pytest.approx(means["greedy"]))
+    assert found[run.id][:4] == (
+        quickest,
+        pytest.approx(means[quickest]),
+        1,
+        pytest.approx(means["greedy"]),
+    )
     assert found["0c"] is None
     assert found[batch_run.id].batch_size in (1, 2)
 
 
 def test_the_list_says_what_is_unsure_and_what_was_stopped(store, run):
-    """A speed that its own page marked with ≈ stood in the list as if it were sure, a stopped run as if it were whole."""
+    """In the list, a speed marked with ≈ on its page looked certain, and a stopped run whole."""
     busy = [dataclasses.replace(lap, load=Load(cpu_share=0.5)) for lap in run.results[0].laps]
     disturbed = dataclasses.replace(run.results[0], laps=busy)
     store.save(dataclasses.replace(run, results=[disturbed], cancelled=True))
@@ -162,10 +243,28 @@ def test_runs_of_earlier_files_get_their_fastest_decoder(old):
     assert all(summary.fastest is not None for summary in RunStore(old).list())
 
 
+def test_the_list_says_how_tokens_were_drawn_also_of_earlier_files(store, old, small, draw_run):
+    """Runs of one prompt at several temperatures and seeds stood in the list as equal lines."""
+    settings = {**small.settings, "temperature": 0.7, "top_k": 20, "top_p": 0.9, "seed": 5}
+    store.save(dataclasses.replace(small, study={**small.study, "settings": settings}))
+    store.save(draw_run)
+    found = {summary.id: summary.asked for summary in store.list()}
+    assert found[small.id] == "temperature 0.7, top-k 20, top-p 0.9, seed 5"
+    assert found[draw_run.id] == "temperature 0.4, seed 0"
+    with sqlite3.connect(store.path) as db:
+        db.execute("ALTER TABLE runs DROP COLUMN asked")  # as version 3 had it
+        db.execute("UPDATE runs SET json = 'broken' WHERE id = ?", (draw_run.id,))
+    found = {summary.id: summary.asked for summary in RunStore(store.path).list()}
+    assert found == {small.id: "temperature 0.7, top-k 20, top-p 0.9, seed 5", draw_run.id: ""}
+    assert all(summary.asked.startswith("temperature ") for summary in RunStore(old).list())
+
+
 def rows(path: Path) -> list[tuple]:
     with sqlite3.connect(path) as db:
         db.text_factory = bytes
-        return db.execute("SELECT id, created, prompt, decoders, models, json FROM runs ORDER BY rowid").fetchall()
+        return db.execute(
+            "SELECT id, created, prompt, decoders, models, json FROM runs ORDER BY rowid"
+        ).fetchall()
 
 
 def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
@@ -178,8 +277,15 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
     ]
     for (_, _, prompt, decoders, models, text), summary in zip(before, listed, strict=True):
         run = store.get(summary.id)
-        assert (run.title, run.decoders, run.models) == (prompt.decode(), json.loads(decoders), models.decode())
-        assert run.to_json()["results"][0]["samples"][0]["text"] == json.loads(text)["results"][0]["text"]
+        assert (run.title, run.decoders, run.models) == (
+            prompt.decode(),
+            json.loads(decoders),
+            models.decode(),
+        )
+        assert (
+            run.to_json()["results"][0]["samples"][0]["text"]
+            == json.loads(text)["results"][0]["text"]
+        )
     store.save(small)
     assert RunStore(old).get(small.id) == small
     assert rows(old)[: len(before)] == before
@@ -193,7 +299,10 @@ def _open_when(path, barrier):
 def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
     before = rows(old)
     barrier = FORK.Barrier(4)
-    assert _exit_codes([FORK.Process(target=_open_when, args=(old, barrier)) for _ in range(4)]) == [0] * 4
+    assert (
+        _exit_codes([FORK.Process(target=_open_when, args=(old, barrier)) for _ in range(4)])
+        == [0] * 4
+    )
     assert rows(old) == before
     assert len(RunStore(old).list(kind="comparison")) == len(before)
 
@@ -205,7 +314,9 @@ def _save_many(path, run, first):
 
 
 def test_two_processes_use_the_file_at_once(store, small):
-    workers = [FORK.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)]
+    workers = [
+        FORK.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)
+    ]
     for worker in workers:
         worker.start()
     seen = []
@@ -224,7 +335,8 @@ def _die_in_mid_write(path, run, ready):
     db = sqlite3.connect(path)
     db.execute("DELETE FROM runs")
     db.execute(
-        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', '[]', '', 'half a ru')"
+        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', "
+        "'[]', '', 'half a ru')"
     )
     ready.set()
     time.sleep(60)
@@ -256,8 +368,8 @@ def test_a_file_that_broke_meanwhile_says_so_whatever_is_asked_of_it(store, smal
     store.save(small)
     for suffix in ("", "-wal", "-shm"):
         Path(f"{store.path}{suffix}").write_bytes(b"broken " * 1000)
-    for act in (store.list, lambda: store.get(small.id), lambda: store.save(small), lambda: store.add(small),
-                lambda: store.delete(small.id)):  # fmt: skip
+    for act in (store.list, lambda: store.get(small.id), lambda: store.save(small),
+                lambda: store.add(small), lambda: store.delete(small.id)):  # fmt: skip
         with pytest.raises(InputError, match="set WORKBENCH_DATA to another folder") as refusal:
             act()
         assert "\n" not in str(refusal.value)
@@ -268,7 +380,11 @@ def _refusal(act: Callable[[], object]) -> None:
     try:
         act()
     except InputError as refusal:
-        os._exit(0 if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal) else 1)
+        os._exit(
+            0
+            if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal)
+            else 1
+        )
     except BaseException:
         os._exit(2)
     os._exit(3)
@@ -282,14 +398,16 @@ def _as_nobody(act: Callable[[], object]) -> None:
 
 
 def test_a_folder_that_may_not_be_written_is_one_sentence(small):
-    """A run that could not be kept killed the page without a reason (P4)."""
+    """A run that could not be kept killed the page without a reason."""
     folder = Path(tempfile.mkdtemp())
     try:
         store = RunStore(folder / "runs.sqlite")
         for file in folder.iterdir():
             file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         folder.chmod(0o555)
-        assert _exit_codes([FORK.Process(target=_as_nobody, args=(lambda: store.save(small),))]) == [0]
+        assert _exit_codes(
+            [FORK.Process(target=_as_nobody, args=(lambda: store.save(small),))]
+        ) == [0]
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)
@@ -305,7 +423,9 @@ def _on_a_full_disk(store: RunStore, run: Run) -> None:
 
 def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
     store.save(small)
-    assert _exit_codes([FORK.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]) == [0]
+    assert _exit_codes(
+        [FORK.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]
+    ) == [0]
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small
 

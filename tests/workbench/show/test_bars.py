@@ -14,7 +14,8 @@ AMOUNTS = st.floats(-1e100, 1e100)
 
 def chart(*values: float | None, **options) -> BarChart:
     bars = [
-        Bar(f"d{i}", look(i), () if v is None else (v,), "–" if v is None else f"{v:g}") for i, v in enumerate(values)
+        Bar(f"d{i}", look(i), () if v is None else (v,), "–" if v is None else f"{v:g}")
+        for i, v in enumerate(values)
     ]
     return BarChart("speed", bars, **options)
 

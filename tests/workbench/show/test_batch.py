@@ -1,12 +1,14 @@
-"""The figures of a batch run show what its results say."""
+"""The figures of a batch run agree with its results."""
 
 from dataclasses import replace
 
 import pytest
 
 from tests.workbench.made import made_batch
+from workbench.kinds.batch.findings import paper_table
 from workbench.runs.estimates import BatchFigures
-from workbench.show import batch
+from workbench.runs.timing import Load
+from workbench.show import batch, tables
 
 
 @pytest.fixture
@@ -21,7 +23,10 @@ def lines(figure) -> dict[str, dict]:
 def without(scheme: str, **metrics) -> BatchFigures:
     """The results of a scheme with other metrics; without them if none are given."""
     run = made_batch()
-    changed = [replace(r, metrics={**r.metrics, **metrics}) if r.scheme == scheme else r for r in run.results]
+    changed = [
+        replace(r, metrics={**r.metrics, **metrics}) if r.scheme == scheme else r
+        for r in run.results
+    ]
     return BatchFigures(replace(run, results=[r for r in changed if metrics or r.scheme != scheme]))
 
 
@@ -33,12 +38,60 @@ def test_speed_up_is_over_greedy_of_the_same_size_and_scheduling(figures):
 
 
 def test_leaving_prompts_out_drops_dynamic_batches(figures):
-    assert "padded (usual)" not in lines(batch.speed(without("vanilla", decode_seconds=None), "lookup", decoding=True))
+    assert "padded (usual)" not in lines(
+        batch.speed(without("vanilla", decode_seconds=None), "lookup", decoding=True)
+    )
     assert list(lines(batch.speed(figures, "lookup", decoding=True))) == [
         "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "greedy",
     ]  # fmt: skip
-    assert lines(batch.speed(figures, "lookup", decoding=True))["no padding"][4] == pytest.approx(320)
+    assert lines(batch.speed(figures, "lookup", decoding=True))["no padding"][4] == pytest.approx(
+        320
+    )
     assert lines(batch.speed(figures, "lookup"))["dynamic batch"][4] == pytest.approx(240)
+
+
+def test_doubts_stand_at_the_points_and_in_the_papers_table():
+    """A batch on a busy machine had ≈ only in its table of figures.
+
+    Charts and the paper's table showed plain numbers."""
+    run = made_batch()
+    busy = [
+        replace(r, laps=[replace(lap, load=Load(pressure=0.9)) for lap in r.laps])
+        if (r.decoder, r.batch_size, r.scheme) == ("lookup", 4, "vanilla") else r
+        for r in run.results
+    ]  # fmt: skip
+    figures = BatchFigures(replace(run, results=busy))
+    for draw in (batch.speed, batch.speed_up):
+        for trace in draw(figures, "lookup", True).data:
+            assert "%{text}%{y" in trace.hovertemplate
+            assert "text" in trace.mode
+            assert list(trace.text) == ["", "≈" if trace.name == "padded (usual)" else ""]
+    for trace in batch.round_time(figures, "lookup").data:
+        assert set(trace.text) == (
+            {"≈"} if trace.name == "padded (usual)" else {""} if trace.x else set()
+        )
+    for decoding, cell in ((False, "≈100 (≈1.25×)"), (True, "≈160 (≈1.25×)")):
+        table = paper_table(figures, "lookup", decoding)
+        assert [text for row in table.rows for text in row if "≈" in text] == [cell]
+    slow = [
+        replace(r, laps=[replace(lap, load=Load(pressure=0.9)) for lap in r.laps])
+        if r.decoder == "greedy"
+        else r
+        for r in run.results
+    ]
+    # a ratio to what cannot be trusted cannot be trusted either
+    over = BatchFigures(replace(run, results=slow))
+    assert {text for trace in batch.speed_up(over, "lookup").data for text in trace.text} == {"≈"}
+    assert paper_table(over, "lookup", decoding=False).rows[0][:4] == [
+        "1",
+        "≈50",
+        "≈50",
+        "90 (≈1.80×)",
+    ]
+    table = tables.figures(replace(run, results=busy))
+    assert (
+        sum("≈" in cell for row in table.rows for cell in row) == 4
+    )  # tokens/s and times greedy, with prompts and without
 
 
 def test_padding_and_acceptance(figures):
@@ -51,11 +104,13 @@ def test_a_card_without_points_says_so(figures):
     card = next(c for c in batch.CARDS if c.title == "Padding")
     assert not card.draw(figures, "lookup", False).layout.annotations
     (words,) = card.draw(without("vanilla"), "lookup", False).layout.annotations
-    assert "nothing measured" in words.text
+    assert "no measurement" in words.text
 
 
 def test_a_round_holds_its_pads(figures):
-    vanilla = next(t for t in batch.round_time(figures, "lookup").data if t.name == "padded (usual)")
+    vanilla = next(
+        t for t in batch.round_time(figures, "lookup").data if t.name == "padded (usual)"
+    )
     assert (list(vanilla.x), list(vanilla.y)) == ([4], [25])  # (60 + 20) / 20 tokens, 0.5 s / 20
 
 
@@ -64,7 +119,10 @@ def test_a_round_holds_its_pads(figures):
 def test_every_card_draws_what_was_run(card, decoding, batch_run):
     found = BatchFigures(batch_run)
     for decoder in found.decoders:
-        assert any(trace.y is not None and len(trace.y) for trace in card.draw(found, decoder, decoding).data)
+        assert any(
+            trace.y is not None and len(trace.y)
+            for trace in card.draw(found, decoder, decoding).data
+        )
 
 
 @pytest.mark.parametrize("card", batch.CARDS, ids=lambda card: card.title)
@@ -72,4 +130,7 @@ def test_every_card_survives_a_run_that_has_only_begun(card):
     """A run is drawn while it grows; its first result is greedy's."""
     run = made_batch()
     begun = BatchFigures(replace(run, results=run.results[:1]))
-    assert card.draw(begun, "lookup", False).layout.annotations or card.title in ("Speed", "Time per round")
+    assert card.draw(begun, "lookup", False).layout.annotations or card.title in (
+        "Speed",
+        "Time per round",
+    )

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from decoders import Fate
 from workbench.runs.estimates import Row, rows
-from workbench.runs.record import Energy, Lap, Run
+from workbench.runs.record import Run
+from workbench.runs.timing import Energy, Lap, Load
 from workbench.show import comparison
 
 
@@ -35,7 +36,12 @@ def test_energy_gives_way_to_memory_traffic_under_its_own_name(run):
 def test_acceptance_by_position_counts_what_was_tested(run):
     row = of(run, "speculative")
     line = comparison.acceptance(row)
-    drafted = [t for r in row.results for entry in r.alone.rounds for t in comparison.draft_positions(entry)]
+    drafted = [
+        t
+        for r in row.results
+        for entry in r.alone.rounds
+        for t in comparison.draft_positions(entry)
+    ]
     tested = [(place, fate) for place, fate in drafted if fate != Fate.DISCARDED]
     counts = [re.match(r"(\d+) of (\d+)", text).groups() for text in line.texts.values()]
     assert sum(int(of) for _, of in counts) == len(tested)
@@ -59,7 +65,8 @@ def verifying(row: Row) -> float:
 def test_time_per_round_is_that_of_the_timings_without_the_first_round(run):
     greedy = of(run, "greedy")
     laps = [
-        Lap(1.0, [9.0] * 3, greedy.first.energy, verifying=[9.0, *each]) for each in ((0.002, 0.004), (0.004, 0.006))
+        Lap(1.0, [9.0] * 3, greedy.first.energy, verifying=[9.0, *each])
+        for each in ((0.002, 0.004), (0.004, 0.006))
     ]
     timed = replace(greedy, results=[replace(greedy.first, laps=laps)], greedy=[None])
     assert verifying(timed) == pytest.approx((2 + 4) / 2)  # each round's quickest
@@ -72,21 +79,47 @@ def test_time_per_round_of_an_earlier_version_is_that_of_its_rounds(run):
     assert verifying(untimed) == pytest.approx(1e3 * sum(seconds) / len(seconds))
 
 
+def test_charts_mark_what_cannot_be_trusted(run):
+    """The table and the bars of speed had ≈; the milliseconds per round and the legend of speeds
+    beside perplexities did not."""
+    row = of(run, "mtad")
+    busy = [
+        replace(r, laps=[replace(lap, load=Load(pressure=0.9)) for lap in r.laps])
+        for r in row.results
+    ]
+    for laps, before in ((busy, "≈"), ([replace(r, laps=[]) for r in row.results], "")):
+        [bar] = comparison.round_times([replace(row, results=laps, greedy=[None] * len(laps))]).bars
+        assert re.fullmatch(rf"{before}[\d.]+ \+ {before}[\d.]+", bar.text)
+        assert bar.detail.count("≈") == 2 * len(before)
+        drawn = comparison.speed_against_perplexity(
+            [replace(row, results=laps, greedy=[None] * len(laps))]
+        )
+        assert re.search(rf">{before}[\d.,]+ tokens/s, perplexity", drawn)
+
+
 def test_without_drafts_the_figure_says_so(run):
-    assert "No decoder of this run drafts." in comparison.acceptance_by_position([of(run, "greedy")])
+    assert "No decoder of this run drafts." in comparison.acceptance_by_position(
+        [of(run, "greedy")]
+    )
 
 
 def test_a_decoder_looks_the_same_in_every_chart(run):
-    """Colours once followed the place in the run: the same decoder had another one in the next run."""
+    """Colours once followed the place in the run: a decoder changed its colour in the next run."""
     alone, among = comparison.speed([of(run, "mtad")]), comparison.speed(rows(run.results))
-    assert alone.bars[0].look == next(bar.look for bar in among.bars if bar.name == alone.bars[0].name)
+    assert alone.bars[0].look == next(
+        bar.look for bar in among.bars if bar.name == alone.bars[0].name
+    )
 
 
 def test_chance_is_not_shown_as_a_ranking(run):
-    """At T=1 decoders of one law got perplexity 4.9 to 23.0 under "lower is better", without a word."""
-    more = replace(run, results=[*run.results, *(replace(r, decoder="multinomial") for r in run.results[:1])])
+    """At T=1 decoders of one law got perplexity 4.9 to 23.0 under "lower is better"."""
+    more = replace(
+        run, results=[*run.results, *(replace(r, decoder="multinomial") for r in run.results[:1])]
+    )
     found = comparison.perplexity(rows(more.results), run.settings)
-    assert {bar.name for bar in found.bars if bar.faint} == {of(more, d).label for d in ("speculative", "multinomial")}
+    assert {bar.name for bar in found.bars if bar.faint} == {
+        of(more, d).label for d in ("speculative", "multinomial")
+    }
     assert "chance" in found.says
     certain = comparison.perplexity(rows(more.results), {**run.settings, "temperature": 0.0})
     assert not any(bar.faint for bar in certain.bars)
@@ -101,7 +134,12 @@ def test_every_chart_is_there_and_names_every_decoder(run):
 
 def test_every_chart_survives_results_without_figures(run):
     failed = [
-        replace(r, error="it broke", samples=[replace(r.alone, rounds=[], tokens=[])], metrics=dict.fromkeys(r.metrics))
+        replace(
+            r,
+            error="it broke",
+            samples=[replace(r.alone, rounds=[], tokens=[])],
+            metrics=dict.fromkeys(r.metrics),
+        )
         for r in run.results
     ]
     assert comparison.charts(rows(failed), run.settings).count("<figure") == 7
@@ -113,9 +151,14 @@ def test_every_chart_survives_metrics_that_an_older_run_lacks(run):
     assert comparison.charts(bare, run.settings).count("<figure") == 7
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=25
+)
 @given(seconds=st.floats(-1e100, 1e100), figure=st.floats(-1e100, 1e100))
 def test_forged_figures_are_drawn(run, seconds, figure):
-    forged = [replace(r, metrics={n: figure for n in r.metrics if n != "energy_source"}) for r in run.results]
+    forged = [
+        replace(r, metrics={n: figure for n in r.metrics if n != "energy_source"})
+        for r in run.results
+    ]
     forged = [replace(r, laps=[replace(lap, seconds=seconds) for lap in r.laps]) for r in forged]
     assert comparison.charts(rows(forged), run.settings).count("<figure") == 7

@@ -1,4 +1,4 @@
-"""Two runs compared: what was asked differently, what was written differently, and by how much the figures differ."""
+"""Two runs compared: their settings, their texts and their figures."""
 
 import re
 from dataclasses import replace
@@ -8,9 +8,11 @@ from hypothesis import strategies as st
 
 from tests.workbench.made import UNMEASURED, made_batch
 from workbench.runs.estimates import Row, rows
-from workbench.runs.record import Lap, Run
+from workbench.runs.record import Run
+from workbench.runs.timing import Lap
 from workbench.show import differences
 from workbench.show.quantities import BY_NAME
+from workbench.show.sums import gives
 
 PIECES = st.lists(st.sampled_from(["a", " b", "<b>", "\n", "🦊", "\u202e"]), max_size=12)
 
@@ -48,7 +50,10 @@ def other(run: Run, **settings) -> Run:
 
 def test_only_settings_that_differ_are_listed_those_of_a_decoder_by_its_name(run):
     changed = other(run, seed=7, mtad={**run.settings["mtad"], "beams": 2})
-    assert differences.differing(run, changed).rows == [["seed", "0", "7"], ["mtad.beams", "8", "2"]]
+    assert differences.differing(run, changed).rows == [
+        ["seed", "0", "7"],
+        ["mtad.beams", "8", "2"],
+    ]
     assert differences.differing(run, run).rows == []
     assert differences.ALIKE in differences.settings(run, run)
 
@@ -119,3 +124,22 @@ def test_results_that_failed_can_be_compared(run):
 def test_settings_of_batches_are_compared_too():
     made = made_batch()
     assert differences.differing(made, other(made, seed=3)).rows == [["seed", "0", "3"]]
+
+
+@given(st.floats(0.01, 1), st.floats(0.01, 1))
+def test_a_ratio_follows_from_the_figures_beside_it(a, b):
+    """62% and 64% of drafts stood beside 1.02x."""
+    first, second = (
+        replace(
+            row,
+            results=[
+                replace(r, metrics=r.metrics | {"acceptance_rate": value}) for r in row.results
+            ],
+        )
+        for row, value in ((rows(made_batch().results)[0], a), (rows(made_batch().results)[1], b))
+    )
+    _, *cells, ratio = next(
+        row for row in differences.ratios(first, second).rows if row[0] == "drafts used"
+    )
+    assert gives(ratio, float(cells[1][:-1]) / float(cells[0][:-1]))
+    assert ratio == f"{b / a:.2f}×"

@@ -1,26 +1,34 @@
 """Draws in words and as trees: the counts add up, and no text of a model is markup."""
 
+import re
 from html.parser import HTMLParser
 
 import pytest
 
 from tests.workbench.made import UNMEASURED
+from workbench.kinds.draw.study import Draw
 from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Piece, Prefix
-from workbench.show import draws
+from workbench.show import draws, verdicts
 from workbench.show.files import WRITERS
 from workbench.show.report import to_html
-from workbench.studies.draw import Draw
 
 TEXTS = {1: "<script>alert(1)</script>", 2: " cat\n", 3: "\u202eevil\x1b[31m", 4: ""}
 HOSTILE = '"><img src=x onerror=alert(1)>${x}{{{y}}}'
 
 
 def sample(i: int, tokens: tuple[int, ...], **changes) -> Sample:
-    return Sample(i, 2, pieces=[Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens], **{"finished": "budget", **changes})
+    return Sample(
+        i,
+        2,
+        pieces=[Piece(t, TEXTS.get(t, f"w{t}")) for t in tokens],
+        **{"finished": "budget", **changes},
+    )
 
 
-def made(texts: list[tuple[int, ...]], decoder: str = "multinomial", law=None, more=(), **settings) -> Run:
+def made(
+    texts: list[tuple[int, ...]], decoder: str = "multinomial", law=None, more=(), **settings
+) -> Run:
     """A run of these texts; the law of first tokens is uniform over four unless given."""
     results = [
         Result(
@@ -29,10 +37,19 @@ def made(texts: list[tuple[int, ...]], decoder: str = "multinomial", law=None, m
         )
         for name, drawn in [(decoder, texts), *more]
     ]  # fmt: skip
-    study = Draw.from_json({"prompt": HOSTILE, "settings": {"decoders": [r.decoder for r in results], **settings}})
+    study = Draw.from_json(
+        {"prompt": HOSTILE, "settings": {"decoders": [r.decoder for r in results], **settings}}
+    )
     exact = [Prefix([i], TEXTS[i], 0.25) for i in TEXTS] if law is None else law
     return Run(
-        "ab", "2026-11-20T00:00:00+00:00", "draw", HOSTILE, study.to_json(), {"dtype": "float32"}, results, exact=exact
+        "ab",
+        "2026-11-20T00:00:00+00:00",
+        "draw",
+        HOSTILE,
+        study.to_json(),
+        {"dtype": "float32"},
+        results,
+        exact=exact,
     )
 
 
@@ -40,24 +57,40 @@ EVEN = [(1 + i % 4, 2, 3) for i in range(100)]
 ODD = [(1, 2, 3)] * 60 + [(2, 2, 2)] * 40
 
 
+# Pearson: p = 0.004
+UNLUCKY = [(i,) for i, count in ((1, 67), (2, 57), (3, 43), (4, 33)) for _ in range(count)]
+
+
 @pytest.mark.parametrize(
     ("run", "says"),
     [
-        (made(EVEN), "No difference from the target seen in 100 draws (p = 1.00)."),
-        (made(ODD), "Unlike the target in 100 draws (p < 0.001): total variation 0.50"),
+        (
+            made(EVEN),
+            (
+                "No difference from the target shown by 100 draws: total variation 0.000 (0.069 "
+                "is usual), further off than 0% of honest"
+            ),
+        ),
+        (
+            made(ODD),
+            "Unlike the target: p < 0.0001, however often one looks. The 100 draws have total "
+            "variation 0.500 (0.069 is usual), further off than all of 2,000 honest samples.",
+        ),
         (
             made(ODD, "mtad"),
-            "Does not promise the target's distribution; further from the target than exact draws in 100 draws",
+            "Does not promise the target's distribution; 100 draws have total variation 0.500",
         ),
-        (made(EVEN, "mtad"), "as near to the target as exact draws are in 100 draws (total variation 0.00"),
         (made(ODD, "greedy"), "Does not promise the target's distribution"),
-        (made(EVEN[:10]), "10 draws: too few to compare with the target."),
+        (
+            made(EVEN, law=[]),
+            "100 draws: no first tokens of the target are likely enough to be compared",
+        ),
         (made([]), "0 draws: too few to compare with the target."),
         (made(EVEN, temperature=0.0, law=[]), "At temperature 0 nothing is left to chance"),
     ],
 )
 def test_the_sentences(run, says):
-    (words,) = draws.verdicts(run)
+    (words,) = verdicts.verdicts(run)
     assert says in words
 
 
@@ -66,15 +99,87 @@ def test_beams_of_the_first_step_are_named():
     for i, each in enumerate(run.results[0].samples):
         each.beams.extend([1 + i % 4] * 4)
     assert (
-        "No difference from one step of beam sampling seen in the 400 first beams of 100 draws"
-        in draws.verdicts(run)[0]
+        "No difference from one step of beam sampling shown by the 400 first beams of 100 draws"
+        in verdicts.verdicts(run)[0]
     )
 
 
+def test_one_unlucky_set_of_seeds_is_no_proof_against_five_decoders():
+    """200 draws of the default seeds: "Plain sampling: Unlike the target (p = 0.019)", and the same
+    of four exact decoders, which have the same seeds: one unlucky set read as five proofs."""
+    names = ("speculative", "spectr", "specinfer", "block")
+    run = made(UNLUCKY, more=[(name, UNLUCKY) for name in names])
+    words = " ".join(verdicts.sentences(run))
+    assert "Unlike the" not in words
+    assert "p =" not in words
+    assert "All share seeds 0 to 199" in words
+    assert "one piece of evidence, not 5. Plain sampling is the control." in words
+    control, *others = verdicts.verdicts(run)
+    assert re.search(r"further off than 99\.\d% of honest samples", control)
+    assert control.endswith("draws from the target by definition: these seeds are unlucky.")
+    assert all(other.endswith("So is plain sampling with these seeds.") for other in others)
+
+
+def test_a_decoder_that_is_off_where_the_control_is_not_is_suspected_but_not_condemned():
+    even, odd = verdicts.verdicts(made(EVEN * 2, more=[("speculative", UNLUCKY)]))
+    assert "unlucky" not in even
+    assert odd.endswith("Chance or a fault: other seeds will tell.")
+    assert "Tick plain sampling for a control" in verdicts.shared(made(UNLUCKY, "speculative"))
+
+
+def test_if_the_control_itself_is_unlike_no_decoder_is_blamed_first():
+    control, _ = verdicts.verdicts(made(ODD, more=[("speculative", ODD)]))
+    assert control.startswith("Plain sampling: Unlike the target")
+    assert control.endswith("suspect the models or the seeds first.")
+
+
+IMPOSSIBLE = [*(Prefix([i], TEXTS[i], 0.25) for i in TEXTS), Prefix([1, 7], "w7", 0.0)]
+
+
+def test_one_text_that_the_target_never_writes_is_proof():
+    """A text of probability 0 counted in the smallest cell, where one draw more says nothing."""
+    texts = [*EVEN[:60], (1, 7, 3), *EVEN[60:]]
+    control, odd, own = verdicts.verdicts(
+        made(EVEN, more=[("speculative", texts), ("mtad", texts)], law=IMPOSSIBLE)
+    )
+    assert "No difference" in control
+    assert (
+        "Speculative: Unlike the target: seed 60 wrote “<script>alert(1)</script>w7”, which the "
+        "target never writes (probability 0): one such text is proof." in odd
+    )
+    assert own.startswith("MTAD: Does not promise")
+    assert "Seed 60 wrote" in own
+    found = draws.findings(made(texts, law=IMPOSSIBLE))[0]
+    assert (found.p, found.unlike, found.seed) == (0.0, True, 60)
+    tree = parsed(draws.trees(made(texts, law=IMPOSSIBLE)))
+    assert "0.0" in tree.texts
+    assert "script" not in tree.seen
+
+
+def test_of_beams_only_the_first_token_can_be_impossible():
+    run = made(EVEN, "beam_sampling", law=[*IMPOSSIBLE, Prefix([9], "w9", 0.0)])
+    for i, each in enumerate(run.results[0].samples):
+        each.beams.extend([1 + i % 4] * 4)
+    assert "No difference" in verdicts.verdicts(run)[0]
+    run.results[0].samples[5].beams[2] = 9
+    assert "Unlike one step of beam sampling: seed 5 wrote “w9”" in verdicts.verdicts(run)[0]
+
+
+def test_how_far_one_has_to_go_is_said():
+    far = verdicts.reach(made(EVEN))
+    assert (
+        "off by a total variation of 0.1 is found in 99% of runs with 1,590 draws: 1,490 to go."
+        in far
+    )
+    assert "with 2,000 draws, as here" in verdicts.reach(made(EVEN * 20))
+    assert verdicts.reach(made(EVEN, "mtad")) == ""
+
+
 def test_holm_corrects_over_the_decoders_that_claim_a_law():
-    few = [(1, 2, 3)] * 35 + [(2, 2, 2)] * 25 + [(3,)] * 20 + [(4,)] * 20
+    few = [(1, 2, 3)] * 45 + [(2, 2, 2)] * 30 + [(3,)] * 15 + [(4,)] * 10
     alone = draws.findings(made(few))[0].p
     first, second, own = draws.findings(made(few, more=[("speculative", EVEN), ("mtad", ODD)]))
+    assert 0 < alone < 0.1
     assert (first.p, second.p, own.p) == (pytest.approx(2 * alone), 1.0, None)
 
 
@@ -139,7 +244,9 @@ def test_what_is_rare_is_folded_and_a_huge_tree_ends():
 
 
 def test_a_file_with_a_thousand_forks_above_each_other_is_shown():
-    """Each text leaves the one before it a token later: a fold in a fold a thousand times over is more than Python can follow."""
+    """Each text leaves the one before it a token later.
+
+    A fold in a fold a thousand times over is more than Python can follow."""
     found = parsed(draws.trees(made([(2,) * i + (1,) for i in range(1000)], law=[])))
     assert any("…" in text for text in found.texts)
 
@@ -151,7 +258,7 @@ def test_files_of_every_format_have_what_the_draws_say():
     assert ",100,4,target,100,1.0," in first
     assert ",100,2,own,100,,0.5," in second
     report = to_html(run)
-    assert "No difference from the target seen in 100 draws" in report
+    assert "No difference from the target shown by 100 draws" in report
     assert "<img src=x" not in report
     assert "<script>alert" not in report
     assert 'assert_law(catalog["multinomial"]())' in report.replace("&quot;", '"')

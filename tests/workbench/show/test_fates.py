@@ -7,7 +7,9 @@ from workbench.show.fates import FATES
 def luminance(colour):
     """WCAG's relative luminance of "#rrggbb"."""
     channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    red, green, blue = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+    red, green, blue = (
+        c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels
+    )
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
@@ -22,7 +24,7 @@ def test_every_fate_has_a_look_and_words():
 
 
 def test_a_guess_is_not_said_to_be_a_models():
-    """Tokens that look-up had copied said "The small model guessed this token" (P9)."""
+    """Tokens that look-up had copied said "The small model guessed this token"."""
     assert not any("small model" in style.help for style in FATES.values())
 
 

@@ -1,4 +1,4 @@
-"""What Plotly's figures share."""
+"""Shared by Plotly's figures."""
 
 from workbench.show.figure import canvas, or_words
 

@@ -1,6 +1,7 @@
 """A run as a file: complete, unrounded, and nothing in it is markup or a formula."""
 
 import csv
+import dataclasses
 import html
 import io
 import json
@@ -40,7 +41,11 @@ class Reader(HTMLParser):
 
     def handle_starttag(self, tag, attributes):
         self.tags.append(tag)
-        self.addresses += [value for name, value in attributes if name in ("src", "href", "action", "srcset", "data")]
+        self.addresses += [
+            value
+            for name, value in attributes
+            if name in ("src", "href", "action", "srcset", "data")
+        ]
         self.in_script = tag == "script"
 
     def handle_endtag(self, tag):
@@ -88,7 +93,9 @@ def test_the_json_of_a_batch_has_every_acceptance_length(batch_run):
 
 def test_the_csv_of_a_comparison_has_a_line_for_each_decoder_and_repeat_and_loses_nothing(run):
     found = lines(run)
-    assert [(r["decoder"], int(r["seed"])) for r in found] == [(r.decoder, r.seed) for r in run.results]
+    assert [(r["decoder"], int(r["seed"])) for r in found] == [
+        (r.decoder, r.seed) for r in run.results
+    ]
     for line, result in zip(found, run.results, strict=True):
         assert float(line["perplexity"]) == result.metrics["perplexity"]
         assert int(line["target_calls"]) == result.metrics["target_calls"]
@@ -97,7 +104,10 @@ def test_the_csv_of_a_comparison_has_a_line_for_each_decoder_and_repeat_and_lose
         assert line["finished"] == "budget"
     by_seed = {(r.decoder, r.seed): r.metrics["tokens_per_second"] for r in run.results}
     for line in found:
-        own, greedy = by_seed[line["decoder"], int(line["seed"])], by_seed["greedy", int(line["seed"])]
+        own, greedy = (
+            by_seed[line["decoder"], int(line["seed"])],
+            by_seed["greedy", int(line["seed"])],
+        )
         assert float(line["x_greedy"]) == pytest.approx(own / greedy)
 
 
@@ -106,7 +116,11 @@ def test_the_csv_says_what_was_asked_and_where_it_ran(run, batch_run):
     first = lines(run)[3]
     assert list(first)[:6] == ["run", "created", "kind", "title", "target", "draft"]
     assert (first["run"], first["kind"], first["title"]) == (run.id, "comparison", run.title)
-    assert (first["target"], first["device"], first["dtype"]) == ("LlamaForCausalLM", "cpu", "float32")
+    assert (first["target"], first["device"], first["dtype"]) == (
+        "LlamaForCausalLM",
+        "cpu",
+        "float32",
+    )
     assert (first["temperature"], first["max_new_tokens"]) == ("1.0", "24")
     assert json.loads(first["settings"]) == run.settings["mtad"]
     assert (lines(batch_run)[0]["ignore_eos"], lines(batch_run)[0]["cache_mb"]) == ("True", "")
@@ -120,7 +134,9 @@ def test_the_csv_of_a_batch_is_unrounded_and_has_its_figures(batch_run):
         assert (line["decoder"], int(line["batch_size"]), line["scheme"]) == of
         assert float(line["seconds"]) == r.metrics["seconds"]
         assert float(line["x_greedy"]) == figures.times_greedy(*of)
-        assert line["decode_tokens_per_second"] == ("" if (v := speed(r, decoding=True)) is None else str(v))
+        assert line["decode_tokens_per_second"] == (
+            "" if (v := speed(r, decoding=True)) is None else str(v)
+        )
         assert float(line["least_acceptance"]) == figures.least_acceptance(*of[:2])
         assert line["joules"] == ""
         assert line["energy_source"] == "not measured: a test"
@@ -171,7 +187,7 @@ def test_text_of_a_prompt_or_a_model_is_text_and_never_markup(page, run):
 
 
 def test_text_in_a_batch_is_text_and_never_markup(batch_run):
-    """Names of prompt sets, of models and the reasons of failures come from files that others wrote."""
+    """Names of prompt sets and models and reasons of failures come from files of other people."""
     first, *rest = batch_run.results
     broken = replace(first, error=HOSTILE)
     where = {**batch_run.environment, "device_name": HOSTILE}
@@ -184,7 +200,9 @@ def test_text_in_a_batch_is_text_and_never_markup(batch_run):
 
 def test_the_report_holds_the_run_it_draws(page, run):
     (call,) = [s for s in Reader(page).scripts if s.startswith("Workbench.show(")]
-    view = json.loads(call.removeprefix('Workbench.show(document.getElementById("panels"), ').removesuffix(");"))
+    view = json.loads(
+        call.removeprefix('Workbench.show(document.getElementById("panels"), ').removesuffix(");")
+    )
     panels = [json.loads(panel) for panel in view["panels"]]
     assert [p["decoder"] for p in panels] == run.decoders
     assert panels[0]["tokens"][0]["text"] == run.results[0].alone.tokens[0].text
@@ -196,11 +214,37 @@ def test_the_report_says_what_came_out(run):
         assert html.escape(sentence) in to_html(run)
 
 
+def test_the_report_is_named_after_its_prompt_and_its_date(run, batch_run, draw_run):
+    """Every report of a comparison was "Decoders side by side" and "Decoding run 2ac9f035727d".
+
+    No prompt, no date."""
+    long = dataclasses.replace(run, title="A long\nprompt " * 100)
+    for each, head in (
+        (long, "Decoders side by side"),
+        (batch_run, "Batches"),
+        (draw_run, "Many draws"),
+    ):
+        report, prompt = html.unescape(to_html(each)), " ".join(each.title.split())[:60]
+        title = report.partition("<title>")[2].partition("</title>")[0]
+        assert title.startswith(prompt)
+        assert each.created[:10] in title
+        assert len(title) < 160
+        heading = report.partition("<h1>")[2].partition("</h1>")[0]
+        assert heading.startswith(f"{head}: {prompt}")
+        assert f"<p>{each.created[:10]} " in report
+
+
 def test_the_report_of_a_batch_has_verdict_charts_and_tables(batch_page, batch_run):
     assert "Identical tokens in every scheme and at every batch size." in batch_page
     charts = [s for s in Reader(batch_page).scripts if "Plotly.newPlot(" in s and len(s) < 100_000]
     assert len(charts) == 2 * 3 + 3  # three of each decoder, three of all
-    for words in ("lookup: 1.", "Speed-up over greedy", "The slowest of a batch", "no padding", "slowest prompt"):
+    for words in (
+        "lookup: 1.",
+        "Speed-up over greedy",
+        "The slowest of a batch",
+        "no padding",
+        "slowest prompt",
+    ):
         assert words in batch_page
 
 

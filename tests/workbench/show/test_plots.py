@@ -13,7 +13,10 @@ from workbench.show.plots import Curve, Line, Point
 
 
 def drafting(count: int) -> list[Line]:
-    return [Line(f"d{i}", look(i), {1: 0.5, 2: 0.25}, {1: "1 of 2 kept", 2: "1 of 4 kept"}) for i in range(count)]
+    return [
+        Line(f"d{i}", look(i), {1: 0.5, 2: 0.25}, {1: "1 of 2 kept", 2: "1 of 4 kept"})
+        for i in range(count)
+    ]
 
 
 @pytest.mark.parametrize(("count", "pictures"), [(1, 1), (6, 1), (7, 7), (15, 15)])
@@ -60,8 +63,12 @@ def test_an_axis_is_logarithmic_only_if_values_lie_decades_apart():
 
 
 def test_curves_have_a_mark_for_each_figure_and_a_level_for_what_has_no_setting():
-    found = [Curve(f"d{i}", look(i), {0.0: (1.0, 0.9, 1.1), 0.5: (2.0, 1.5, 2.5)}) for i in range(3)]
-    text = plots.curves("By threshold", "", found, "threshold", "x greedy", [("<greedy>", look(3), 1.0)])
+    found = [
+        Curve(f"d{i}", look(i), {0.0: (1.0, 0.9, 1.1), 0.5: (2.0, 1.5, 2.5)}) for i in range(3)
+    ]
+    text = plots.curves(
+        "By threshold", "", found, "threshold", "x greedy", [("<greedy>", look(3), 1.0)]
+    )
     assert text.count('class="point"') == 3 * 2 + 1
     assert text.count('class="range"') == 3 * 2
     assert re.findall("<bdi>(.*?)</bdi>", text) == ["d0", "d1", "d2", "&lt;greedy&gt;"]
@@ -76,8 +83,13 @@ def test_points_that_are_joined_have_a_line_through_them():
 
 
 def test_ratios_are_coloured_by_how_far_they_are_from_1():
-    text = plots.heat("By category", "", ["<maths>", "code"], {"mtad": [2.0, 0.5], "none": [1.0, None]})
-    cells = re.findall(r"<td style=\"background:color-mix\(in srgb, (#\w+) (\d+)%, transparent\)\">(.*?)</td>", text)
+    text = plots.heat(
+        "By category", "", ["<maths>", "code"], {"mtad": [2.0, 0.5], "none": [1.0, None]}
+    )
+    cells = re.findall(
+        r"<td style=\"background:color-mix\(in srgb, (#\w+) (\d+)%, transparent\)\">(.*?)</td>",
+        text,
+    )
     (more, strong, two), (less, _, half), (_, none, one) = cells
     assert (two, half, one, strong, none) == ("2.00", "0.50", "1.00", "60", "0")
     assert more != less

@@ -1,12 +1,16 @@
 """The figures on screen are those of the run's JSON, with the counts they were made of."""
 
 import math
+import re
 from dataclasses import replace
+
+import pytest
 
 from workbench.runs.estimates import Row, rows
 from workbench.runs.record import Run
 from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, megabytes, significant
 from workbench.show.spread import shown, spread
+from workbench.show.sums import gives
 
 
 def of(run: Run, decoder: str) -> Row:
@@ -18,7 +22,12 @@ def test_figures_equal_those_recomputed_from_the_json(run):
     for result, kept in zip(run.results, data["results"], strict=True):
         (sample,) = kept["samples"]
         tokens, rounds = sample["tokens"], sample["rounds"]
-        drafted = [t for r in rounds for t in r["trials"] if t["fate"] in ("accepted", "rejected", "discarded")]
+        drafted = [
+            t
+            for r in rounds
+            for t in r["trials"]
+            if t["fate"] in ("accepted", "rejected", "discarded")
+        ]
         accepted = [t for t in drafted if t["fate"] == "accepted"]
 
         def value(name, result=result):
@@ -37,7 +46,9 @@ def test_real_passes_stand_beside_the_target_passes_where_they_are_more(run):
     told = BY_NAME["block_efficiency"].counts
     assert told(result) == f"{tokens} tokens / {calls} passes"
     plain = replace(result, metrics=result.metrics | {"target_passes": 3 * calls})
-    assert told(plain) == f"{tokens} tokens / {calls} passes, {3 * calls} taken one branch at a time"
+    assert (
+        told(plain) == f"{tokens} tokens / {calls} passes, {3 * calls} taken one branch at a time"
+    )
 
 
 def test_mean_and_deviation_over_repeats(run):
@@ -52,9 +63,12 @@ def test_mean_and_deviation_over_repeats(run):
 
 
 def test_a_deviation_that_shows_as_nothing_is_not_shown(run):
-    """Greedy's ratio to itself was "1.00x +- 0.00x" (P13)."""
+    """Greedy's ratio to itself was "1.00x +- 0.00x"."""
     row = of(run, "mtad")
-    both = [replace(r, metrics={**r.metrics, "perplexity": 2.03 + i / 1e4}) for i, r in enumerate(row.results)]
+    both = [
+        replace(r, metrics={**r.metrics, "perplexity": 2.03 + i / 1e4})
+        for i, r in enumerate(row.results)
+    ]
     assert shown(BY_NAME["perplexity"], replace(row, results=both)) == "2.03"
     assert "±" not in shown(BY_NAME["x_greedy"], of(run, "greedy"))
 
@@ -92,6 +106,25 @@ def test_metrics_that_are_missing_or_no_numbers_are_no_figures(run):
         for quantity in (*QUANTITIES, *BATCH_QUANTITIES):
             assert shown(quantity, bare) == ("yes" if quantity.name == "same" else "–")
             assert isinstance(quantity.counts(bare.first), str)
+
+
+@pytest.mark.parametrize("seconds", [0.1187, 0.0049, 3.14159, 98.765])
+def test_a_figure_follows_from_the_counts_beside_it(run, seconds):
+    """ "539 tokens/s, 64 tokens in 0.12 s": that would be 533."""
+    result = of(run, "mtad").first
+    metrics = {
+        "new_tokens": 64,
+        "seconds": seconds,
+        "tokens_per_second": 64 / seconds,
+        "bytes_read": 1_145_678_901,
+    }
+    result = replace(result, metrics=result.metrics | metrics)
+    tokens, shown_seconds = re.fullmatch(
+        r"(\d+) tokens in ([\d.]+) s", BY_NAME["speed"].counts(result)
+    ).groups()
+    assert gives(significant(64 / seconds), int(tokens) / float(shown_seconds))
+    read = re.fullmatch(r"([\d,.]+) MB read", BY_NAME["memory_per_token"].counts(result))[1]
+    assert gives(megabytes(1_145_678_901 / 64), float(read.replace(",", "")) / 64)
 
 
 def test_numbers_as_text():

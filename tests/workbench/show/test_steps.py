@@ -1,13 +1,16 @@
-"""How it works, told by a real round."""
+""" "How it works", told by a real round."""
 
+import re
 from dataclasses import replace
+
+import pytest
 
 from decoders import Fate
 from tests.workbench.conftest import finished
-from workbench.page.parts import words
+from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
-from workbench.show.steps import four_steps
-from workbench.studies.comparison import Comparison
+from workbench.show.steps import four_steps, how_it_works
+from workbench.show.sums import gives
 from workbench.studies.settings import Settings
 
 
@@ -23,26 +26,63 @@ def test_the_steps_are_those_of_one_round(pair, unmetered):
     number = int(where.split("round ")[1].split(" of")[0])
     [round_] = [r for r in run.results[1].alone.rounds if r.index == number - 1]
     drafted = [t for t in steps[0].parts if not isinstance(t, str)]
-    assert drafted == [t for t in round_.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
+    assert drafted == [
+        t for t in round_.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
+    ]
     refused = next(t for t in drafted if t.fate == Fate.REJECTED)
     assert refused.u >= refused.accept_probability
     assert f"{refused.u:.3g}" in "".join(part for part in steps[2].parts if isinstance(part, str))
     kept = sum(t.fate == Fate.ACCEPTED for t in drafted)
-    assert f"So one pass gave {kept + 1} tokens" in "".join(p for p in steps[3].parts if isinstance(p, str))
+    assert f"So one pass gave {kept + 1} tokens" in "".join(
+        p for p in steps[3].parts if isinstance(p, str)
+    )
+
+
+@pytest.mark.parametrize(
+    ("p", "q", "u"),
+    [
+        (0.5384, 0.6447, 0.929),
+        (0.0123456, 0.9, 0.0144),
+        (1 / 3, 2 / 3, 0.5),
+        (0.83449, 1.0, 0.8345),
+    ],
+)
+def test_the_sum_that_a_student_checks_is_right(pair, unmetered, p, q, u):
+    """ "0.538 / 0.645 = 84%": from what is shown it is 83%."""
+    run = decoded(pair, unmetered, ["speculative"])
+    forged = {"p": p, "q": q, "u": u, "accept_probability": p / q}
+    rounds = [
+        replace(
+            r, trials=[replace(t, **forged) if t.fate == Fate.REJECTED else t for t in r.trials]
+        )
+        for r in run.results[0].alone.rounds
+    ]
+    run = replace(
+        run,
+        results=[replace(run.results[0], samples=[replace(run.results[0].alone, rounds=rounds)])],
+    )
+    words = "".join(part for part in four_steps(run)[1][2].parts if isinstance(part, str))
+    above, below, chance, drawn = re.search(
+        r"chance (\S+) / (\S+) = ([\d.]+)%; the random draw, (\S+), was higher", words
+    ).groups()
+    assert gives(f"{chance}%", float(above) / float(below))
+    assert float(drawn) >= float(chance) / 100
 
 
 def test_a_run_without_drafts_has_no_steps(pair, unmetered, batch_run):
     assert four_steps(decoded(pair, unmetered, ["greedy", "beam_search"])) == ("", [])
     assert four_steps(batch_run) == ("", [])
-    assert words.how_it_works(batch_run) == ""
+    assert how_it_works(batch_run) == ""
 
 
 def test_tokens_in_the_steps_stay_text(pair, unmetered):
     run = decoded(pair, unmetered, ["speculative"])
     [result] = run.results
     hostile = "<img src=x onerror=alert(1)>\u202e\x00👩‍👩‍👧"
-    rounds = [replace(r, trials=[replace(t, text=hostile) for t in r.trials]) for r in result.alone.rounds]
+    rounds = [
+        replace(r, trials=[replace(t, text=hostile) for t in r.trials]) for r in result.alone.rounds
+    ]
     run = replace(run, results=[replace(result, samples=[replace(result.alone, rounds=rounds)])])
-    shown = words.how_it_works(run)
+    shown = how_it_works(run)
     assert "<img" not in shown
     assert shown.count("<bdi>") == shown.count("\u202e") > 0  # a direction does not leave its token

@@ -1,20 +1,16 @@
-"""What a panel shows."""
+"""The panels of a run, finished or live."""
 
 import json
 from dataclasses import replace
 
 import pytest
 
-from decoders import catalog
-from tests.workbench.made import made_batch
+from workbench.kinds.comparison.live import LivePanels
+from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.estimates import rows
 from workbench.runs.events import Ended, Finished, Progress
-from workbench.runs.record import Agreement
 from workbench.show import strip
-from workbench.show.live import LivePanels
-from workbench.show.strip import Panel
-from workbench.studies.comparison import Comparison
 
 
 def panels_of(run):
@@ -52,12 +48,6 @@ def test_claims_follow_the_settings(run):
     assert claims["beam_search"] == "search"
 
 
-def test_claims_follow_the_settings_before_there_is_a_result():
-    lenient = catalog["speculative"](lenience=0.5)
-    for panel in (Panel.waiting(lenient, "Once", 1.0), Panel.running(lenient, "Once", 1.0)):
-        assert json.loads(panel.to_json())["claim"] == "changes the text"
-
-
 def test_a_failure_is_shown_in_its_panel_alone(run):
     first, *rest = run.results
     broken = replace(run, results=[replace(first, error="<b>it broke</b>"), *rest])
@@ -71,28 +61,6 @@ def test_a_failure_is_shown_in_its_panel_alone(run):
 def test_rows_of_two_runs_have_their_own_titles(run):
     found = [row.named("A") for row in rows(run.results)]
     assert json.loads(strip.row_panels(found, run)[0])["title"] == "Greedy A"
-
-
-def test_a_batch_has_no_panels():
-    assert strip.run_panels(made_batch()) == []
-
-
-def test_badges():
-    same = Agreement("greedy", 1, 0, noise=1e-6, dtype="float32")
-    near = Agreement("greedy", 1, 1, 4, 2e-7, 1e-6, True, "float32")
-    far = Agreement("greedy", 1, 1, 4, 0.7, 1e-6, False, "float32")
-    unknown = Agreement("greedy", 1, 1, 4, None, None, False, "float32")
-    assert strip.badge(same)["text"] == "✓ identical to Greedy"
-    assert strip.badge(near)["text"] == "≠ differs at token 5 (near-tie: target gap 2.0e-07 nats, float32)"
-    assert strip.badge(far)["text"] == "≠ differs at token 5 (target gap 0.700 nats)"
-    assert strip.badge(far)["kind"] == strip.badge(unknown)["kind"] == "differs"
-    assert strip.badge(Agreement("greedy", 4, 2))["text"] == "≠ differs"  # where is not known
-
-
-def test_a_long_prompt_is_cut_on_the_left():
-    panel = json.loads(Panel.waiting(catalog["greedy"](), "x" * 1000 + "end", 1.0).to_json())
-    assert panel["prompt"].endswith("end")
-    assert len(panel["prompt"]) == strip.PROMPT_SHOWN + 1
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +98,7 @@ def test_live_panels_follow_a_run_to_its_end(events):
 
 
 def test_only_panels_that_changed_are_sent_again(events):
-    """Every finished panel, 60 kB each, was sent ten times a second while the next decoder was timed."""
+    """Every finished panel, 60 kB, was sent ten times a second while the next decoder was timed."""
     study, reported = events
     panels, shown = LivePanels(study), [None, None]
     for event in reported[:-1]:
@@ -155,19 +123,10 @@ def test_a_later_repeat_keeps_the_text_of_the_first(events):
 
 
 def test_the_texts_of_later_repeats_can_be_read(run):
-    """They could not be seen (P13)."""
+    """They could not be seen."""
     for panel in panels_of(run):
         second = next(r for r in run.results if r.decoder == panel["decoder"] and r.repeat == 1)
         assert panel["others"] == [{"seed": second.seed, "text": second.alone.text}]
-
-
-def test_a_decoder_at_work_says_how_fast_it_is_so_far(events):
-    _, reported = events
-    at = reported[0].at
-    panel = Panel.running(catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None, 0.25))
-    assert json.loads(panel.to_json())["pace"] == "120 tokens/s so far"
-    unknown = Panel.running(catalog["greedy"](), "Once", 1.0, Progress(at, 30, 64, [], [], False, None))
-    assert json.loads(unknown.to_json())["pace"] == ""
 
 
 def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events):
@@ -175,7 +134,9 @@ def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events)
     done = next(e for e in reported if isinstance(e, Finished) and e.at.decoder == "speculative")
     sample = done.result.alone
     panels = LivePanels(study)
-    panels.update(Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None))
+    panels.update(
+        Progress(done.at, len(sample.tokens), 12, sample.tokens, sample.rounds, False, None)
+    )
     shown = live(panels)["speculative"]
     assert shown["state"] == f"token {len(sample.tokens)} of 12"
     assert not any(t["alternatives"] for t in shown["tokens"])
@@ -183,4 +144,6 @@ def test_while_it_runs_a_panel_has_only_the_refused_drafts_of_its_rounds(events)
     assert all(t["alternatives"] for t in live(panels)["speculative"]["tokens"])
     fates = [t["fate"] for r in shown["rounds"] for t in r["trials"]]
     assert set(fates) <= {"rejected", "discarded"}
-    assert len(fates) == sum(t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials)
+    assert len(fates) == sum(
+        t.fate in ("rejected", "discarded") for r in sample.rounds for t in r.trials
+    )

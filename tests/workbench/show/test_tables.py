@@ -1,12 +1,14 @@
-"""Tables and sentences say what the results say, for every kind of run."""
+"""Tables and sentences agree with the results, for every kind of run."""
 
 from dataclasses import replace
 
 import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
+from workbench.kinds.batch import findings
 from workbench.runs.estimates import BatchFigures, rows
-from workbench.runs.record import Energy, Load, Run
+from workbench.runs.record import Run
+from workbench.runs.timing import Energy, Load
 from workbench.show import tables
 from workbench.show.tables import Table
 
@@ -22,7 +24,13 @@ def row_of(table: Table, scheme: str) -> dict[str, str]:
 
 def test_a_comparison_has_a_row_for_each_decoder(run):
     table = tables.figures(run)
-    assert [row[0] for row in table.rows] == ["Greedy", "Beam search", "Speculative", "MTAD", "DSBD"]
+    assert [row[0] for row in table.rows] == [
+        "Greedy",
+        "Beam search",
+        "Speculative",
+        "MTAD",
+        "DSBD",
+    ]
     assert all(len(row) == len(table.heads) for row in table.rows)
 
 
@@ -38,7 +46,9 @@ def test_a_batch_has_a_row_for_each_measurement_and_repeats_as_a_spread(made):
 
 
 def test_repeats_show_the_most_at_once_and_all_that_differ(made):
-    again = made_result("lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2)
+    again = made_result(
+        "lookup", 4, "vanilla", 140.0, repeat=1, at_once=9, peak_cache_bytes=5_000_000, differing=2
+    )
     vanilla = row_of(tables.figures(with_results(made, [*made.results, again])), "padded (usual)")
     assert (vanilla["at once"], vanilla["cache"], vanilla["same"]) == ("9", "5 MB", "2 differ")
 
@@ -52,59 +62,84 @@ def test_energy_of_batches_is_shown_if_any_was_measured(made):
 
 
 def test_the_figures_of_batches_are_those_of_the_charts(batch_run):
-    """Over several repeats a mean of ratios is not the ratio of means; table and chart once could have differed."""
+    """A mean of ratios over repeats is not the ratio of means: table and chart could have
+    differed."""
     found, table = BatchFigures(batch_run), tables.figures(batch_run)
     at = table.heads.index("× greedy")
     for row, cells in zip(rows(batch_run.results), table.rows, strict=True):
-        assert cells[at].removeprefix("≈") == f"{found.times_greedy(row.decoder, row.batch_size, row.scheme):.2f}×"
+        assert (
+            cells[at].removeprefix("≈")
+            == f"{found.times_greedy(row.decoder, row.batch_size, row.scheme):.2f}×"
+        )
 
 
 def test_the_papers_table(made):
-    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them; four cells of a batch of one were empty."""
+    """Speed-ups of dynamic batches did not follow from the only speed of greedy beside them.
+
+    Four cells of a batch of one were empty."""
     figures = BatchFigures(made)
-    table = tables.paper_table(figures, "lookup", decoding=False)
+    table = findings.paper_table(figures, "lookup", decoding=False)
     assert table.heads == [
-        "batch", "greedy", "greedy, dynamic", "padded (usual)", "unpadded cache", "unpadded inputs", "no padding", "dynamic batch",
-        "padding ratio", "slowest prompt",
+        "batch", "greedy", "greedy, dynamic", "padded (usual)", "unpadded cache", "unpadded inputs",
+        "no padding", "dynamic batch", "padding ratio", "slowest prompt",
     ]  # fmt: skip
     assert table.rows == [
         ["1", "50", "50", *["90 (1.80×)"] * 5, "–", "2.50"],
-        ["4", "80", "120", "100 (1.25×)", "120 (1.50×)", "150 (1.88×)", "200 (2.50×)", "240 (2.00×)", "25%", "1.00"],
+        [
+            "4",
+            "80",
+            "120",
+            "100 (1.25×)",
+            "120 (1.50×)",
+            "150 (1.88×)",
+            "200 (2.50×)",
+            "240 (2.00×)",
+            "25%",
+            "1.00",
+        ],
     ]
-    assert "dynamic batch" not in tables.paper_table(figures, "lookup", decoding=True).heads
+    assert "dynamic batch" not in findings.paper_table(figures, "lookup", decoding=True).heads
 
 
 def test_outputs_that_differ_and_requests_that_fail_are_in_the_verdict(made):
-    assert tables.verdict(made) == "Identical tokens in every scheme and at every batch size."
+    assert findings.verdict(made) == "Identical tokens in every scheme and at every batch size."
     *rest, last = made.results
     failed = replace(last.samples[0], error="The model gave NaN.")
-    bad = made_result("lookup", 4, "dynamic", 240.0, differing=2, samples=[failed, *last.samples[1:]])
-    words = tables.verdict(with_results(made, [bad, *rest]))
-    assert words.startswith("2 outputs differ from the first of their decoder")
+    bad = made_result(
+        "lookup", 4, "dynamic", 240.0, differing=2, samples=[failed, *last.samples[1:]]
+    )
+    words = findings.verdict(with_results(made, [bad, *rest]))
+    assert words.startswith("2 outputs differ from the decoder's first")
     assert words.endswith("1 request failed: The model gave NaN.")
 
 
 def test_a_measurement_that_broke_down_is_in_the_verdict(made):
     """A batch that ran out of memory once ended the whole experiment."""
     *rest, last = made.results
-    broken = replace(last, error="The device ran out of memory.", agreement=None, metrics=dict.fromkeys(last.metrics))
+    broken = replace(
+        last,
+        error="The device ran out of memory.",
+        agreement=None,
+        metrics=dict.fromkeys(last.metrics),
+    )
     run = with_results(made, [*rest, broken])
-    assert tables.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
+    assert findings.verdict(run).endswith("1 measurement failed: The device ran out of memory.")
     cells = row_of(tables.figures(run), "dynamic batch")
     assert {cells[name] for name in ("tokens/s", "× greedy", "decoding", "same")} == {"–"}
 
 
 def test_nothing_compared_is_not_called_identical(made):
     alone = with_results(made, [replace(made.results[0], agreement=None)])
-    assert tables.verdict(alone) == "Too little to compare."
+    assert findings.verdict(alone) == "Too little to compare."
 
 
 def test_findings_say_how_much_samples_differ(made):
-    _, words = tables.findings(made)
+    _, words = findings.findings(made)
     assert words == (
-        "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, deviation 1.29."
+        "Prompt lookup: 2.50 tokens per round, mean of 4 samples that range from 1.00 to 4.00, "
+        "deviation 1.29."
     )
-    assert tables.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
+    assert findings.acceptance(BatchFigures(with_results(made, made.results[2:])), "lookup") == ""
 
 
 def test_two_comparisons_side_by_side(run):
@@ -121,7 +156,10 @@ def test_two_comparisons_side_by_side(run):
 def test_two_batches_side_by_side_have_the_figures_of_both(made, batch_run):
     table = tables.side_by_side(made, batch_run)
     assert table.heads == ["decoder", "batch", "scheme", "figure", "A", "B"]
-    assert {tuple(row[:3]) for row in table.rows} == {("Greedy", "1", "alone"), ("Prompt lookup", "1", "alone")}
+    assert {tuple(row[:3]) for row in table.rows} == {
+        ("Greedy", "1", "alone"),
+        ("Prompt lookup", "1", "alone"),
+    }
     assert [row[0] for row in table.rows if row[3] == "tokens/s"] == ["Greedy", "Prompt lookup"]
     figures = [row[3] for row in table.rows]
     assert figures == sorted(figures, key=figures.index)  # those of one figure stand together
@@ -138,14 +176,20 @@ def test_runs_of_two_kinds_side_by_side_have_the_figures_of_both(run, made):
 def test_facts_name_what_was_asked_and_where_it_ran(run, made):
     names = dict(tables.facts(run))
     assert names["prompt"] == run.title
-    assert {"device", "dtype", "torch", "transformers", "target", "temperature", "mtad"} <= set(names)
+    assert {"device", "dtype", "torch", "transformers", "target", "temperature", "mtad"} <= set(
+        names
+    )
     assert dict(tables.facts(made))["prompts"] == "4 few"
     assert "name a/big" in dict(tables.facts(made))["target"]
 
 
 def test_a_table_as_markdown_and_as_html():
     table = Table(["a", "b|c"], [["<b>", "2"]])
-    assert tables.markdown(table).splitlines() == ["| a | b\\|c |", "| :--- | ---: |", "| <b> | 2 |"]
+    assert tables.markdown(table).splitlines() == [
+        "| a | b\\|c |",
+        "| :--- | ---: |",
+        "| <b> | 2 |",
+    ]
     assert "<td>&lt;b&gt;</td><td>2</td>" in tables.markup(table)
     assert "<th>b|c</th>" in tables.markup(table)
 
@@ -153,14 +197,18 @@ def test_a_table_as_markdown_and_as_html():
 def disturbed(run: Run, decoders: set[str]) -> Run:
     """The run, with a machine that was busy while these decoders were timed, and only then."""
     loads = {name: Load(pressure=0.9) if name in decoders else Load() for name in run.decoders}
-    return with_results(run, [replace(r, laps=[replace(r.laps[0], load=loads[r.decoder])]) for r in run.results])
+    return with_results(
+        run, [replace(r, laps=[replace(r.laps[0], load=loads[r.decoder])]) for r in run.results]
+    )
 
 
 def test_decoders_with_the_same_doubt_share_a_sentence(run):
     """A long sentence stood under the table once for each decoder."""
     first, second = tables.notes(disturbed(run, {"mtad", "beam_search"}))
     assert first.startswith("≈ marks speeds that cannot be trusted.")
-    assert second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
+    assert (
+        second == "Unsteady (Beam search, MTAD): programs on this machine waited for a free core."
+    )
     assert tables.notes(disturbed(run, set(run.decoders)))[1].startswith("Unsteady (all): ")
 
 

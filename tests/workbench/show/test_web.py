@@ -1,4 +1,4 @@
-"""What a page loads can neither reach the network nor be broken out of."""
+"""The scripts and styles of a page reach no network, and no text breaks out of them."""
 
 import json
 import re
@@ -20,5 +20,6 @@ def test_every_fate_has_its_look():
 
 def test_nothing_is_loaded_from_elsewhere():
     addresses = set(re.findall(r"https?://[^\s\"')]+", web.head()))
-    assert addresses <= {"http://www.w3.org/2000/svg"}  # the name of a namespace; nothing is fetched
+    # the name of a namespace; nothing is fetched
+    assert addresses <= {"http://www.w3.org/2000/svg"}
     assert "@import" not in web.head()

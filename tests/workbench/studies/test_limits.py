@@ -1,10 +1,10 @@
-"""What a place allows."""
+"""The limits of a place."""
 
 import pytest
 
 from decoders import InputError
-from workbench.studies.batch import Batch
-from workbench.studies.comparison import Comparison
+from workbench.kinds.batch.study import Batch
+from workbench.kinds.comparison.study import Comparison
 from workbench.studies.limits import PUBLIC_TOKENS, Limits
 from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.settings import Settings
@@ -44,7 +44,12 @@ def test_a_space_bounds_the_prompts_of_a_batch():
 
 
 def test_its_owner_sets_them():
-    environ = {"SYSTEM": "spaces", "ALLOW_CUSTOM_MODELS": "1", "WORKBENCH_MAX_TOKENS": "8", "WORKBENCH_QUEUE": "3"}
+    environ = {
+        "SYSTEM": "spaces",
+        "ALLOW_CUSTOM_MODELS": "1",
+        "WORKBENCH_MAX_TOKENS": "8",
+        "WORKBENCH_QUEUE": "3",
+    }
     limits = Limits.from_environment(environ)
     assert limits.custom_models
     assert (limits.max_new_tokens, limits.queue_size) == (8, 3)

@@ -19,7 +19,7 @@ def test_the_papers_settings_are_the_papers():
 
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
-    """Presets silently reset decoders and tokens (P14)."""
+    """Presets silently reset decoders and tokens."""
     assert set(SETTINGS[name]) == {"temperature", "top_k", "top_p"}
     Settings(SHOWN, **SETTINGS[name])
     assert named(SETTINGS[name]) == name

@@ -3,10 +3,12 @@
 import json
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from decoders import InputError
 from workbench.studies import prompts
-from workbench.studies.prompts import built_in, find, read
+from workbench.studies.prompts import Prompt, PromptSet, built_in, find, read
 
 
 def texts(path) -> list[str]:
@@ -23,7 +25,9 @@ def test_a_text_file_has_one_prompt_a_line_and_blank_lines_are_none(tmp_path):
 
 def test_jsonl_prompts_may_hold_newlines(tmp_path):
     file = tmp_path / "a.jsonl"
-    file.write_text(json.dumps({"prompt": "two\nlines", "id": 7}) + "\n\n" + json.dumps({"prompt": "x"}))
+    file.write_text(
+        json.dumps({"prompt": "two\nlines", "id": 7}) + "\n\n" + json.dumps({"prompt": "x"})
+    )
     assert texts(file) == ["two\nlines", "x"]
 
 
@@ -40,7 +44,11 @@ def test_a_folder_is_its_text_files_in_order(tmp_path):
         ("a.txt", b"\n \n", "a.txt has no prompts"),
         ("a.txt", b"fine\n\xff\xfe bad", "a.txt, line 2: not text in UTF-8"),
         ("a.txt", b"fine\nz\0ro", "a.txt, line 2: zero bytes"),
-        ("a.txt", b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1), "a.txt, line 2: 20,001 characters are too long"),
+        (
+            "a.txt",
+            b"fine\n" + b"x" * (prompts.LONGEST_PROMPT + 1),
+            "a.txt, line 2: 20,001 characters are too long",
+        ),
         ("a.jsonl", b'{"prompt": "x"}\n{"prompt": 3}', "a.jsonl, line 2: must be a JSON object"),
         ("a.jsonl", b'["prompt"]', "a.jsonl, line 1: must be a JSON object"),
         ("a.jsonl", b"{", "a.jsonl, line 1: must be a JSON object"),
@@ -101,3 +109,12 @@ def test_a_file_whose_name_is_no_text_can_be_used_and_kept(tmp_path):
     found = read(file)
     assert (found.name, len(found.prompts)) == ("?.txt", 1)
     found.name.encode()
+
+
+@given(st.lists(st.sampled_from("abcdef"), min_size=1, max_size=9))
+def test_every_prompt_that_an_earlier_one_equals_is_named(texts):
+    found = PromptSet("few", tuple(Prompt(text, str(i)) for i, text in enumerate(texts)))
+    assert [p.place for p in found.repeated] == [
+        str(i) for i, text in enumerate(texts) if text in texts[:i]
+    ]
+    assert ("repeat" in found.described) == (len(set(texts)) < len(texts))

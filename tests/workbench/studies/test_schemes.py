@@ -1,4 +1,4 @@
-"""Schemes: which of them differ, and what they are called."""
+"""Schemes: their differences and names."""
 
 import pytest
 
@@ -16,7 +16,9 @@ def test_alone_all_schemes_are_one():
 
 
 def test_greedy_pads_nothing_so_all_static_schemes_are_one_for_it():
-    assert {baseline_scheme(name) for name, scheme in SCHEMES.items() if scheme.static} == {"unpadded"}
+    assert {baseline_scheme(name) for name, scheme in SCHEMES.items() if scheme.static} == {
+        "unpadded"
+    }
     assert baseline_scheme("dynamic") == "dynamic"
 
 

@@ -5,7 +5,12 @@ from workbench.studies.settings import Settings
 
 
 def test_settings_come_back_from_their_json():
-    settings = Settings((catalog["mtad"](beams=3), catalog["greedy"]()), temperature=0.5, repeats=2, chat_template=True)
+    settings = Settings(
+        (catalog["mtad"](beams=3), catalog["greedy"]()),
+        temperature=0.5,
+        repeats=2,
+        chat_template=True,
+    )
     assert Settings.from_json(settings.to_json()) == settings
     assert settings.to_json()["mtad"]["beams"] == 3
 
@@ -22,7 +27,10 @@ def test_settings_come_back_from_their_json():
         ({"decoders": ["greedy"], "temprature": 1}, "did you mean 'temperature'"),
         ({"decoders": ["greedy"], "temperature": -1}, "temperature must be"),
         ({"decoders": ["greedy"], "temperature": "warm"}, "temperature must be"),
-        ({"decoders": ["greedy"], "max_new_tokens": 0}, "max_new_tokens must be a whole number from 1"),
+        (
+            {"decoders": ["greedy"], "max_new_tokens": 0},
+            "max_new_tokens must be a whole number from 1",
+        ),
         ({"decoders": ["greedy"], "max_new_tokens": 2.5}, "max_new_tokens must be"),
         ({"decoders": ["greedy"], "repeats": True}, "repeats must be"),
         ({"decoders": ["greedy"], "chat_template": 1}, "chat_template must be"),

@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 
 from decoders import catalog
-from workbench.studies.batch import bounds
+from workbench.kinds.batch.study import Batch
 from workbench.studies.settings import shared
 from workbench.studies.text import allowed, cited, parse, written
 
@@ -38,7 +38,10 @@ def test_numbers_are_read_as_the_field_has_them_and_what_is_none_is_left_for_the
 
 
 def test_the_range_of_a_field_is_told_in_words():
-    assert [allowed(f) for f in bounds()] == ["empty or 0.01 to 1,000,000", "empty or 1 to 1,000,000"]
+    assert [allowed(f) for f in Batch.own()] == [
+        "empty or 0.01 to 1,000,000",
+        "empty or 1 to 1,000,000",
+    ]
 
 
 def test_a_section_without_a_number_has_no_section_sign():

@@ -15,7 +15,7 @@ def store(monkeypatch, tmp_path) -> RunStore:
 
 @pytest.fixture
 def loads(pair, monkeypatch) -> list:
-    """What the program loaded."""
+    """The pairs that the program loaded."""
     found = []
     monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: found.append(choice) or pair)
     monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
@@ -24,7 +24,7 @@ def loads(pair, monkeypatch) -> list:
 
 @pytest.fixture
 def call(store, loads, monkeypatch, capsys):
-    """Runs the program; gives its exit status, what it printed and what it complained of."""
+    """Runs the program; returns its exit status, its output and its errors."""
     monkeypatch.setenv("COLUMNS", "200")
 
     def call(*words: str) -> tuple[int, str, str]:

@@ -1,11 +1,12 @@
-"""How runs look in a terminal: the terminal obeys nothing in them, and colour is never the only sign."""
+"""Runs in a terminal: it obeys nothing in them, and colour is never the only sign."""
 
 import dataclasses
 
 from rich.console import Console
 
+from workbench.kinds.comparison.command import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
-from workbench.runs.record import Energy
+from workbench.runs.timing import Energy
 from workbench.runs.trace import TokenRecord
 from workbench.terminal import show
 
@@ -51,7 +52,11 @@ def test_a_comparison_shows_its_texts_figures_and_why_energy_is_missing(run):
 def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_run):
     shown = drawn(show.run(batch_run), width=200)
     assert shown.splitlines()[1] == "4 <i>few</i>"
-    rows = [line.split("  ") for line in shown.splitlines() if line.startswith(("greedy", "lookup", "speculative"))]
+    rows = [
+        line.split("  ")
+        for line in shown.splitlines()
+        if line.startswith(("greedy", "lookup", "speculative"))
+    ]
     assert len([r for r in rows if len(r) > 3]) == 3 + 2 + 2 * 5
     assert "no padding" in shown
     assert "Identical tokens in every scheme and at every batch size." in shown
@@ -61,7 +66,9 @@ def test_a_batch_shows_a_row_for_each_size_and_scheme_and_what_was_found(batch_r
 
 def test_measured_energy_of_a_batch_is_shown(batch_run):
     measured = Energy(30.0, "measured: GPU energy counter", "2.00 s")
-    run = dataclasses.replace(batch_run, results=[dataclasses.replace(r, energy=measured) for r in batch_run.results])
+    run = dataclasses.replace(
+        batch_run, results=[dataclasses.replace(r, energy=measured) for r in batch_run.results]
+    )
     shown = drawn(show.run(run), width=200)
     assert "J/token" in shown
     assert "energy not measured" not in shown
@@ -69,12 +76,16 @@ def test_measured_energy_of_a_batch_is_shown(batch_run):
 
 def test_an_error_is_shown_in_place_of_the_text(run):
     empty = dataclasses.replace(run.results[1].alone, tokens=[], text="")
-    failed = dataclasses.replace(run.results[1], error="The device ran out of memory [red]", samples=[empty])
-    assert "ran out of memory [red]" in drawn(show.text(failed))
+    failed = dataclasses.replace(
+        run.results[1], error="The device ran out of memory [red]", samples=[empty]
+    )
+    assert "ran out of memory [red]" in drawn(text(failed))
 
 
 def test_a_run_of_a_kind_that_is_not_known_here_is_a_table(batch_run):
-    assert "tokens/s" in drawn(show.run(dataclasses.replace(batch_run, kind="experiment")), width=300)
+    assert "tokens/s" in drawn(
+        show.run(dataclasses.replace(batch_run, kind="experiment")), width=300
+    )
 
 
 def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
@@ -83,7 +94,10 @@ def test_the_bar_names_the_job_and_the_time_left(run, batch_run):
     progress = Console(force_terminal=True, width=200, record=True)
     with progress.capture() as captured:
         assert show.follow(iter(happening), Console(), progress) is batch_run
-    for words in ("18/33 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3", "5/20 tokens, about 12 s left"):
+    for words in (
+        "18/33 lookup, batch 2, unpadded cache (repeat 2), timing 2 of 3",
+        "5/20 tokens, about 12 s left",
+    ):
         assert words in captured.get()
 
 
@@ -91,7 +105,9 @@ def test_each_text_of_the_first_repeat_is_printed_as_it_is_finished(run):
     console = Console(width=200)
     happening = [
         Finished(
-            At(r.decoder, r.repeat, 1, "unpadded", i, 10), r, dataclasses.replace(run, results=run.results[: i + 1])
+            At(r.decoder, r.repeat, 1, "unpadded", i, 10),
+            r,
+            dataclasses.replace(run, results=run.results[: i + 1]),
         )
         for i, r in enumerate(run.results)
     ]

@@ -1,4 +1,4 @@
-"""What compare and batch share: a run that cannot be kept is shown and written all the same."""
+"""Shared by compare and batch: a run that cannot be kept is still shown and written."""
 
 import pytest
 
@@ -13,7 +13,7 @@ COMMANDS = [
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda c: c[0])
 def test_a_run_that_cannot_be_kept_is_shown_written_and_said(call, monkeypatch, tmp_path, command):
-    """A full disk or a folder that may not be written ended in a traceback, and what was measured was lost (P4)."""
+    """A full disk or a protected folder ended in a traceback, and the results were lost."""
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path / "file" / "data"))
     status, out, err = call(*command, "--json", str(tmp_path / "out.json"))

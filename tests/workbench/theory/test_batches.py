@@ -1,4 +1,4 @@
-"""What a batch run shows of padding, against hand-made acceptance lengths and the formula."""
+"""Padding of a batch run, against hand-made acceptance lengths and the formula."""
 
 import json
 import math
@@ -34,13 +34,20 @@ def found() -> MeasuredBatch:
 def test_means_and_their_spread(found):
     assert found.means == [7 / 3, 7 / 4, 2, 5 / 2]
     assert found.mean == pytest.approx(sum(found.means) / 4)
-    assert found.deviation == pytest.approx(math.sqrt(sum((m - found.mean) ** 2 for m in found.means) / 3))
+    assert found.deviation == pytest.approx(
+        math.sqrt(sum((m - found.mean) ** 2 for m in found.means) / 3)
+    )
 
 
 def test_accuracy_counts_right_and_wrong_tokens(found):
-    """The longest, 4, is the cap: it has three right tokens and none wrong; each shorter one ends with a wrong token."""
+    """The longest, 4, is the cap: it has three right tokens and none wrong.
+
+    Each shorter one ends with a wrong token."""
     assert found.cap == 4
-    right, wrong = sum(g - 1 for gains in GAINED for g in gains), sum(g < 4 for gains in GAINED for g in gains)
+    right, wrong = (
+        sum(g - 1 for gains in GAINED for g in gains),
+        sum(g < 4 for gains in GAINED for g in gains),
+    )
     assert found.p == right / (right + wrong)
 
 
@@ -68,7 +75,8 @@ def test_the_ratio_of_the_vanilla_scheme_is_the_measured_one(found):
 @settings(max_examples=20)
 @given(st.floats(0.2, 0.9), st.integers(0, 2**32 - 1))
 def test_requests_that_are_alike_pad_as_the_formula_says(p, seed):
-    """Acceptance lengths drawn from the formula's own law give back its accuracy and its padding."""
+    """Acceptance lengths drawn from the formula's own law give back its accuracy and its
+    padding."""
     cap, drawn = 6, np.random.default_rng(seed).geometric(1 - p, (4, 2000)).clip(max=6)
     (found,) = batches(gaining(drawn.tolist()))
     expected = theory.expected_padding(p, 4, cap)
@@ -78,7 +86,8 @@ def test_requests_that_are_alike_pad_as_the_formula_says(p, seed):
 
 
 def test_what_the_acceptance_lengths_give_is_what_the_engine_padded(batch_run):
-    """The vanilla scheme's own padding ratio, counted by the engine, against that of its acceptance lengths."""
+    """The vanilla scheme's own padding ratio, counted by the engine, against that of its acceptance
+    lengths."""
     speculative = next(m for m in batches(batch_run) if m.decoder == "Speculative")
     assert speculative.padding(2).ratio == pytest.approx(speculative.ratios[2], abs=0.06)
 

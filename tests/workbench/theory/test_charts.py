@@ -1,11 +1,11 @@
-"""The figures hold the theory's own numbers, at every corner of the sliders, and look right on either ground."""
+"""The figures hold the theory's numbers at every corner of the sliders, on either ground."""
 
 import itertools
 
 import pytest
 
 from decoders import theory
-from workbench.theory import charts
+from workbench.theory.charts import dsbd, ems_sd, mtad, speculative
 from workbench.theory.estimates import MeasuredDSBD, MeasuredMTAD, MeasuredSpeculative
 from workbench.theory.papers import TABLE_1
 
@@ -20,42 +20,54 @@ def bold(figure):
 
 
 def marks(figure, symbol):
-    points = (trace for trace in figure.data if trace.type == "scatter" and trace.mode == "markers+text")
+    points = (
+        trace for trace in figure.data if trace.type == "scatter" and trace.mode == "markers+text"
+    )
     return [(point.x[0], point.y[0]) for point in points if point.marker.symbol == symbol]
 
 
 @pytest.mark.parametrize("row", TABLE_1, ids=lambda r: f"{r.alpha},{r.gamma}")
 def test_table_1_lies_on_the_curves(row):
-    speed = dict(zip(*(bold(charts.speedup_figure(row.alpha, row.gamma, 0))[k] for k in "xy"), strict=True))
-    operations = dict(zip(*(bold(charts.operations_figure(row.alpha, row.gamma, 0))[k] for k in "xy"), strict=True))
+    speed = dict(
+        zip(
+            *(bold(speculative.speedup_figure(row.alpha, row.gamma, 0))[k] for k in "xy"),
+            strict=True,
+        )
+    )
+    operations = dict(
+        zip(
+            *(bold(speculative.operations_figure(row.alpha, row.gamma, 0))[k] for k in "xy"),
+            strict=True,
+        )
+    )
     assert speed[row.alpha] == pytest.approx(row.speed, abs=0.0051)
     assert operations[row.alpha] == pytest.approx(row.operations, abs=0.0051)
 
 
 def test_best_gamma_of_the_paper():
     for alpha, best in ((0.6, 4), (0.7, 6), (0.8, 8), (0.9, 13)):
-        assert marks(charts.best_gamma_figure(alpha, 0.05), "circle") == [(alpha, best)]
+        assert marks(speculative.best_gamma_figure(alpha, 0.05), "circle") == [(alpha, best)]
 
 
 def test_what_was_measured_is_a_diamond():
-    assert marks(charts.tokens_figure(0.8, 5, SPECULATIVE), "diamond") == [(0.6, 2.3)]
-    assert marks(charts.speedup_figure(0.8, 5, 0.05, SPECULATIVE), "diamond") == [(0.6, 1.4)]
+    assert marks(speculative.tokens_figure(0.8, 5, SPECULATIVE), "diamond") == [(0.6, 2.3)]
+    assert marks(speculative.speedup_figure(0.8, 5, 0.05, SPECULATIVE), "diamond") == [(0.6, 1.4)]
     expected = theory.walltime_factor(0.6, 4.0, 0.1)
-    assert marks(charts.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
-    assert marks(charts.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
-    assert marks(charts.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
+    assert marks(speculative.table_4_figure(SPECULATIVE), "diamond") == [(expected, 1.4)]
+    assert marks(dsbd.steps_figure(0.8, 0.9, 2, DSBD), "diamond") == [(0.6, 1.9)]
+    assert marks(mtad.kept_figure(0.1, 0.5, 8, MTAD), "diamond") == [(2.5, 3.0)]
 
 
 def test_what_was_not_measured_is_not_drawn():
-    assert not marks(charts.speedup_figure(0.8, 5, 0.05, UNTIMED), "diamond")
-    assert not marks(charts.best_gamma_figure(0.8, 0.05, UNTIMED), "diamond")
-    assert not marks(charts.table_4_figure(UNTIMED), "diamond")
-    assert marks(charts.tokens_figure(0.8, 5, UNTIMED), "diamond")
+    assert not marks(speculative.speedup_figure(0.8, 5, 0.05, UNTIMED), "diamond")
+    assert not marks(speculative.best_gamma_figure(0.8, 0.05, UNTIMED), "diamond")
+    assert not marks(speculative.table_4_figure(UNTIMED), "diamond")
+    assert marks(speculative.tokens_figure(0.8, 5, UNTIMED), "diamond")
 
 
 def test_the_width_is_the_chosen_one():
     alphas = [0.75, 0.5, 0.4, 0.3]
-    figure = charts.width_figure(alphas, 0.9, 1)
+    figure = dsbd.width_figure(alphas, 0.9, 1)
     width = theory.dynamic_width(alphas, 0.9, 1)
     ((x, y),) = marks(figure, "circle")
     assert x == width
@@ -64,7 +76,7 @@ def test_the_width_is_the_chosen_one():
 
 
 def test_the_simulation_lies_on_its_curve():
-    figure = charts.padding_figure("ratio", 0.7, 8, 8)
+    figure = ems_sd.padding_figure("ratio", 0.7, 8, 8)
     exact = dict(zip(bold(figure).x, bold(figure).y, strict=True))
     (simulated,) = (trace for trace in figure.data if trace.name == "simulated")
     for p, y in zip(simulated.x, simulated.y, strict=True):
@@ -74,9 +86,10 @@ def test_the_simulation_lies_on_its_curve():
 def test_every_figure_has_a_clear_ground_at_every_corner():
     for low, batch in itertools.product((0.0, 1.0), (1, 32)):
         figures = [
-            charts.tokens_figure(low, batch), charts.speedup_figure(low, batch, low), charts.best_gamma_figure(low, low),
-            charts.operations_figure(low, batch, low), charts.steps_figure(low, low, batch), charts.width_figure([low] * 3, low, 5),
-            charts.padding_figure("pads", low, batch, 1), charts.longest_figure(low, batch, 1),
+            speculative.tokens_figure(low, batch), speculative.speedup_figure(low, batch, low),
+            speculative.best_gamma_figure(low, low), speculative.operations_figure(low, batch, low),
+            dsbd.steps_figure(low, low, batch), dsbd.width_figure([low] * 3, low, 5),
+            ems_sd.padding_figure("pads", low, batch, 1), ems_sd.longest_figure(low, batch, 1),
         ]  # fmt: skip
         for figure in figures:
             assert figure.layout.paper_bgcolor == figure.layout.plot_bgcolor == "rgba(0,0,0,0)"

@@ -1,4 +1,4 @@
-"""What is read from a run, against its own counts and against hand-made rounds whose answer is plain."""
+"""Readings from a run, against its own counts and against hand-made rounds."""
 
 import dataclasses
 import math
@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from workbench.runs.estimates import Row
+from workbench.runs.timing import Load
 from workbench.runs.trace import Alternative, RoundRecord, TokenRecord, TrialRecord
 from workbench.theory import estimates
 from workbench.theory.estimates import least_entropy, measured
@@ -19,26 +20,46 @@ def trial(node, parent, fate, p=None, q=None):
 
 
 def round_(trials, nodes=(), **seconds):
-    times = {"draft_seconds": 0.0, "verify_seconds": 0.0, "target_calls": 1, "draft_calls": 1} | seconds
+    times = {
+        "draft_seconds": 0.0,
+        "verify_seconds": 0.0,
+        "target_calls": 1,
+        "draft_calls": 1,
+    } | seconds
     return RoundRecord(0, trials, 0, list(nodes), False, **times)
 
 
 def token(ps):
     return TokenRecord(
-        0, 0, "x", "sampled", 0, None, None, None, None, None, [Alternative(i, "x", p) for i, p in enumerate(ps)]
+        0,
+        0,
+        "x",
+        "sampled",
+        0,
+        None,
+        None,
+        None,
+        None,
+        None,
+        [Alternative(i, "x", p) for i, p in enumerate(ps)],
     )
 
 
 def with_rounds(run, decoder, rounds, **changes):
     """The first result of a decoder with other rounds in place of its own."""
     first = next(r for r in run.results if r.decoder == decoder)
-    return dataclasses.replace(first, samples=[dataclasses.replace(first.alone, rounds=rounds, **changes)])
+    return dataclasses.replace(
+        first, samples=[dataclasses.replace(first.alone, rounds=rounds, **changes)]
+    )
 
 
 def test_speculative_counts_are_those_of_the_metrics(run):
     found = measured(run).speculative
     results = [r for r in run.results if r.decoder == "speculative"]
-    total = {n: sum(r.metrics[n] for r in results) for n in ("accepted", "tested", "drafted", "new_tokens")}
+    total = {
+        n: sum(r.metrics[n] for r in results)
+        for n in ("accepted", "tested", "drafted", "new_tokens")
+    }
     rounds = sum(len(r.alone.rounds) for r in results)
     assert (found.accepted, found.tested) == (total["accepted"], total["tested"])
     assert found.gamma == pytest.approx(total["drafted"] / rounds)
@@ -52,7 +73,9 @@ def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
     """The first round also reads the prompt, so its seconds say nothing of a step."""
     fate = [trial(1, 0, "accepted")]
     slow = round_(fate, draft_seconds=9.0, verify_seconds=9.0)
-    plain = with_rounds(run, "greedy", [slow, round_([], verify_seconds=2.0), round_([], verify_seconds=2.0)])
+    plain = with_rounds(
+        run, "greedy", [slow, round_([], verify_seconds=2.0), round_([], verify_seconds=2.0)]
+    )
     drafted = [slow, round_(fate, draft_seconds=0.8, verify_seconds=3.0, draft_calls=4)] * 2
     own = with_rounds(run, "speculative", drafted[:2])
     found = estimates.speculative(Row("speculative", "speculative", 1, "unpadded", [own], [plain]))
@@ -61,15 +84,33 @@ def test_the_cost_of_a_pass_leaves_out_the_first_round(run):
 
 
 def test_without_greedy_there_is_no_cost_and_no_speedup(run):
-    found = measured(dataclasses.replace(run, results=[r for r in run.results if r.decoder == "speculative"]))
-    assert (found.speculative.c, found.speculative.verify_cost, found.speculative.speedup) == (None, None, None)
+    found = measured(
+        dataclasses.replace(run, results=[r for r in run.results if r.decoder == "speculative"])
+    )
+    assert (found.speculative.c, found.speculative.verify_cost, found.speculative.speedup) == (
+        None,
+        None,
+        None,
+    )
     assert found.speculative.expected_speedup is None
     assert found.dsbd is None
     assert found.mtad is None
 
 
+def test_timings_that_were_disturbed_are_not_sure(run):
+    for load, sure in ((Load(), True), (Load(pressure=0.9), False)):
+        results = [
+            dataclasses.replace(
+                r, laps=[dataclasses.replace(r.laps[0], load=load)] if r.laps else []
+            )
+            for r in run.results
+        ]
+        assert measured(dataclasses.replace(run, results=results)).speculative.sure is sure
+
+
 def test_dsbd_layers_of_hand_made_rounds(run):
-    """Round 1 passes layer 1 (two beams), refuses one draw of layer 2 and draws again; round 2 passes its one layer and draws one more."""
+    """Round 1 passes layer 1 (two beams), refuses one draw of layer 2 and draws again; round 2
+    passes its one layer and draws one more."""
     first = round_(
         [
             trial(1, 0, "accepted"), trial(2, 0, "accepted"),
@@ -89,13 +130,15 @@ def test_dsbd_gains_add_up_to_the_depth_of_the_search(run):
     found = measured(run).dsbd
     results = [r for r in run.results if r.decoder == "dsbd"]
     rounds = sum(len(r.alone.rounds) for r in results)
-    assert found.steps * rounds == pytest.approx(sum(run.settings["max_new_tokens"] for _ in results))
+    assert found.steps * rounds == pytest.approx(
+        sum(run.settings["max_new_tokens"] for _ in results)
+    )
 
 
 def test_mtad_tells_one_sided_tokens_from_the_largest_gap(run):
     trials = [
-        trial(1, 0, "accepted", 0.5, 0.25), trial(2, 1, "accepted", 0.1, 0.4), trial(3, 2, "rejected", 0.0, 0.3),
-        trial(4, 2, "corrected", 0.9),
+        trial(1, 0, "accepted", 0.5, 0.25), trial(2, 1, "accepted", 0.1, 0.4),
+        trial(3, 2, "rejected", 0.0, 0.3), trial(4, 2, "corrected", 0.9),
     ]  # fmt: skip
     result = with_rounds(run, "mtad", [round_(trials, [1, 2, 4])], tokens=[token([1.0])])
     found = estimates.mtad([result], catalog["mtad"](threshold=0.3))
@@ -105,7 +148,10 @@ def test_mtad_tells_one_sided_tokens_from_the_largest_gap(run):
 
 
 def test_a_failed_decoder_was_not_measured(run):
-    failed = [dataclasses.replace(r, error="out of memory") if r.decoder == "mtad" else r for r in run.results]
+    failed = [
+        dataclasses.replace(r, error="out of memory") if r.decoder == "mtad" else r
+        for r in run.results
+    ]
     assert measured(dataclasses.replace(run, results=failed)).mtad is None
 
 

@@ -14,6 +14,8 @@ def test_table_1(row):
 
 @pytest.mark.parametrize("row", TABLE_4, ids=lambda r: f"{r.task}-{r.draft}-{r.temperature}")
 def test_table_4_expectations(row):
-    """The paper prints alpha and c with two digits, so its own expectation may differ by what these digits hide."""
-    low, high = (walltime_factor(row.alpha + s * 0.005, row.gamma, row.c - s * 0.005) for s in (-1, 1))
+    """The paper prints alpha and c with two digits: its own expectation may differ accordingly."""
+    low, high = (
+        walltime_factor(row.alpha + s * 0.005, row.gamma, row.c - s * 0.005) for s in (-1, 1)
+    )
     assert low - 0.05 <= row.expected <= high + 0.05

@@ -1,4 +1,4 @@
-"""Which decoders run: a box for each, in families, with its name and what it does."""
+"""The choice of decoders: a box for each, in families, with its name and summary."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,7 +14,12 @@ WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 
 
 class DecoderChoice:
-    """A group of boxes for each family. `usual` are those that are ticked at first."""
+    """A group of boxes for each family.
+
+    Args:
+        usual: the decoders that are ticked at first
+        elem_id: of the row of groups
+    """
 
     def __init__(self, usual: Iterable[str], elem_id: str):
         self.usual, self.elem_id = list(usual), elem_id
@@ -23,32 +28,40 @@ class DecoderChoice:
         with gr.Row(elem_id=self.elem_id, elem_classes="families"):
             self.groups = [
                 gr.CheckboxGroup(
-                    # The name, and below it what it does: the style sheet tells the lines apart.
+                    # The name, and below it the summary: the style sheet tells the lines apart.
                     [(f"{label(name)}\n{catalog[name].summary}", name) for name in family.decoders],
                     value=[name for name in family.decoders if name in self.usual],
-                    label=family.title, info=family.help, elem_id=f"{self.elem_id}-{family.name}", elem_classes="family",
+                    label=family.title,
+                    info=family.help,
+                    elem_id=f"{self.elem_id}-{family.name}",
+                    elem_classes="family",
                 )
                 for family in FAMILIES
-            ]  # fmt: skip
+            ]
         with gr.Row(elem_classes="chips"):
             for names in (self.usual, list(catalog)):
-                text = f"{'All' if len(names) == len(catalog) else 'The'} {WORDS.get(len(names), len(names))}"
-                button = gr.Button(text, size="sm", elem_classes="chip", elem_id=f"{self.elem_id}-{len(names)}")
-                found = [[name for name in family.decoders if name in names] for family in FAMILIES]
-                button.click(None, None, self.groups, js=f"() => {found}", api_visibility="private")
+                text = (
+                    f"{'All' if len(names) == len(catalog) else 'The'} "
+                    f"{WORDS.get(len(names), len(names))}"
+                )
+                button = gr.Button(
+                    text, size="sm", elem_classes="chip", elem_id=f"{self.elem_id}-{len(names)}"
+                )
+                boxes = [[name for name in family.decoders if name in names] for family in FAMILIES]
+                button.click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
 
     @property
     def first(self) -> gr.CheckboxGroup:
-        """Where a message about the whole choice stands."""
+        """The group at which a message about the whole choice stands."""
         return self.groups[0]
 
     def chosen(self, values: Values) -> list[str]:
-        """Those that are ticked, in the order of the catalog."""
+        """The ticked decoders, in the order of the catalog."""
         ticked = {name for group in self.groups for name in values[group]}
         return [name for name in catalog if name in ticked]
 
     def filled(self, names: Iterable[str]) -> Updates:
-        """The boxes with these ticked; names that this catalog lacks are left out."""
+        """Updates that tick these decoders; names that the catalog lacks are left out."""
         names = list(names)
         return {
             group: [name for name in family.decoders if name in names]
@@ -59,4 +72,6 @@ class DecoderChoice:
         """Show the folds of the ticked decoders, and no others."""
         unfold = f"(...chosen) => WorkbenchPage.unfold({list(folds)})(chosen.flat())"
         for group in self.groups:
-            group.change(None, self.groups, list(folds.values()), js=unfold, api_visibility="private")
+            group.change(
+                None, self.groups, list(folds.values()), js=unfold, api_visibility="private"
+            )

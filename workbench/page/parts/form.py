@@ -1,4 +1,4 @@
-"""The settings form, made from the settings dataclasses: labels, ranges and help all come from their fields."""
+"""The settings form, with labels, ranges and help from the fields of the settings dataclasses."""
 
 import dataclasses
 from collections.abc import Mapping, Sequence
@@ -22,9 +22,12 @@ DEFAULT_DECODERS = [method.name for method in SHOWN]
 
 @dataclass(frozen=True)
 class Control:
-    """One setting on the page: of one decoder, or (owner SHARED) of all.
+    """One setting on the page.
 
-    component  the input;   field  the dataclass field it stands for
+    Attributes:
+        owner: the decoder that has it, or SHARED
+        field: the dataclass field of the setting
+        component: its input
     """
 
     owner: str
@@ -32,7 +35,7 @@ class Control:
     component: gr.components.Component
 
     def read(self, raw: Any) -> Any:
-        """The setting's value from what was typed. Raises InputError in the words of the setting itself."""
+        """The setting's value for typed input; raises InputError if it cannot be used."""
         if raw is None and None not in self.field.metadata["choices"]:
             raise InputError(f"{str(self.component.label).capitalize()} is empty.")
         value = parse(self.field, raw)
@@ -41,8 +44,19 @@ class Control:
 
 
 def control(owner: str, field: dataclasses.Field, value: Any, most: float | None = None) -> Control:
-    """The input for a setting that shows `value`; `most` is the largest value that this place allows, if it allows less than the field."""
-    label, help, default = field.name.replace("_", " "), field.metadata["help"], written(field, value)
+    """The control of a setting.
+
+    Args:
+        owner: the decoder that has it, or SHARED
+        field: the dataclass field of the setting
+        value: the value to show at first
+        most: the largest value that this place allows, if that is lower than the field's
+    """
+    label, help, default = (
+        field.name.replace("_", " "),
+        field.metadata["help"],
+        written(field, value),
+    )
     if is_switch(field):
         component: Any = gr.Checkbox(value, label=label, info=help)
     elif is_list(field):
@@ -51,21 +65,28 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
         choices = [written(field, choice) for choice in field.metadata["choices"]]
         component = gr.Dropdown(choices, value=default, label=label, info=help, min_width=180)
     elif field.metadata["choices"]:
-        component = gr.Textbox(default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180)
+        component = gr.Textbox(
+            default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180
+        )
     else:
-        component = gr.Number(value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180)
+        component = gr.Number(
+            value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180
+        )
     return Control(owner, field, component)
 
 
-OFFERED = "chat_template", "penalties"  # settings that are shown only for pairs that they mean something for
+# Settings that are shown only for pairs that they mean something for.
+OFFERED = ("chat_template", "penalties")
 
 
 class SettingsForm:
-    """The decoders to choose from, the settings they share in a row, and a fold for each decoder that has its own settings.
+    """The choice of decoders, the shared settings in a row, and a fold for each decoder's own.
 
-    start   what it shows at first, as `Settings.to_json` has it; what that leaves out has its default
-    limits  the largest value of each shared setting that is limited in this place
-    more    further fields of the study, shown before the shared ones
+    Args:
+        start: the settings to show at first, as in `Settings.to_json`; others have their default
+        limits: the largest value of each shared setting that is limited in this place
+        elem_id: of the choice of decoders
+        more: further fields of the study, shown before the shared ones
     """
 
     def __init__(
@@ -85,7 +106,12 @@ class SettingsForm:
     def lay_out_settings(self) -> None:
         with gr.Row():
             self.controls = [
-                control(SHARED, field, self.start.get(field.name, field.default), self.limits.get(field.name))
+                control(
+                    SHARED,
+                    field,
+                    self.start.get(field.name, field.default),
+                    self.limits.get(field.name),
+                )
                 for field in (*self.more, *shared())
             ]
         self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
@@ -95,14 +121,18 @@ class SettingsForm:
             if not fields:
                 continue
             title = f"{label(name)} · {cited(method)}"
-            with gr.Accordion(title, open=False, visible=name in self.decoders.usual, elem_classes="fold") as fold:
+            with gr.Accordion(
+                title, open=False, visible=name in self.decoders.usual, elem_classes="fold"
+            ) as fold:
                 self.controls += [control(name, field, field.default) for field in fields]
             self.folds[name] = fold
         self.decoders.follow(self.folds)
 
     def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
-        """Show the settings that are offered, and no other such ones."""
-        return {component: gr.update(visible=offers[name]) for name, component in self.offered.items()}
+        """Updates that show, of the settings in OFFERED, those that are offered."""
+        return {
+            component: gr.update(visible=offers[name]) for name, component in self.offered.items()
+        }
 
     @property
     def outputs(self) -> list[Any]:
@@ -113,19 +143,23 @@ class SettingsForm:
         return [*self.decoders.groups, *(c.component for c in self.controls)]
 
     def typed(self, values: Values) -> dict[str, Any]:
-        """What the form says, as a study's settings have it in JSON, unchecked."""
+        """The settings in the form, as a study has them in JSON, unchecked."""
         chosen = self.decoders.chosen(values)
         data: dict[str, Any] = {"decoders": chosen}
         for each in self.controls:
             if each.owner == SHARED:
                 data[each.field.name] = parse(each.field, values[each.component])
             elif each.owner in chosen:
-                data.setdefault(each.owner, {})[each.field.name] = parse(each.field, values[each.component])
+                data.setdefault(each.owner, {})[each.field.name] = parse(
+                    each.field, values[each.component]
+                )
         return data
 
     def faults(self, values: Values) -> dict[Any, str]:
-        """A message for each input that cannot be used; folds of decoders that are not chosen do not count. A message in a fold is
-        repeated at the decoders, as the fold may be shut."""
+        """A message for each input that cannot be used, without folds of decoders not chosen.
+
+        A message in a fold is repeated at the decoders, as the fold may be shut.
+        """
         faults: dict[Any, str] = {}
         chosen = self.decoders.chosen(values)
         for each in self.controls:
@@ -140,18 +174,26 @@ class SettingsForm:
         return faults
 
     def filled(self, data: Mapping[str, Any]) -> Updates:
-        """The form showing these settings (as a study has them in JSON); what they leave out has its default."""
+        """Updates that fill the form.
+
+        Args:
+            data: the settings, as a study has them in JSON; those left out have their default
+        """
         chosen = list(data.get("decoders", self.decoders.usual))
         updates: Updates = self.decoders.filled(chosen)
         for each in self.controls:
             own = data if each.owner == SHARED else data.get(each.owner, {})
             value = own.get(each.field.name, each.field.default)
-            as_text = is_list(each.field) or (each.field.metadata["choices"] and not is_switch(each.field))
+            as_text = is_list(each.field) or (
+                each.field.metadata["choices"] and not is_switch(each.field)
+            )
             updates[each.component] = written(each.field, value) if as_text else value
         for name, fold in self.folds.items():
             updates[fold] = gr.update(visible=name in chosen)
         return updates
 
     def value(self, values: Values, name: str) -> Any:
-        """A shared setting as typed."""
-        return next(values[c.component] for c in self.controls if c.owner == SHARED and c.field.name == name)
+        """A shared setting as it was typed."""
+        return next(
+            values[c.component] for c in self.controls if c.owner == SHARED and c.field.name == name
+        )

@@ -1,4 +1,4 @@
-"""Run, Stop and Leave: how every tab runs a study and follows it."""
+"""Run, Stop and Leave: the part of every tab that runs a study and follows it."""
 
 import logging
 import secrets
@@ -12,47 +12,67 @@ import gradio as gr
 import torch
 
 from decoders import InputError, default_device
+from decoders.devices import device_of
 from workbench.measuring.job import OUT_OF_MEMORY
+from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, QUIET
 from workbench.page.widgets.messages import Faults, NotedForm, Updates
 from workbench.runs.estimates import rows, unsteady
-from workbench.runs.events import Ended, Event, Finished, Started
+from workbench.runs.events import Ended, Event, Finished, Progress, Started
+from workbench.runs.record import Run
 from workbench.studies.study import Study
 
 HERE = ("127.0.0.1", "::1")
-# A browser on the cores that decode may draw for so long, while the clock stands still: an update, and what has finished.
+# While the clock stands still, a browser on these cores may draw an update, a finished panel.
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
+ANOTHER_PAIR = "Load another pair under Models in the Compare tab."
 log = logging.getLogger(__name__)
 
 
 class Follower(Protocol):
-    """What a tab shows of a study while it runs."""
+    """The part of a tab that shows a study while it runs."""
 
     def begin(self) -> Updates: ...
 
-    def update(self, event: Event) -> Updates:
+    def update(self, event: Started | Progress | Finished) -> Updates:
         """{} if there is nothing to draw yet."""
-        ...
+
+
+class Results(Protocol):
+    """The part of a tab that shows a run."""
+
+    @property
+    def outputs(self) -> list[Any]: ...
+
+    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
+        """Updates that show a finished run, which may have no results."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """A study that was found in order, and the pair to run it on."""
+    """A study that passed all checks, the pair to run it on, and the run to add it to, if any."""
 
     study: Study
     choice: PairChoice
+    earlier: Run | None = None
 
 
 @dataclass(frozen=True)
 class Wiring:
-    """What a tab gives its runner.
+    """The parts of a tab that its runner works with.
 
-    form, choice   the noted form, and the state that holds the chosen pair;   more  states that `study` takes besides
-    study          makes the study from the form's values; raises Faults, or InputError, which is shown at `field`
-    looked_at      components that `follow` takes besides the study;   outputs  what the follower draws on
+    Attributes:
+        form: the noted form
+        choice: the state that holds the chosen pair
+        more: states that `study` takes besides the form's values
+        study: makes the study; raises Faults, or InputError, which is shown at `field`
+        field: see `study`
+        looked_at: components that `follow` takes besides the study
+        follow: makes the part that shows the study while it runs
+        results: the part that shows its run
     """
 
     form: NotedForm
@@ -62,26 +82,38 @@ class Wiring:
     field: Any
     looked_at: Sequence[Any]
     follow: Callable[..., Follower]
-    outputs: Sequence[Any]
+    results: Results
 
 
 class Runner:
-    """The buttons and the progress line of one tab. `name` tells apart the jobs that a visitor runs in two tabs."""
+    """The buttons and progress line of a tab, whose `name` tells a visitor's jobs apart."""
 
-    def __init__(self, host: Host, name: str):
-        self.host, self.name = host, name
+    def __init__(self, host: Host, name: str, prefix: str):
+        self.host, self.name, self.prefix = host, name, prefix
 
-    def lay_out_buttons(self, label: str, prefix: str = "") -> None:
-        self.prefix = prefix
-        # Not before the page shows what its address asks for: a click would run what it shows until then.
-        self.run = gr.Button(label, variant="primary", size="lg", elem_id=f"{prefix}run", interactive=False)
-        self.stop = gr.Button("Stop", variant="stop", size="lg", visible=False, elem_id=f"{prefix}stop")
-        self.leave = gr.Button("Leave the queue", size="lg", visible=False, elem_id=f"{prefix}leave")
+    def lay_out_buttons(self, label: str) -> None:
+        prefix = self.prefix
+        # Disabled until the page shows its address: a click would run the study shown before.
+        self.run = gr.Button(
+            label, variant="primary", size="lg", interactive=False,
+            elem_id=f"{prefix}run", elem_classes="wb-run",
+        )  # fmt: skip
+        self.stop = gr.Button(
+            "Stop", variant="stop", size="lg", visible=False,
+            elem_id=f"{prefix}stop", elem_classes="wb-stop",
+        )  # fmt: skip
+        self.leave = gr.Button(
+            "Leave the queue", size="lg", visible=False,
+            elem_id=f"{prefix}leave", elem_classes="wb-leave",
+        )  # fmt: skip
 
-    def lay_out_progress(self, prefix: str = "") -> None:
-        self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes="wb-note")
-        self.again = gr.Button("Measure again", size="sm", visible=False, elem_id=f"{prefix}again", scale=0)
-        # The ticket stays on the server; its number, new at each click, is what starts the run.
+    def lay_out_progress(self) -> None:
+        prefix, classes = self.prefix, ["wb-note", "wb-progress"]
+        self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes=classes)
+        self.again = gr.Button(
+            "Measure again", size="sm", visible=False, elem_id=f"{prefix}again", scale=0
+        )
+        # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
 
     @property
@@ -90,7 +122,7 @@ class Runner:
 
     @property
     def starting(self) -> list[Any]:
-        """What a study that begins changes."""
+        """The components that a study changes when it begins."""
         return [self._ticket, self._number, *self.outputs]
 
     def wire(self, wiring: Wiring) -> None:
@@ -98,12 +130,13 @@ class Runner:
         inputs = [wiring.form.values, wiring.choice, *wiring.more]
         asked = self.run.click(self._ask, inputs, [*self.starting, wiring.form.faults], **QUIET)
         wiring.form.tell(asked)
-        # Input that `_ask` rejects gives no ticket, and so neither queues nor runs.
+        # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
-            self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.outputs],
-            show_progress="minimal", show_progress_on=self.progress, js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
+            self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.results.outputs],
+            show_progress="minimal", show_progress_on=self.progress,
+            js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
-        started.then(self.idle, None, self.outputs, **QUIET)  # whatever happened in `_run`, or to it
+        started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
@@ -114,7 +147,7 @@ class Runner:
     # ---- handlers
 
     def _ask(self, noted: list[Any], choice: PairChoice, *more: Any) -> Updates:
-        """A ticket and a place in the queue; or what is wrong, at its field."""
+        """A ticket and a place in the queue, or a message at each field with a fault."""
         wiring = self.wiring
         try:
             started = self.start(wiring.study(wiring.form.read(noted), *more), choice)
@@ -124,45 +157,65 @@ class Runner:
             return wiring.form.told({wiring.field: sentence(error)})
         return {**wiring.form.told({}), **started}
 
-    def start(self, study: Study, choice: PairChoice) -> Updates:
-        """A ticket for this study and a place in the queue: updates of `starting`. Raises InputError if it cannot be run."""
+    def start(self, study: Study, choice: PairChoice, earlier: Run | None = None) -> Updates:
+        """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
         self.host.check(study, choice)
-        return {self._ticket: Ticket(study, choice), **self._queued()}
+        return {self._ticket: Ticket(study, choice, earlier), **self._queued()}
 
     def _queued(self) -> Updates:
-        """The ticket of the last click is run as soon as the device is free; until then there is a way out of the queue."""
-        waiting = {self.progress: words.note("Waiting for the device."), self.again: gr.update(visible=False)}
-        return {self._number: secrets.token_hex(8), **waiting, **self._visible(self.leave)}
+        """Updates that run the last ticket once the device is free; until then one may leave."""
+        waiting = words.note("Waiting for the device.")
+        buttons = {**self._visible(self.leave), self.again: gr.update(visible=False)}
+        return {self._number: secrets.token_hex(8), self.progress: waiting, **buttons}
 
-    def _run(self, ticket: Ticket | None, request: gr.Request, *looked_at: Any) -> Iterator[Updates]:
-        """One study, streamed. Closing this generator, as when the tab is closed, ends the decoder and frees its memory;
-        what was finished is kept."""
+    def _run(
+        self, ticket: Ticket | None, request: gr.Request, *looked_at: Any
+    ) -> Iterator[Updates]:
+        """Updates of one study while it runs.
+
+        If this is closed, as with the tab, the decoder ends; the finished part is kept.
+        """
         if ticket is None:  # a client made up a number
             return
         follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
-            yield {**follower.begin(), **self._visible(self.stop), self.progress: words.note("Preparing the models.")}
+            # An earlier run stays in view if the study adds to it.
+            begun = follower.begin() if ticket.earlier is None else {}
+            yield {
+                **begun,
+                **self._visible(self.stop),
+                self.progress: words.note("Preparing the models."),
+            }
             try:
-                with closing(self.host.run(ticket.study, ticket.choice, stopped)) as events:
-                    yield from self._followed(events, follower, shared)
+                with closing(
+                    self.host.run(ticket.study, ticket.choice, stopped, ticket.earlier)
+                ) as events:
+                    yield from self._followed(events, follower, shared, *looked_at)
             except Exception as error:
                 yield {self.progress: words.note(sentence(error), "alert")}
 
-    def _followed(self, events: Iterator[Event], follower: Follower, shared: bool) -> Iterator[Updates]:
-        kept = ""  # as which run it is kept if the visitor leaves
+    def _followed(
+        self, events: Iterator[Event], follower: Follower, shared: bool, *looked_at: Any
+    ) -> Iterator[Updates]:
+        show = self.wiring.results.show
+        kept = ""  # the id of the run with the finished part, for a visitor who leaves
         for event in events:
-            updates = follower.update(event)
             if isinstance(event, Ended):
+                run, unkept = event.run, bool(event.unkept)
+                updates = show(run, unkept, *looked_at) if run.results else {}
                 again = gr.update(visible=any(unsteady(row) for row in rows(event.run.results)))
                 yield {**updates, self.progress: words.ended(event), self.again: again}
                 return
+            updates = follower.update(event)
             if isinstance(event, Finished):
                 kept = event.run.id
             if isinstance(event, Finished) and not updates:
-                continue  # drawn with what follows at once
+                continue  # drawn with the next event, which follows at once
             yield {**updates, self.progress: words.progress(event, kept)}
             if shared:
-                whole = isinstance(event, Finished) or (isinstance(event, Started) and event.at.lap == 0)
+                whole = isinstance(event, Finished) or (
+                    isinstance(event, Started) and event.at.lap == 0
+                )
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
 
@@ -173,11 +226,15 @@ class Runner:
         return {self.progress: words.note("You left the queue."), **self.idle()}
 
     def _visible(self, shown: gr.Button) -> Updates:
-        return {button: gr.update(visible=button is shown) for button in (self.run, self.stop, self.leave)}
+        return {
+            each: gr.update(visible=each is shown) for each in (self.run, self.stop, self.leave)
+        }
 
 
 def sentence(error: Exception) -> str:
-    """What to tell a visitor about an exception; unforeseen ones also go to the log."""
+    """A sentence for a visitor about an exception; unforeseen ones also go to the log."""
+    if isinstance(error, PairError):
+        return f"{error} {ANOTHER_PAIR}"
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, gr.Error):
@@ -185,9 +242,9 @@ def sentence(error: Exception) -> str:
     log.exception("a study broke down")
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return OUT_OF_MEMORY
-    return f"Something went wrong here ({type(error).__name__}); the server's log says more. Try again."
+    return f"Something went wrong ({type(error).__name__}); the server's log says more. Try again."
 
 
 def shares_cores(request: gr.Request) -> bool:
     """Whether the visitor's browser runs on this machine, and its processor decodes."""
-    return default_device().type == "cpu" and getattr(request.client, "host", None) in HERE
+    return device_of(default_device()).on_host and getattr(request.client, "host", None) in HERE

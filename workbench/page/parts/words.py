@@ -3,32 +3,33 @@
 import base64
 import html
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any, cast
 from urllib.parse import quote
 
+from workbench.kinds.links import to_query
+from workbench.kinds.registry import study_of
+from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded, recordings
-from workbench.runs.trace import TrialRecord
-from workbench.show.draws import visible
 from workbench.show.files import WRITERS
+from workbench.show.glyphs import visible
 from workbench.show.headline import headline as sentences
-from workbench.show.steps import four_steps
 from workbench.show.tables import facts, notes
-from workbench.studies.batch import Batch
-from workbench.studies.links import to_query
+from workbench.studies.presets import asked
 from workbench.studies.schemes import scheme_label
 from workbench.studies.settings import Settings
 from workbench.studies.start import Start
 from workbench.studies.text import counted
 
+EMBEDDED_CHOICE = PairChoice()
 TITLE = "Decoding Workbench"
 SAYS = "Watch a language model continue a text in several ways, and see which is fastest."
 JUMPS = (
     '<nav class="wb-jump" aria-label="On this page">'
-    '<a href="#panels">Texts</a> <a href="#charts">Charts</a> <a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
+    '<a href="#panels">Texts</a> <a href="#charts">Charts</a> '
+    '<a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
 )
 
 
@@ -36,8 +37,17 @@ def note(text: str, kind: str = "status") -> str:
     return f'<div role="{kind}">{html.escape(text)}</div>'
 
 
+def left(id: str | None) -> str:
+    """A note on a run whose page was left; `id` is None if nothing of it was kept."""
+    link = f'Its finished part is kept as <a href="?run={id}">run {id}</a>'
+    return (
+        '<div role="status">Your last run was cut short: its page was closed, or the server '
+        f"stopped. {link if id else 'Nothing of it was kept.'}</div>"
+    )
+
+
 def progress(event: Started | Progress | Finished, kept: str = "") -> str:
-    """Which decoder, token n of N, time left, and a bar for the whole study; `kept` is the run's id once a part of it is finished."""
+    """Decoder, token n of N, time left, a bar; `kept` is the run's id once a part is finished."""
     at, part, words = event.at, float(isinstance(event, Finished)), [where(event.at)]
     if isinstance(event, Progress):
         part = min(1.0, event.done / event.budget)
@@ -49,41 +59,47 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
 
 
 def where(at: At) -> str:
-    """The job in words."""
-    words = f"{label(at.decoder)} (measurement {at.job + 1} of {at.jobs})"
+    """The job in words; as in the bar, each timing counts as a measurement."""
+    words = f"{label(at.decoder)} (measurement {min(at.step + 1, at.steps)} of {at.steps})"
     if at.repeat:
         words += f" · repeat {at.repeat + 1}"
-    if at.lap:
+    if at.laps > 1:
         words += f" · timing {at.lap + 1} of {at.laps}"
     if at.batch_size == 1:
         return words
-    return f"{words} · batch size {at.batch_size}: {scheme_label(at.decoder, at.batch_size, at.scheme)}"
+    return (
+        f"{words} · batch size {at.batch_size}: "
+        f"{scheme_label(at.decoder, at.batch_size, at.scheme)}"
+    )
 
 
 def seconds_left(seconds: float) -> str:
-    """ "5 s", "3 min", "2 h": as exact as a guess is."""
+    """A guess of the time left: "5 s", "3 min", "2.0 h"."""
     if seconds < 90:
         return f"{max(1, round(seconds))} s"
     return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def bar(part: float) -> str:
-    """How much is done, from 0 to 1."""
+    """A bar for the part that is done, from 0 to 1."""
     return f'<div class="wb-track"><span style="width:{100 * part:.1f}%"></span></div>'
 
 
 def ended(event: Ended) -> str:
-    """How a study ended, and if its run could not be kept, why."""
-    kept = note(f"{event.unkept} Download this run below, or it is lost.", "alert") if event.unkept else ""
-    return outcome(event.run) + kept
+    """The outcome of a study and, if its run could not be kept, the reason."""
+    lost = note(f"{event.unkept} Download this run below, or it is lost.", "alert")
+    return outcome(event.run) + (lost if event.unkept else "")
 
 
 def timing(run: Run) -> str:
-    """How the speeds of a run were timed, and on demand which of them cannot be trusted."""
+    """A note on the timings of a run, with a fold about those that cannot be trusted."""
     first, *others = notes(run) or [""]
     if not others:
         return note(first) if first else ""
-    return f"<details><summary>{html.escape(first)} Why?</summary>{''.join(map(note, others))}</details>"
+    return (
+        f"<details><summary>{html.escape(first)} Why?</summary>"
+        f"{''.join(map(note, others))}</details>"
+    )
 
 
 def outcome(run: Run) -> str:
@@ -91,20 +107,16 @@ def outcome(run: Run) -> str:
     timings = max((len(r.laps) for r in run.results), default=0)
     often = f", timed {timings} times" if timings > 1 else ""
     failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
-    words: list[str] = [
-        "Stopped" if run.cancelled else "Done",
-        counted(len(run.results), "result"),
-        f"{seconds:.1f} s of computing{often}",
-    ]
+    words = [counted(len(run.results), "result"), f"{seconds:.1f} s of computing{often}"]
     if failed:
         words.append(f"failed: {', '.join(failed)}")
-    return note(" · ".join(words))
+    return note(" · ".join(["Stopped" if run.cancelled else "Done", *words]))
 
 
 def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
-    """The prompt's length, and what the models can hold of it beside the new tokens; then the chosen decoders."""
+    """The prompt's length, the room that the models have for it, and the chosen decoders."""
     budget = settings.get("max_new_tokens", Settings.max_new_tokens)
-    return note(f"{_length(count, budget)} · {chosen(settings)}")
+    return f"{_length(count, budget)} · {chosen(settings)}"
 
 
 def chosen(settings: Mapping[str, Any]) -> str:
@@ -114,7 +126,8 @@ def chosen(settings: Mapping[str, Any]) -> str:
     repeats = settings.get("repeats") or 1
     often = f" · {repeats} repeats" if repeats != 1 else ""
     return (
-        f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · {shown or 'no decoder'}{often}"
+        f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · "
+        f"{shown or 'no decoder'}{often}"
     )
 
 
@@ -130,7 +143,10 @@ def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
 
 
 def heading(side: str, run: Run) -> str:
-    return f"<h2>{side} · {html.escape(when(run.created))} UTC · <bdi>{html.escape(run.title[:120])}</bdi></h2>"
+    """The heading of one of two runs, with the settings and the date that tell them apart."""
+    about = f"{html.escape(asked(run.settings))} · {html.escape(when(run.created))} UTC"
+    name = f'{side} · <a href="?run={run.id}">run {run.id}</a>'
+    return f"<h2>{name} <small>{about} · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
 
 
 def when(created: str) -> str:
@@ -138,13 +154,13 @@ def when(created: str) -> str:
     return created[:16].replace("T", " ")
 
 
-def settings_link(kind: str, data: Mapping[str, Any]) -> str:
-    """A link that fills the form of this kind of study as it stands."""
-    return f'<a href="?{html.escape(to_query(kind, data))}">Link to these settings</a>'
+def settings_link(kind: str, data: Mapping[str, Any], start: Mapping[str, Any]) -> str:
+    """A link that fills a form as it stands; see `workbench.kinds.links.to_query`."""
+    return f'<a href="?{html.escape(to_query(kind, data, start))}">Link to these settings</a>'
 
 
 def kept(run: Run, unkept: bool = False) -> str:
-    """Where the run is found again, and its files. Those of a run that could not be kept are in the page itself."""
+    """Links to a run and its files; if the run could not be kept, the links hold the files."""
     files = "".join(
         f'<a class="button" href="{address}" download="run-{run.id}.{kind}">{kind.upper()}</a>'
         for kind, address in (_carried(run) if unkept else _exports(run)).items()
@@ -155,18 +171,20 @@ def kept(run: Run, unkept: bool = False) -> str:
 
 
 def _exports(run: Run) -> dict[str, str]:
-    """The addresses of a kept run's files."""
     return {kind: f"export/{run.id}.{kind}" for kind in WRITERS}
 
 
 def _carried(run: Run) -> dict[str, str]:
     """Addresses that hold the files themselves."""
     texts = {kind: WRITERS[kind](run) for kind in ("json", "csv")}
-    return {kind: f"data:;base64,{base64.b64encode(text.encode()).decode()}" for kind, text in texts.items()}
+    return {
+        kind: f"data:;base64,{base64.b64encode(text.encode()).decode()}"
+        for kind, text in texts.items()
+    }
 
 
 def headline(run: Run) -> str:
-    """What came out, and if the run was recorded beforehand, where and when."""
+    """The results in sentences and, if the run was recorded beforehand, its place and date."""
     first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
     says = f"<h2>{first}</h2><p>{' '.join(others)}</p>" if first else ""
     return f'<div class="wb-headline">{JUMPS}{says}{source(run)}</div>'
@@ -178,55 +196,55 @@ def trail(run: Run) -> str:
         return ""
     steps = Start.from_json(run.study["start"]).trail
     each = "".join(
-        f'<a href="?run={html.escape(quote(step.run, safe=""))}">run {html.escape(step.run[:12])}</a> › '
-        f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: “<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
+        f'<a href="?run={html.escape(quote(step.run, safe=""))}">'
+        f"run {html.escape(step.run[:12])}</a> › "
+        f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: "
+        f"“<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
         for step in steps
     )
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
 
-def header() -> str:
-    """What this page is, and what writes here, by the pair that the first recorded run was made with."""
-    where = recordings()[0].run.environment if recordings() else {}
-    sizes = [f"{where[role]['parameters'] / 1e6:.1f}M" for role in ("target", "draft") if where.get(role)]
-    counts = f' <span class="wide">({" and ".join(sizes)} parameters)</span>' if sizes else ""
-    return f"<h1>{TITLE}</h1><p>{SAYS} Two tiny story models{counts} run here; they know no facts.</p>"
+def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
+    """The head of the page: its purpose, and the pair in use with the size of each model."""
+    if choice.target is None:  # its sizes are known from the first recorded run
+        where = recordings()[0].run.environment if recordings() else {}
+        parameters = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
+    sizes = " and ".join(map(sized, parameters))
+    counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
+    writes = f"This page runs two tiny story models{counts}; don't expect facts."
+    if choice.target is not None:
+        alone = "" if len(parameters) > 1 else ", without a draft model"
+        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}{alone}."
+    return f"<h1>{TITLE}</h1><p>{SAYS} {writes}</p>"
+
+
+def sized(parameters: int) -> str:
+    """The size of a model: "7.5M", "8.0B"."""
+    for unit, letter in ((1e9, "B"), (1e6, "M")):
+        if parameters >= unit:
+            return f"{parameters / unit:.1f}{letter}"
+    return f"{parameters:,}"
 
 
 def source(run: Run) -> str:
-    """Of a run that was recorded beforehand: what there is to see, when and on what, and how to have it measured here; "" for any other run."""
-    found = recorded(run.id)
-    if found is None:
+    """A caption with the date and machine of a run that was recorded beforehand; "" for others."""
+    recording = recorded(run.id)
+    if recording is None:
         return ""
-    where, press = run.environment, "Measure" if run.kind == Batch.kind else "Run"
-    machine = f"{where.get('device_name', 'another machine')}, {counted(int(where.get('threads') or 1), 'thread')}"
-    when = f'Recorded on {html.escape(run.created[:10])}<span class="wide"> on {html.escape(machine)}</span>'
-    return f'<p class="source"><b>{html.escape(found.title)}:</b> {html.escape(found.says)} {when}. Press <b>{press}</b> to do it here.</p>'
-
-
-def how_it_works(run: Run) -> str:
-    """Drafting in four steps, from a round of this run; "" if it has none to show."""
-    where, steps = four_steps(run)
-    if not steps:
-        return ""
-    items = "".join(f"<li><b>{step.title}.</b> {_sentence(step.parts)}</li>" for step in steps)
-    title = f'How speculative decoding works, in four steps <span class="wb-where">from {html.escape(where)}</span>'
-    return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
-
-
-def _sentence(parts: Sequence[str | TrialRecord]) -> str:
-    """Texts, and tokens with their marks; tokens next to each other are set apart."""
-    each = [html.escape(part) if isinstance(part, str) else _marked(part) for part in parts]
-    apart = [" " if not isinstance(a, str) and not isinstance(b, str) else "" for a, b in pairwise(parts)]
-    return "".join(text + gap for text, gap in zip(each, [*apart, ""], strict=True))
-
-
-def _marked(token: TrialRecord) -> str:
-    shown = html.escape(token.text.strip(" ").replace("\n", "⏎") or "␣")
-    return f'<span class="tok {token.fate}"><bdi>{shown}</bdi></span>'
+    where, press = run.environment, study_of(run.kind).verb
+    threads = counted(int(where.get("threads") or 1), "thread")
+    machine = html.escape(f"{where.get('device_name', 'another machine')}, {threads}")
+    return (
+        f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
+        f'Recorded on {html.escape(run.created[:10])}<span class="wide"> on {machine}</span>. '
+        f"Press <b>{press}</b> to do it here.</p>"
+    )
 
 
 def environment(run: Run) -> str:
-    """What the figures were measured on."""
-    items = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run))
+    """The facts about the machine and the models of a run."""
+    items = "".join(
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run)
+    )
     return f'<dl class="facts">{items}</dl>'

@@ -1,4 +1,4 @@
-"""The papers' formulas to play with, and where a run lies on their curves."""
+"""The papers' formulas to play with, and the place of a run on their curves."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -14,6 +14,7 @@ from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs.estimates import label
 from workbench.runs.recorded import recordings
+from workbench.runs.summary import RunSummary
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
@@ -24,13 +25,20 @@ LATEX: list[dict[str, str | bool]] = [{"left": "$$", "right": "$$", "display": T
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
-        self.always = [("none", ""), *((f"recorded: {each.title}", each.run.id) for each in recordings())]
+        self.always = [
+            ("none", ""),
+            *((f"recorded: {each.title}", each.run.id) for each in recordings()),
+        ]
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
-                self.always, value="", label="Compare with one of your runs", elem_id="theory-run",
-                info="What it measured shows as diamonds." + (" Paste the id from its link." if host.limits.public else ""),
+                self.always,
+                value="",
+                label="Compare with one of your runs",
+                elem_id="theory-run",
+                info="Its measurements are shown as diamonds."
+                + (" Paste the id from its link." if host.limits.public else ""),
                 allow_custom_value=host.limits.public,
-            )  # fmt: skip
+            )
             self.note = gr.HTML(elem_id="theory-note", elem_classes="wb-note")
             self.measured = gr.State(Measured())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
@@ -44,7 +52,9 @@ class TheoryTab:
         first = draw(page, Measured(), [s.value for s in page.sliders])
         with gr.Row():
             sliders = [
-                OpenSlider(s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260)
+                OpenSlider(
+                    s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260
+                )
                 for s in page.sliders
             ]
         outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
@@ -53,7 +63,8 @@ class TheoryTab:
                 for card in row:
                     with gr.Column(min_width=340):
                         gr.Markdown(f"### {card.title}")
-                        outputs.append(gr.Plot(show_label=False, container=False))  # drawn when the tab is opened
+                        # Drawn when the tab is opened.
+                        outputs.append(gr.Plot(show_label=False, container=False))
                         gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
         if page.tables:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
@@ -84,12 +95,20 @@ class TheoryTab:
             return gr.skip()
         runs = [
             (
-                f"{words.when(run.created)} UTC · {run.kind} · {', '.join(map(label, run.decoders))} · {run.models}",
+                f"{words.when(run.created)} UTC · {run.kind} · "
+                f"{', '.join(map(label, run.decoders))} · {run.models}",
                 run.id,
             )
-            for run in self.host.store.list()
+            for run in self._kept()
+            if run.decoders
         ]
         return gr.update(choices=[*self.always, *runs])
+
+    def _kept(self) -> list[RunSummary]:
+        try:
+            return self.host.store.list()
+        except InputError:
+            return []  # the Runs tab says why
 
     def _pick(self, id: str | None) -> tuple[Measured, str]:
         try:
@@ -99,22 +118,27 @@ class TheoryTab:
 
 
 def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
-    """At most three side by side, as even as can be."""
+    """The cards in rows of at most three, of lengths as even as possible."""
     length = math.ceil(len(cards) / math.ceil(len(cards) / 3))
     return (cards[i : i + length] for i in range(0, len(cards), length))
 
 
 def fault(page: Page, values: Sequence[float | None]) -> str | None:
-    """What is wrong with the first number that cannot be used, and what to do."""
+    """A sentence on the first number that cannot be used, or None."""
     for s, x in zip(page.sliders, values, strict=True):
         if x is None or not s.low <= x <= s.high:
-            return f"{s.label} must be a number from {s.low:g} to {s.high:g}; type one, or move the slider."
+            return (
+                f"{s.label} must be a number from {s.low:g} to {s.high:g}; type one, or move the "
+                "slider."
+            )
     return None
 
 
 def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
-    """What follows the sliders and the run: the words, the figures and, if the page has them, the tables."""
-    v = SimpleNamespace(**{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)})
+    """The parts that follow the sliders and the run: words, figures and, if any, tables."""
+    v = SimpleNamespace(
+        **{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)}
+    )
     words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
     tables = [page.tables(found)] if page.tables else []
     return [words, *(card.figure(v, found) for card in page.cards), *tables]

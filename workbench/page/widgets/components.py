@@ -1,4 +1,4 @@
-"""Components that Gradio lacks; assets/web has the scripts that draw them."""
+"""Components that Gradio lacks; workbench/web has the scripts that draw them."""
 
 from typing import Any
 
@@ -24,48 +24,65 @@ show();
 
 
 class Drawn(gr.HTML):
-    """Plain data that a script draws. The template is constant, so Gradio's re-render never touches what the script drew, and no text
-    ever passes a template."""
+    """Plain data that a script draws.
+
+    The template is constant, so Gradio never renders over the drawing, and no text passes a
+    template.
+    """
 
     script: str
 
     def __init__(self, value: dict[str, Any] | None = None, **options: Any):
         super().__init__(
-            value, html_template="<div></div>", js_on_load=self.script, apply_default_css=False, padding=False, **options
-        )  # fmt: skip
+            value,
+            html_template="<div></div>",
+            js_on_load=self.script,
+            apply_default_css=False,
+            padding=False,
+            **options,
+        )
 
     def api_info(self) -> dict[str, Any]:
         return {"type": "object"}
 
 
 class TokenStrip(Drawn):
-    """Panels of coloured tokens side by side, with legend, hover card and replay. Its value is what `strip.view` makes.
+    """Panels of coloured tokens side by side, with legend, hover card and replay.
 
-    `select` asks for the alternatives of a token: {ask, run, decoder, at}, with `token` one that was typed; `submit` continues from one
-    of them: {ask, run, decoder, at, token, decoders}. `ask` names the question.
+    Its value is made by `strip.view`. The event `select` asks for the alternatives of a token:
+    {ask, run, decoder, at}, and `token` if one was typed. `submit` continues from one of them:
+    {ask, run, decoder, at, token, decoders}. `ask` names the question.
     """
 
     script = SHOW_PANELS
 
 
 class Alternatives(Drawn):
-    """Answers to the strip's questions, drawn where they were asked: {ask, choices, wanted} or {ask, error}."""
+    """Answers to the strip's questions, drawn where they were asked.
+
+    Its value is {ask, choices, wanted} or {ask, error}.
+    """
 
     script = SHOW_ALTERNATIVES
 
 
 class RunTable(Drawn):
-    """Past runs to choose from: {"rows": [{id, when, kind, title, decoders, models, best, speed}], "chosen": [ids], "empty": what is said if
-    there are no rows}."""
+    """Past runs to choose from.
+
+    Its value is {"rows": [{id, when, kind, title, decoders, models, best, speed, asked}], "chosen":
+    [ids], "empty": a text in place of no rows}.
+    """
 
     script = SHOW_RUNS
 
 
 class OpenSlider(gr.Slider):
-    """A slider whose number box may be empty, or beyond its ends, for its handler to answer: Gradio's own answer to an emptied box is
-    the text of a TypeError."""
+    """A slider whose number box may be empty or beyond its ends, for its handler to answer.
+
+    Gradio's own answer to an emptied box is the text of a TypeError.
+    """
 
     is_template = True  # to the browser it is Gradio's slider
 
-    def preprocess(self, payload: float | None) -> float | None:  # type: ignore[override]  # None is what it is for
+    def preprocess(self, payload: float | None) -> float | None:  # type: ignore[override]  # None is meant
         return payload if isinstance(payload, (int, float)) else None

@@ -1,4 +1,7 @@
-"""Gradio prints a traceback for each request that it cannot read, so that anybody fills the server's log: those become one line."""
+"""One line in the log for each request that Gradio cannot read.
+
+Gradio prints a traceback for each, so that anybody could fill the server's log.
+"""
 
 import logging
 import sys
@@ -7,34 +10,66 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from fastapi import HTTPException
 from gradio import queueing, route_utils, routes, utils
+from gradio.route_utils import FnIndexInferError
+from starlette.requests import Request
+from starlette.responses import JSONResponse
 
-OURS = Path(__file__).resolve().parents[2]
+AROUND_GRADIO = Path(__file__).resolve().parent
+OURS = AROUND_GRADIO.parents[1]
 log = logging.getLogger(__name__)
 
 
 def print_exc(*args: Any, **options: Any) -> None:
-    """In place of `traceback.print_exc`: the whole traceback of what broke in this project, a line for what Gradio refused."""
+    """In place of `traceback.print_exc`: a line for a request that Gradio refused.
+
+    An error in this project still has its whole traceback.
+    """
     error = sys.exception()
     frames = real.extract_tb(error.__traceback__) if error is not None else []
-    if any(Path(frame.filename).is_relative_to(OURS) for frame in frames):
+    files = [Path(frame.filename) for frame in frames]
+    if any(file.is_relative_to(OURS) and not file.is_relative_to(AROUND_GRADIO) for file in files):
         real.print_exc(*args, **options)
     else:
         log.warning("a request was refused: %s: %.200s", type(error).__name__, ascii(str(error)))
 
 
-def encodable(error: BaseException | None, show_error: bool) -> dict[str, bool | str | float | None]:
-    """In place of `error_payload`: half a character that a client sent and Gradio repeats cannot be sent back."""
-    found = payload(error, show_error)
-    return {k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v for k, v in found.items()}
+def encodable(
+    error: BaseException | None, show_error: bool
+) -> dict[str, bool | str | float | None]:
+    """In place of `error_payload`, which may repeat half a character; that cannot be sent back."""
+    answer = payload(error, show_error)
+    return {
+        k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v
+        for k, v in answer.items()
+    }
 
 
-payload = utils.error_payload
+async def unread(request: Request, error: Exception) -> JSONResponse:
+    """The answer to a body that Gradio cannot read.
+
+    FastAPI's own answer repeats the body, and cannot send half a character back.
+    """
+    return JSONResponse({"detail": "This request cannot be read."}, 422)
+
+
+def handler(*asked: Any, **named: Any) -> Any:
+    """In place of `get_fn`, whose error for an unknown handler nobody catches."""
+    try:
+        return get_fn(*asked, **named)
+    except (KeyError, FnIndexInferError):
+        raise HTTPException(404, "The page has no such handler; reload it.") from None
+
+
+payload, get_fn = utils.error_payload, route_utils.get_fn
 
 
 def shorten() -> None:
-    """Gradio's own modules print through the first function above, and answer through the second."""
+    """Make Gradio's modules print and answer through the functions above."""
     utils.error_payload = queueing.error_payload = encodable
+    route_utils.get_fn = handler
     quiet = SimpleNamespace(**{**vars(real), "print_exc": print_exc})
     for module in (routes, queueing, route_utils):
-        setattr(module, "traceback", quiet)  # noqa: B010 - a module of Gradio's does not say that it has one
+        # mypy does not know that Gradio's modules have it.
+        setattr(module, "traceback", quiet)  # noqa: B010

@@ -1,4 +1,7 @@
-"""The pages of the Theory tab, one file per paper: sliders, figures with their formulas, and what a run measured, in words."""
+"""The pages of the Theory tab, one file per paper.
+
+A page has sliders, figures with their formulas, and a run's measurements in words.
+"""
 
 from workbench.theory.pages.dsbd import DSBD
 from workbench.theory.pages.ems_sd import EMS_SD

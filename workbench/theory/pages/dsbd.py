@@ -1,7 +1,11 @@
-"""Dynamic-width speculative beam decoding (dsbd.txt §3.2)."""
+"""Dynamic-width speculative beam decoding.
+
+Source:
+    Qin et al. 2024 (DSBD, arXiv 2409.16560), section 3.2.
+"""
 
 from decoders import theory
-from workbench.theory import charts
+from workbench.theory.charts import dsbd as charts
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import Card, Page, Slider, Values
 
@@ -13,7 +17,8 @@ def _alphas(v: Values) -> list[float]:
 def now(v: Values) -> str:
     return (
         f"At least **{theory.dsbd_steps(v.beta, v.gamma, v.t):.2f}** layers per round ·"
-        f" width **{theory.dynamic_width(_alphas(v), v.t, v.minimum)}** for α = {', '.join(f'{a:.2f}' for a in _alphas(v))}"
+        f" width **{theory.dynamic_width(_alphas(v), v.t, v.minimum)}** for"
+        f" α = {', '.join(f'{a:.2f}' for a in _alphas(v))}"
     )
 
 
@@ -22,9 +27,11 @@ def found(m: Measured) -> str:
     if run is None:
         return "This run has no rounds of DSBD."
     return (
-        f"DSBD passed {run.passed} of the {run.verified} layers it verified ({run.layer_acceptance:.2f}, an estimate of the mean of"
-        f" min(t, β)), gained {run.steps:.2f} layers per round with γ = {run.gamma:.2f} on average, and kept {run.width:.2f} beams per layer."
-        " The theorem is a lower bound for a constant β or for its minimum: with the mean a run may lie on either side."
+        f"DSBD passed {run.passed} of the {run.verified} layers it verified"
+        f" ({run.layer_acceptance:.2f}, an estimate of the mean of min(t, β)), gained"
+        f" {run.steps:.2f} layers per round with γ = {run.gamma:.2f} on average, and kept"
+        f" {run.width:.2f} beams per layer. The theorem is a lower bound for a constant β, or for"
+        " the minimum of β: compared with its mean, a run may lie on either side."
     )
 
 
@@ -33,25 +40,32 @@ DSBD = Page(
     "Qin et al. 2024, Dynamic-width speculative beam decoding, §3.2",
     (
         Slider("beta", "yield β", "chance that a layer’s draws yield W_min beams", 0.0, 1.0, 0.8),
-        Slider("t", "threshold t", "chance wanted that a layer passes", 0.0, 1.0, 0.9),
+        Slider("t", "threshold t", "desired chance that a layer passes", 0.0, 1.0, 0.9),
         Slider("gamma", "draft length γ", "layers drafted per round", 1, 16, 2, 1),
         Slider("draws", "draft beams W_S", "draws of the draft model per layer", 1, 16, 6, 1),
-        Slider("first", "first acceptance α₁", "chance that the first draw is accepted", 0.0, 1.0, 0.75),
+        Slider(
+            "first", "first acceptance α₁", "chance that the first draw is accepted", 0.0, 1.0, 0.75
+        ),
         Slider("falls", "fall", "each refusal multiplies the chance by this", 0.0, 1.0, 0.7),
         Slider("minimum", "least beams W_min", "fewest beams of a layer", 1, 16, 1, 1),
     ),
     (
         Card(
-            "Layers per round", r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
-            "The width is chosen so that a layer passes with a chance of about t, if β allows it. A lower bound. Theorem 3.2.",
+            "Layers per round",
+            r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
+            "The width is chosen so that a layer passes with a chance of about t, if β allows it. "
+            "A lower bound. Theorem 3.2.",
             lambda v, m: charts.steps_figure(v.beta, v.t, v.gamma, m.dsbd),
         ),
         Card(
             "Width",
-            r"\begin{gathered} P(m,k)=\sum_{i=1}^{m} \alpha_i \prod_{j<i}(1-\alpha_j)\, P(m-i,k-1) \\ W_L=\max\bigl(W_{min},\,\max\{K: P(\ge K)\ge t\}\bigr) \end{gathered}",
-            "As many beams as are accepted with a chance of at least t; after an acceptance the α start anew. Equations 2-7.",
+            r"\begin{gathered} P(m,k)=\sum_{i=1}^{m} \alpha_i \prod_{j<i}(1-\alpha_j)\, P(m-i,k-1)"
+            r" \\ W_L=\max\bigl(W_{min},\,\max\{K: P(\ge K)\ge t\}\bigr) \end{gathered}",
+            "The most beams that are accepted with a chance of at least t; after an acceptance the "
+            "α start again with the first. Equations 2-7.",
             lambda v, m: charts.width_figure(_alphas(v), v.t, v.minimum, m.dsbd),
         ),
     ),
-    now, found,
-)  # fmt: skip
+    now,
+    found,
+)

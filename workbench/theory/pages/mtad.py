@@ -1,17 +1,25 @@
-"""Multi-token assisted decoding (mtad.txt §3.2)."""
+"""Multi-token assisted decoding.
+
+Source:
+    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 3.2.
+"""
 
 from decoders import theory
 from workbench.show.quantities import significant
-from workbench.theory import charts
+from workbench.theory.charts import mtad as charts
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import Card, Page, Slider, Values
 
 
 def now(v: Values) -> str:
+    ratio = theory.mtad_ratio_bound(v.tau, v.gamma_bar, v.H, v.U, v.epsilon)
+    under_q = theory.mtad_perplexity_bound(
+        v.gamma_bar, v.H_pq, (v.gamma_bar - 1) * v.log_q, v.epsilon
+    )
     return (
         f"At least **{1 + theory.mtad_kept_length(v.tau, v.U, v.gamma)}** tokens per round"
-        f" · perplexity at most **{significant(theory.mtad_ratio_bound(v.tau, v.gamma_bar, v.H, v.U, v.epsilon))}×** that of exact joint decoding"
-        f" · under q at most **{theory.mtad_perplexity_bound(v.gamma_bar, v.H_pq, (v.gamma_bar - 1) * v.log_q, v.epsilon):.2f}**"
+        f" · perplexity at most **{significant(ratio)}×** that of exact joint decoding"
+        f" · under q at most **{under_q:.2f}**"
     )
 
 
@@ -20,17 +28,23 @@ def found(m: Measured) -> str:
     if run is None:
         return "This run has no rounds of MTAD."
     U = (
-        "U: not measured, no draft token had both p and q above 0."
+        "U was not measured: no draft token had both p and q above 0."
         if run.U is None
-        else f"Over {run.compared} draft tokens the largest |ln p − ln q| was {run.U:.2f} nats ({run.ratio} distributions): U is at least"
-        " that, because it is the maximum over all tokens and contexts."
+        else f"Over {run.compared} draft tokens the largest |ln p − ln q| was {run.U:.2f} nats"
+        f" ({run.ratio} distributions): U is at least that, because it is the maximum over all"
+        " tokens and contexts."
     )
     if run.one_sided:
-        U += f" For {run.one_sided} more one of p and q was 0, so here U is infinite and the theorems promise nothing."
+        U += (
+            f" For {run.one_sided} more, either p or q was 0, so here U is infinite and the"
+            " theorems promise nothing."
+        )
     return (
-        f"MTAD gained γ̄ = {run.gamma_bar:.2f} tokens per round with γ = {run.draft_length}, τ = {run.threshold:g}. {U}"
-        f" H(p) is at least {run.H:.2f} nats, the mean over {run.places} places of the least entropy that the likeliest tokens kept in"
-        " the trace allow (plain target, unwarped). H(p, q) and the best log q: not measured, the trace holds q only of drafted tokens."
+        f"MTAD gained γ̄ = {run.gamma_bar:.2f} tokens per round with γ = {run.draft_length},"
+        f" τ = {run.threshold:g}. {U} H(p) is at least {run.H:.2f} nats, the mean over {run.places}"
+        " places of the least entropy that the likeliest tokens kept in the trace allow (plain"
+        " target, unwarped). H(p, q) and the best log q were not measured: the trace holds q only"
+        " of drafted tokens."
     )
 
 
@@ -49,20 +63,30 @@ MTAD = Page(
     ),
     (
         Card(
-            "Tokens per round", r"\bar\gamma \ge \frac{|\ln\tau|}{U}",
-            "Models that never differ by more than U cannot fail the threshold at once. Steps: whole tokens that the rule promises, min(γ, ⌈|ln τ|/U⌉ − 1) and one more. Theorem 3.6.",
+            "Tokens per round",
+            r"\bar\gamma \ge \frac{|\ln\tau|}{U}",
+            "Models that never differ by more than U cannot fail the threshold at once. The steps "
+            "are the whole tokens that the rule promises: min(γ, ⌈|ln τ|/U⌉ − 1) and one more. "
+            "Theorem 3.6.",
             lambda v, m: charts.kept_figure(v.tau, v.U, v.gamma, m.mtad),
         ),
         Card(
-            "Against exact joint decoding", r"\frac{PPL}{PPL^*} \le \tau^{-1/\bar\gamma} \exp\frac{(1-\epsilon\bar\gamma)H(p)+(1-\epsilon+\bar\gamma)U}{\bar\gamma}",
-            "How much likelier the text of exact joint decoding could be, in the limit of long outputs. Theorem 3.5.",
+            "Against exact joint decoding",
+            r"\frac{PPL}{PPL^*} \le \tau^{-1/\bar\gamma}"
+            r" \exp\frac{(1-\epsilon\bar\gamma)H(p)+(1-\epsilon+\bar\gamma)U}{\bar\gamma}",
+            "The most by which the text of exact joint decoding could be likelier, in the limit of "
+            "long outputs. Theorem 3.5.",
             lambda v, m: charts.ratio_figure(v.tau, v.gamma_bar, v.H, v.U, v.epsilon, m.mtad),
         ),
         Card(
-            "Perplexity under the draft", r"PPL_q \le \exp\Bigl(\frac{H(p,q)}{\bar\gamma}-\frac{1-\epsilon}{\bar\gamma}\,L_q(\gamma-1)\Bigr)",
-            "Drafts are chosen to be likely under q; only the last token of a round is not. L_q is drawn as (γ̄ − 1) times the best log q of a token. Lemma 3.4.",
+            "Perplexity under the draft",
+            r"PPL_q \le \exp\Bigl(\frac{H(p,q)}{\bar\gamma}"
+            r"-\frac{1-\epsilon}{\bar\gamma}\,L_q(\gamma-1)\Bigr)",
+            "Drafts are chosen to be likely under q; only the last token of a round is not. L_q is "
+            "drawn as (γ̄ − 1) times the best log q of a token. Lemma 3.4.",
             lambda v, m: charts.perplexity_figure(v.gamma_bar, v.H_pq, v.log_q, v.epsilon),
         ),
     ),
-    now, found,
-)  # fmt: skip
+    now,
+    found,
+)

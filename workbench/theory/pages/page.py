@@ -1,4 +1,4 @@
-"""What a page of the Theory tab is made of."""
+"""The parts of a page of the Theory tab."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,17 @@ from workbench.theory.estimates import Measured
 
 @dataclass(frozen=True)
 class Slider:
-    """A whole `value` makes a whole-numbered slider."""
+    """A slider; a whole `value` makes it whole-numbered.
+
+    Attributes:
+        name: its name among the slider values
+        label: its label
+        help: its help
+        low: the least value
+        high: the greatest value
+        value: the value at first
+        step: the step
+    """
 
     name: str
     label: str
@@ -24,7 +34,14 @@ class Slider:
 
 @dataclass(frozen=True)
 class Card:
-    """One figure, its formula in LaTeX, and what it says to a reader who knows none of the papers."""
+    """One figure.
+
+    Attributes:
+        title: its title
+        formula: its formula in LaTeX
+        says: its meaning for a reader who knows none of the papers
+        figure: draws it for slider values and measurements
+    """
 
     title: str
     formula: str
@@ -34,7 +51,17 @@ class Card:
 
 @dataclass(frozen=True)
 class Page:
-    """One paper: `now` is what the sliders give, `found` what a run measured, `tables` the paper's own, if any; all Markdown."""
+    """One paper; all texts are Markdown.
+
+    Attributes:
+        title: the decoder
+        source: the paper
+        sliders: the sliders
+        cards: the figures
+        now: the results of the formulas for slider values
+        found: the measurements of a run
+        tables: the paper's own tables, if any
+    """
 
     title: str
     source: str

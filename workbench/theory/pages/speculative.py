@@ -1,8 +1,17 @@
-"""Speculative decoding (speculative-decoding.txt §3, tables 1 and 4)."""
+"""Speculative decoding.
+
+Source:
+    Leviathan et al. 2023 (arXiv 2211.17192), section 3, tables 1 and 4.
+"""
+
+from functools import partial
 
 from decoders import theory
+from workbench.show.quantities import times, two_decimals
+from workbench.show.spread import marked
+from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markdown
-from workbench.theory import charts
+from workbench.theory.charts import speculative as charts
 from workbench.theory.estimates import Measured, MeasuredSpeculative
 from workbench.theory.pages.page import Card, Page, Slider, Values
 from workbench.theory.papers import TABLE_1, TABLE_4
@@ -11,7 +20,8 @@ from workbench.theory.papers import TABLE_1, TABLE_4
 def now(v: Values) -> str:
     best = theory.best_gamma(v.alpha, v.c, charts.LONGEST)
     return (
-        f"**{theory.expected_tokens(v.alpha, v.gamma):.2f}** tokens per round · **{theory.walltime_factor(v.alpha, v.gamma, v.c):.2f}×** the speed"
+        f"**{theory.expected_tokens(v.alpha, v.gamma):.2f}** tokens per round"
+        f" · **{theory.walltime_factor(v.alpha, v.gamma, v.c):.2f}×** the speed"
         f" · **{theory.operations_factor(v.alpha, v.gamma, v.c_hat):.2f}×** the operations"
         f" · best γ here **{best}** ({theory.walltime_factor(v.alpha, best, v.c):.2f}×)"
     )
@@ -21,30 +31,59 @@ def found(m: Measured) -> str:
     run = m.speculative
     if run is None:
         return "This run has no rounds of speculative decoding."
+    (alpha, gamma, *costs), (expected, *speedups) = _shown(run)
     text = (
-        f"Speculative decoding kept {run.accepted} of the {run.tested} draft tokens that it tested, α = {run.alpha:.2f}, and gained"
-        f" {run.tokens:.2f} tokens per round with γ = {run.gamma:.2f} on average"
-        f" (expected {theory.expected_tokens(run.alpha, run.gamma):.2f})."
+        f"Speculative decoding kept {run.accepted} of the {run.tested} draft tokens that it tested,"
+        f" α = {alpha}, and gained {run.tokens:.2f} tokens per round with γ = {gamma} on average"
+        f" (expected {expected})."
     )
-    if run.c is None or run.speedup is None or run.verify_cost is None:
-        return f"{text} c and speed-up: not measured, because greedy did not run."
-    cost = run.gamma * run.c + run.verify_cost
+    if not costs or run.speedup is None:
+        return f"{text} c and the speed-up were not measured, because greedy did not run."
     return (
-        f"{text} A draft pass took c = {run.c:.2f} of greedy’s pass: theorem 3.8 expects"
-        f" {run.expected_speedup:.2f}×, measured {run.speedup:.2f}×. It assumes that verifying γ+1 tokens is as quick as one; here it"
-        f" took {run.verify_cost:.2f} passes, with which the expectation is"
-        f" {theory.expected_tokens(run.alpha, run.gamma) / cost:.2f}×."
+        f"{text} A draft pass took c = {costs[0]} of greedy’s pass: theorem 3.8 expects"
+        f" {speedups[0]}×, measured {marked(times(run.speedup), run.sure)}. It assumes that"
+        f" verifying γ+1 tokens takes as long as one pass; here it took {costs[1]} passes, with"
+        f" which the expectation is {speedups[1]}×."
     )
+
+
+def _shown(run: MeasuredSpeculative) -> tuple[list[str], list[str]]:
+    """Measurements, and the results of the formulas for them, as texts.
+
+    Measurements are alpha, gamma, c and the cost of verifying; results are the tokens per round,
+    the speed-up, and the speed-up with the cost of verifying. Results follow from the measurements
+    as shown. Without greedy there are only those that need no clock.
+    """
+    values = [run.alpha, run.gamma]
+    if run.c is not None and run.verify_cost is not None:
+        values += [run.c, run.verify_cost]
+    results = [two_decimals(value) for value in _formulas(*values)]
+    read = [partial(two_decimals, value) for value in values]
+    texts = enough(lambda *numbers: all(map(gives, results, _formulas(*numbers))), *read)
+    costs, speedups = (
+        [marked(text, run.sure) for text in found] for found in (texts[2:], results[1:])
+    )
+    return [*texts[:2], *costs], [results[0], *speedups]
+
+
+def _formulas(alpha: float, gamma: float, *costs: float) -> list[float]:
+    tokens = theory.expected_tokens(alpha, gamma)
+    if not costs:
+        return [tokens]
+    c, verify = costs
+    return [tokens, theory.walltime_factor(alpha, gamma, c), tokens / (gamma * c + verify)]
 
 
 def tables(m: Measured) -> str:
     first = [
-        [f"{r.alpha}", f"{r.gamma}", f"{r.operations:.2f}×", f"{theory.operations_factor(r.alpha, r.gamma, 0):.2f}×",
+        [f"{r.alpha}", f"{r.gamma}", f"{r.operations:.2f}×",
+         f"{theory.operations_factor(r.alpha, r.gamma, 0):.2f}×",
          f"{r.speed:.2f}×", f"{theory.walltime_factor(r.alpha, r.gamma, 0):.2f}×"]
         for r in TABLE_1
     ]  # fmt: skip
     fourth = [
-        [f"{r.task}, {r.draft}, T = {r.temperature}", f"{r.gamma}", f"{r.alpha:.2f}", f"{r.c:.2f}", f"{r.expected:.1f}×",
+        [f"{r.task}, {r.draft}, T = {r.temperature}", f"{r.gamma}", f"{r.alpha:.2f}",
+         f"{r.c:.2f}", f"{r.expected:.1f}×",
          f"{theory.walltime_factor(r.alpha, r.gamma, r.c):.2f}×", f"{r.empirical:.1f}×"]
         for r in TABLE_4
     ]  # fmt: skip
@@ -52,20 +91,21 @@ def tables(m: Measured) -> str:
         fourth.append(_measured_row(m.speculative))
     return (
         "**Table 1** · operations and speed for c = ĉ = 0\n\n"
-        + markdown(Table(["α", "γ", "operations, paper", "formula", "speed, paper", "formula"], first))
+        + markdown(
+            Table(["α", "γ", "operations, paper", "formula", "speed, paper", "formula"], first)
+        )
         + "\n\n**Table 4** · expected and measured speed-up\n\n"
         + markdown(Table(["run", "γ", "α", "c", "expected, paper", "formula", "measured"], fourth))
     )
 
 
 def _measured_row(run: MeasuredSpeculative) -> list[str]:
-    def shown(value: float | None, form: str) -> str:
-        return "not measured" if value is None else f"**{value:{form}}**"
-
-    return [
-        "**the run here**", f"**{run.gamma:.2f}**", f"**{run.alpha:.2f}**", shown(run.c, ".2f"), "–",
-        shown(run.expected_speedup, ".2f"), shown(run.speedup, ".2f"),
-    ]  # fmt: skip
+    (alpha, gamma, *costs), (_, *speedups) = _shown(run)
+    c, expected = (costs[0], speedups[0]) if costs else ("not measured", "not measured")
+    measured = (
+        "not measured" if run.speedup is None else marked(two_decimals(run.speedup), run.sure)
+    )
+    return [f"**{cell}**" for cell in ("the run here", gamma, alpha, c, "–", expected, measured)]
 
 
 SPECULATIVE = Page(
@@ -79,30 +119,40 @@ SPECULATIVE = Page(
     ),
     (
         Card(
-            "Tokens per round", r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
-            "Each target pass yields the drafts kept and one token of its own. Equation 1, figure 2.",
+            "Tokens per round",
+            r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
+            "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
             lambda v, m: charts.tokens_figure(v.alpha, v.gamma, m.speculative),
         ),
         Card(
-            "Speed-up", r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
-            "Drafting costs time too; below 1 it does not pay. Assumes that verifying is as quick as one pass. Theorem 3.8, figure 4.",
+            "Speed-up",
+            r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
+            "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
+            "long as one pass. Theorem 3.8, figure 4.",
             lambda v, m: charts.speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
         ),
         Card(
-            "Best draft length", r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
-            "The better and the cheaper the draft model, the longer it should write. Searched up to 32. Figure 3.",
+            "Best draft length",
+            r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
+            "The better and the cheaper the draft model, the longer it should write. Searched up "
+            "to 32. Figure 3.",
             lambda v, m: charts.best_gamma_figure(v.alpha, v.c, m.speculative),
         ),
         Card(
-            "Operations", r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
+            "Operations",
+            r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
             "The price: refused drafts are wasted arithmetic. Theorem 3.11, figure 4.",
             lambda v, m: charts.operations_figure(v.alpha, v.gamma, v.c_hat),
         ),
         Card(
-            "Expected against measured", r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
-            "The paper’s twelve runs, and the one chosen above. On the dotted line theory and clock agree. Table 4.",
+            "Expected against measured",
+            r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
+            "The paper’s twelve runs, and the one chosen above. On the dotted line theory and "
+            "clock agree. Table 4.",
             lambda v, m: charts.table_4_figure(m.speculative),
         ),
     ),
-    now, found, tables,
-)  # fmt: skip
+    now,
+    found,
+    tables,
+)

@@ -1,0 +1,1 @@
+"""Packed attention over unpadded caches."""

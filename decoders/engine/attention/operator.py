@@ -1,0 +1,175 @@
+"""Attention of packed tokens over unpadded caches.
+
+It is one operator over plain tensors, so that a compiled pass has no graph break.
+"""
+
+import inspect
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+
+from decoders.devices import device_of
+from decoders.engine.attention.one_by_one import attend_one_by_one
+from decoders.errors import first_line
+
+log = logging.getLogger("decoders")
+FLASH = (
+    torch.version.cuda is not None
+    and torch.backends.cuda.is_flash_attention_available()
+    and {"seqused_k", "enable_gqa"} <= inspect.signature(varlen_attn).parameters.keys()
+)
+# Triton comes with CUDA builds of torch, and compiles its launchers with a C compiler.
+TRITON = find_spec("triton") is not None and any(
+    map(shutil.which, (os.environ.get("CC", "cc"), "gcc", "clang"))
+)
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    rows: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+    window: int,
+    sinks: Tensor | None,
+) -> Tensor:
+    """Write k and v into the arena, then let each request's tokens attend to its rows.
+
+    q is (H, tokens, D), k (K, tokens, D) and v (K, tokens, D'); the result is (tokens, H, D').
+
+    Args:
+        window: how many rows, its own included, a token of a chain sees; 0 for all
+        sinks: for each head the score of one more row, without a token or a value, (H,); or None
+    """
+    keys.index_copy_(0, rows, k.transpose(0, 1))
+    values.index_copy_(0, rows, v.transpose(0, 1))
+    while True:
+        way = choose_way(q, values, segments, bool(softcap) or sinks is not None)
+        try:
+            # Kernels are launched on the current device, and layers may lie on several devices.
+            with torch.cuda.device_of(q):
+                return way(
+                    q, keys, values, segments, table, masks, biases, scale, softcap, window, sinks
+                )
+        # It may come from a compiler that lacks Python.h, from a driver or from an untested GPU.
+        except Exception as error:
+            if (
+                way is attend_one_by_one
+                or way in FAILED
+                or isinstance(error, torch.OutOfMemoryError)
+            ):
+                raise
+            FAILED.add(way)
+            log.warning(
+                "%s does not run here (%s); passes use slower attention.",
+                str(way.__doc__).split(",")[0],
+                first_line(error),
+            )
+
+
+# Ways that raised an error on this machine are not tried again.
+FAILED: set[Callable[..., Tensor]] = set()
+
+
+def choose_way(
+    q: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    special: bool,
+    flash: bool = FLASH,
+    triton: bool = TRITON,
+) -> Callable[..., Tensor]:
+    """Choose FlashAttention for chains and Triton for everything else, or the way without kernels.
+
+    Kernels need a CUDA device that supports them; elsewhere attention runs request by request.
+    FlashAttention lacks soft-capping and sinks, which `special` announces.
+    """
+    if not takes_kernels(q.device, q.dtype):
+        return attend_one_by_one
+    size = q.shape[-1]
+    fits_flash = (
+        q.dtype != torch.float32
+        and size == values.shape[-1]
+        and size % 8 == 0
+        and size <= 256
+        and not special
+    )
+    if flash and attend_chains not in FAILED and fits_flash and bool((segments[:, 4] < 0).all()):
+        return attend_chains
+    return attend_with_triton if triton and attend_with_triton not in FAILED else attend_one_by_one
+
+
+def takes_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    return device_of(device).has_kernels(dtype)
+
+
+def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether the attention of a pass may run request by request."""
+    return not (TRITON and attend_with_triton not in FAILED and takes_kernels(device, dtype))
+
+
+def attend_chains(
+    q: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    segments: Tensor,
+    table: Tensor,
+    masks: Tensor,
+    biases: Tensor,
+    scale: float,
+    softcap: float,
+    window: int = 0,
+    sinks: Tensor | None = None,
+) -> Tensor:
+    """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
+    starts, bases, totals, *_ = table
+    count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
+    most, longest = int(count.max()), int((past + count).max())
+    hides = 0 < window < longest
+    out: Any = varlen_attn(
+        q.transpose(0, 1),
+        keys,
+        values,
+        starts,
+        # Where each request's keys begin; seqused_k says how many there are, so there may be gaps
+        # between requests.
+        bases,
+        most,
+        longest,
+        scale=scale,
+        # Causal, with the last query aligned with the last key. A window would prevent the split of
+        # keys and the packing of groups for single tokens.
+        window_size=(window - 1 if hides else -1, 0) if hides or most > 1 else (-1, -1),
+        enable_gqa=True,
+        seqused_k=totals[:-1],
+    )
+    return out.contiguous()
+
+
+def attend_with_triton(*arguments: Any) -> Tensor:
+    """Triton, in one launch, for all passes; it is imported only if it is used."""
+    from decoders.engine.attention.launch import attend_packed
+
+    return attend_packed(*arguments)
+
+
+attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("keys", "values"))
+
+
+@attend_op.register_fake
+def _(q: Tensor, k: Tensor, v: Tensor, *others: object) -> Tensor:
+    return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])

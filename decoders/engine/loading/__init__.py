@@ -1,0 +1,1 @@
+"""Loading pairs of models, and refusing what cannot be run."""

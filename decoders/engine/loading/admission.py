@@ -1,0 +1,193 @@
+"""The check that admits a model: cached passes must agree with passes over whole texts."""
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from decoders.devices import device_of
+from decoders.engine.memory.layout import Layout
+from decoders.engine.models.loaded import undisturbed
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.models.plain import PlainModel
+from decoders.engine.models.probe import layout_of
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.weights.twin import twin
+from decoders.errors import InputError, NotPackedError, first_line
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+PROMPTS = 70, 3, 20  # tokens: one is longer than a block of keys of any kernel
+DEEPEST = 8  # tokens after a prompt
+# Tokens: windows and chunks of the check are no larger, so that its prompts go beyond them.
+REDUCED = 24
+ASKED = 12  # the last tokens of a prompt, whose rows are compared
+SIZES = "sliding_window", "attention_chunk_size"  # settings of windows and chunks
+# Nats: some models give tokens that are not text the least number there is.
+RULED_OUT = -1e4
+# About twenty times the errors of deep and shallow models, dense ones and mixtures of experts.
+TOLERANCE = {torch.float64: 3e-5, torch.float32: 3e-5, torch.float16: 0.05, torch.bfloat16: 0.1}
+
+
+def agrees_with_plain_pass(model: PackedModel | PlainModel) -> None:
+    """Check that passes over cached rows give what passes over whole texts give.
+
+    Some models fail at this silently. Whole texts take the "eager" attention: it does all that the
+    architecture asks for ("sdpa" has no soft-capping), though its softmax is never finer than
+    float32. More than half of the rows of each request in each pass must agree: a few tokens that
+    rounding sends to another expert do no harm, and a wrong mask, position or cached row shows.
+
+    Args:
+        model: the prepared model
+
+    Raises:
+        NotPackedError: if they differ, or a pass fails
+        InputError: if passes over whole texts give no numbers
+    """
+    try:
+        kind = "plain"
+        whole, layout = whole_texts(model)
+        kind = "packed" if model.packed else "cached"
+        answers = list(cached_rows(model, layout))
+        kind = "plain"
+        plain = plain_rows(model, whole, answers)
+    except (MemoryError, torch.OutOfMemoryError, NotPackedError):
+        raise
+    except Exception as error:  # the model's code can fail in any way
+        raise NotPackedError(f"it fails in a {kind} forward pass ({first_line(error)})") from None
+    if all(row.isnan().any() for row in plain.values()):
+        raise InputError(
+            f"The {model.name} gives logits that are not numbers; check its weights and its dtype."
+        )
+    dtype = precision(model)
+    for tree, rows in answers:
+        agreeing = [agree(row, plain[tree, node], dtype) for node, row in rows.items()]
+        if 2 * sum(agreeing) <= len(agreeing):
+            raise NotPackedError("it does not give the logits of a pass over the whole text")
+
+
+def precision(model: PackedModel | PlainModel) -> torch.dtype:
+    """The dtype like which the products of a pass are rounded.
+
+    TF32, which may be switched on for float32, has float16's digits.
+    """
+    products = device_of(model.device).products()
+    rounded = {"tf32": torch.float16, "bf16": torch.bfloat16}.get(products, torch.float32)
+    return rounded if model.dtype == torch.float32 else model.dtype
+
+
+def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
+    """Whether two rows of logits (V,) are one distribution but for rounding in `dtype`.
+
+    The distance of their log-probabilities is compared with how far the plain ones are from their
+    mean. An offset of all logits does not count, apart from the rounding that it causes. Tokens
+    that the plain row rules out are left out.
+    """
+    ours, plain = row.double(), plain.double()
+    rounding = torch.finfo(dtype).eps * plain[plain > RULED_OUT].norm()
+    log_p, log_q = plain.log_softmax(-1), ours.log_softmax(-1)
+    possible = log_p > RULED_OUT
+    log_p, log_q = log_p[possible], log_q[possible]
+    allowed = TOLERANCE[dtype] * (log_p - log_p.mean()).norm() + rounding
+    return bool((log_p - log_q).norm() <= allowed)
+
+
+def whole_texts(model: PackedModel | PlainModel) -> tuple[PreTrainedModel, list[Layout] | None]:
+    """The model that takes whole texts, and the layout of cached passes if it is not the model's.
+
+    Windows and chunks that are too large for the check's prompts are made small in both. Raises
+    NotPackedError if the config cannot make them small.
+    """
+    own = model.model
+    if not getattr(own, "_supports_attention_backend", False):
+        return own, None
+    whole = twin(own, "eager")
+    # It may also be a Translated, which has the attributes of its model.
+    packed: Any = model
+    if not (packed.packed and any(reach and reach.size > REDUCED for reach in packed.reaches)):
+        return whole, None
+    config = whole.config.get_text_config()
+    for name in SIZES:
+        if isinstance(size := getattr(config, name, None), int):
+            setattr(config, name, min(size, REDUCED))
+    small = [
+        replace(
+            layer, reach=layer.reach and replace(layer.reach, size=min(layer.reach.size, REDUCED))
+        )
+        for layer in packed.layout
+    ]
+    if layout_of(whole, model.positions) != small:
+        raise NotPackedError("its windows cannot be made small to test it")
+    return whole, small
+
+
+def cached_rows(
+    model: PackedModel | PlainModel, layout: Sequence[Layout] | None = None
+) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
+    """Yield what four passes answer three requests.
+
+    The passes have prompts; single tokens; two children each; a tree, a fork and a single token.
+    These are chains and trees, short and long, so every way to attend has run before anything is
+    decoded.
+    """
+    most = model.positions or max(PROMPTS) + DEEPEST
+    engine = (
+        model.engine() if layout is None else PackedPasses(cast(PackedModel, model), layout=layout)
+    )
+    draw, tokens = random.Random(0), range(min(model.own, model.vocabulary))
+    trees = [TokenTree(draw.choices(tokens, k=max(1, min(n, most - DEEPEST)))) for n in PROMPTS]
+    for tree in trees:
+        engine.admit(tree, len(tree.trunk) + DEEPEST)
+
+    def grow(tree: TokenTree, count: int) -> list[NodeId]:
+        """Up to `count` nodes below the tip, two of them its children."""
+        tips = [tree.trunk[-1]]
+        for i in range(count):
+            parent = tips[0] if i < 2 else draw.choice(tips[-6:])
+            if tree.depths[parent] + 1 < min(most, tree.prompt_length + DEEPEST):
+                tips.append(tree.add(parent, draw.choice(tokens)))
+        return list(dict.fromkeys(tips[1:]))
+
+    for sizes in ((), (1, 1, 1), (2, 2, 2), (2, 20, 1)):
+        asked = map(grow, trees, sizes) if sizes else (tree.trunk[-ASKED:] for tree in trees)
+        wants = [(tree, nodes) for tree, nodes in zip(trees, asked, strict=True) if nodes]
+        for (tree, nodes), answer in zip(wants, engine.run(wants) if wants else (), strict=True):
+            assert answer.part is not None  # without a chunk every node is fed
+            yield tree, dict(zip(nodes, answer.rows[answer.part], strict=True))
+            tree.keep(nodes[-1:])
+
+
+def plain_rows(
+    model: PackedModel | PlainModel,
+    whole: PreTrainedModel,
+    answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]],
+) -> dict[tuple[TokenTree, NodeId], Tensor]:
+    """The logits (V,) of the same nodes by passes over whole texts; equal lengths share a pass."""
+    asked: dict[TokenTree, set[NodeId]] = defaultdict(set)
+    for tree, rows in answers:
+        asked[tree].update(rows)
+    texts: dict[int, list[tuple[TokenTree, list[NodeId]]]] = defaultdict(list)
+    for tree, nodes in asked.items():
+        inner = {tree.parents[node] for node in nodes}
+        for path in (tree.lineage(node) for node in nodes - inner):
+            texts[len(path)].append((tree, path))
+    logits_of: dict[tuple[TokenTree, NodeId], Tensor] = {}
+    last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
+    with undisturbed(model.device):
+        for alike in texts.values():
+            ids = torch.tensor(
+                [[tree.tokens[n] for n in path] for tree, path in alike], device=model.device
+            )
+            logits = model.over_vocabulary(whole(input_ids=ids, use_cache=False, **last).logits)
+            for (tree, path), rows in zip(alike, logits, strict=True):
+                logits_of |= {
+                    (tree, n): row
+                    for n, row in zip(path[-len(rows) :], rows, strict=True)
+                    if n in asked[tree]
+                }
+    return logits_of

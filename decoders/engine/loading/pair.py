@@ -1,0 +1,190 @@
+"""A pair of models to decode with (ModelPair); models that do not fit are refused by name."""
+
+import logging
+from typing import Any, cast
+
+from transformers import PreTrainedModel
+
+from decoders.engine.loading.choice import prepared
+from decoders.engine.models.packed import PASSES
+from decoders.engine.models.translated import Translated
+from decoders.engine.models.translation import Translation, Vocabulary
+from decoders.engine.protocols import Model
+from decoders.errors import InputError, quoted
+from decoders.inputs import as_list, as_tokenizer
+from decoders.penalties import MODELLED, asked, said
+from decoders.values import allowed
+
+log = logging.getLogger("decoders")
+
+
+class ModelPair:
+    """A target model, a draft model (or None) and the tokenizer that they share.
+
+    The sizes of the models' vocabularies may differ if both have all of the tokenizer's tokens.
+    Later changes of weights by an optimizer, under `no_grad` or by `load_state_dict`, are followed.
+    Values written into a weight's `.data` may not be noticed: make a new pair then. Replaced
+    modules and switched adapters are refused at the next call. The logger "decoders" says once what
+    the target's generation config asks for beyond sampling.
+
+    Args:
+        target: a causal language model of `transformers`, on one device or several; it is put in
+            eval mode and otherwise left as it is
+        draft: the same, or anything that fits `decoders.engine.protocols.Model`, or None
+        tokenizer: may be None if prompts are lists of token ids
+        draft_tokenizer: the draft's, if it is another one. The draft then proposes only tokens that
+            both know (`decoders.engine.models.translation`).
+        passes: how packed models run, see `load_pair`
+
+    Attributes:
+        packed: the models as they run, by role ("target", "draft"): packed, or with their own cache
+            where that is not right
+
+    Raises:
+        InputError: if the pair cannot be run, with the reason
+    """
+
+    def __init__(
+        self,
+        target: PreTrainedModel,
+        draft: PreTrainedModel | Model | None,
+        tokenizer: Any = None,
+        draft_tokenizer: Any = None,
+        *,
+        passes: str = "recorded",
+    ):
+        allowed("passes", passes, choices=PASSES)
+        for model in (target,) if draft is None or isinstance(draft, Model) else (target, draft):
+            if not isinstance(model, PreTrainedModel):
+                kind = (
+                    quoted(model)
+                    if isinstance(model, str)
+                    else f"an object of type {type(model).__name__}"
+                )
+                raise InputError(
+                    f"A model of a pair is a transformers model, not {kind}; load_pair() takes "
+                    "names and folders; unwrap a wrapped model first (.module, ._orig_mod, or "
+                    "merge_and_unload() of an adapter)."
+                )
+        as_tokenizer("tokenizer", tokenizer)
+        if as_tokenizer("draft_tokenizer", draft_tokenizer) is not None and tokenizer is None:
+            raise InputError(
+                "draft_tokenizer needs the target's tokenizer beside it; give that as tokenizer."
+            )
+        self.target, self.draft, self.passes = target, draft, passes
+        self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
+        target.eval()
+        self.packed: dict[str, Model] = {"target": prepared(target, "target", passes=passes)}
+        if isinstance(draft, Model):
+            same_vocabulary(self.vocabulary, draft.vocabulary, None)
+            self.packed["target"].refuse_features(draft.reads)
+            self.packed["draft"] = draft
+        elif draft is not None:
+            size, draft_size = (
+                model.config.get_text_config().vocab_size for model in (target, draft)
+            )
+            translation = translation_between(tokenizer, draft_tokenizer, size, draft_size)
+            if translation is None:
+                same_vocabulary(size, draft_size, tokenizer)
+            draft.eval()
+            own = prepared(draft, "draft", self.vocabulary if translation is None else None, passes)
+            self.packed["draft"] = (
+                own if translation is None else cast(Model, Translated(own, translation))
+            )
+        if wishes := said(target.generation_config):
+            log.warning(
+                "The generation config of the %s asks for %s.",
+                self.packed["target"].name,
+                "; and for ".join(wishes),
+            )
+
+    @property
+    def end_tokens(self) -> frozenset[int]:
+        """The ids that end a text, from the target's generation config or else the tokenizer."""
+        ids = as_list(getattr(self.target.generation_config, "eos_token_id", None))
+        if ids is None:
+            ids = getattr(self.tokenizer, "eos_token_id", None)
+        return (
+            frozenset()
+            if ids is None
+            else frozenset([ids] if isinstance(ids, int) else map(int, ids))
+        )
+
+    @property
+    def penalties(self) -> dict[str, Any]:
+        """Settings of the target's generation config that decoders apply with `penalties=True`."""
+        return asked(self.target.generation_config, MODELLED)
+
+    @property
+    def one_tokenizer(self) -> bool:
+        return not isinstance(self.packed.get("draft"), Translated)
+
+    @property
+    def known(self) -> float:
+        """The share of the target's tokens that the draft may propose; 1 with one tokenizer."""
+        draft = self.packed.get("draft")
+        return draft.translation.known if isinstance(draft, Translated) else 1.0
+
+    @property
+    def plain(self) -> dict[str, Model]:
+        """The models, by role, that run with their own cache, one request at a time."""
+        return {role: model for role, model in self.packed.items() if not model.packed}
+
+    @property
+    def vocabulary(self) -> int:
+        return self.packed["target"].vocabulary
+
+    @property
+    def positions(self) -> int | None:
+        """The most tokens, prompt and output together, that every model of the pair can see.
+
+        It is None if no config has a limit.
+        """
+        return min(
+            (m.positions for m in self.packed.values() if m.positions is not None), default=None
+        )
+
+
+def translation_between(
+    tokenizer: Any, draft_tokenizer: Any, size: int, draft_size: int
+) -> Translation | None:
+    """The translation for a draft with another tokenizer; None if the tokenizers are the same.
+
+    Args:
+        tokenizer: the target's tokenizer
+        draft_tokenizer: the draft's tokenizer, or None
+        size: the number of the target's logits
+        draft_size: the number of the draft's logits
+
+    Raises:
+        InputError: if they share no tokens
+    """
+    if (
+        draft_tokenizer is None
+        or tokenizer is None
+        or draft_tokenizer.get_vocab() == tokenizer.get_vocab()
+    ):
+        return None
+    return Translation.between(
+        Vocabulary.of(tokenizer), Vocabulary.of(draft_tokenizer), size, draft_size
+    )
+
+
+def same_vocabulary(target: int, draft: int, tokenizer: Any) -> None:
+    """Raise InputError unless two vocabularies are one, or both have all tokens of the tokenizer.
+
+    Embeddings are often padded, and those of one family not always to one size.
+
+    Args:
+        target: the size of the target's vocabulary
+        draft: the size of the draft's vocabulary
+        tokenizer: the tokenizer of both, or None
+    """
+    if draft != target and (
+        tokenizer is None or max(tokenizer.get_vocab().values()) >= min(target, draft)
+    ):
+        raise InputError(
+            f"Draft and target have different vocabularies: {draft} and {target} tokens; take a "
+            "draft of the target's family, or give the tokenizers of both, as tokenizer and "
+            "draft_tokenizer."
+        )

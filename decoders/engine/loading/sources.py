@@ -1,0 +1,240 @@
+"""The places from which models are read: folders and the hub.
+
+What is wrong with them is said in one sentence that names the fix.
+"""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoders.errors import InputError, first_line, quoted
+
+ADAPTER = "adapter_config.json"
+# Messages of transformers and safetensors, and what to do about each. The first that fits counts.
+MEANINGS = (
+    (
+        r"couldn't connect to|offline mode|Connection error|Max retries",
+        "is not among the downloaded models, and huggingface.co cannot be reached; connect to the "
+        "network, or name a folder",
+    ),
+    (
+        r"is not a local folder and is not a valid model identifier|404 Client Error|"
+        r"Repository Not Found",
+        "is neither a folder nor a model of the hub; check its name, and for a private one log in "
+        "with `hf auth login`",
+    ),
+    (
+        r"Repo id must|Repo id must use",
+        "is neither a folder nor the name of a model of the hub, which looks like "
+        "organisation/model",
+    ),
+    (
+        r"no file named model\.safetensors found|"
+        r"does not appear to have a file named model\.safetensors(?! or|,)",
+        "has no weights as safetensors, and others are read from pinned presets only; name a "
+        "repository with safetensors files",
+    ),
+    (
+        r"No such file or directory: .*\.safetensors",
+        "lacks one of its weights files; download it again",
+    ),
+    (
+        r"no file named|does not appear to have a file named (pytorch|model)",
+        "holds no weights; name a folder or revision that holds the whole model",
+    ),
+    (
+        r"deserializing header|file not fully covered|header too|MetadataIncompleteBuffer|"
+        r"InvalidHeader",
+        "has a broken or incomplete weights file; download it again",
+    ),
+    (
+        r"not a valid JSON file",
+        "has a broken config.json; download it again",
+    ),
+    (
+        r"JSONDecode|expected value at line|EOF while parsing|key must be a string",
+        "has a broken tokenizer file or index of weights; download it again",
+    ),
+    (
+        r"ignore_mismatched_sizes",
+        "has weights of other sizes than its config.json says; download it again",
+    ),
+    (
+        r"[Vv]alidation error|Trying to create tensor with negative",
+        "has invalid settings in its config.json; download it again",
+    ),
+    (
+        r"backend tokenizer|tokenizer class|Can't load tokenizer|sentencepiece or tiktoken",
+        "has no tokenizer that can be read here; name a folder that holds tokenizer.json",
+    ),
+    (
+        r"Unrecognized configuration class",
+        "is not a causal language model; name one that generates text",
+    ),
+    (
+        r"does not recognize this architecture",
+        "is of a type that the installed transformers does not know; update transformers",
+    ),
+    (
+        r"Unrecognized model",
+        "has a config.json without a model type; name a model in the format of transformers",
+    ),
+)
+
+
+def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
+    """The hub ids or model folders of the target and, if there is one, the draft.
+
+    Args:
+        target: folder or hub id of the target, or a folder with both models
+        draft: folder or hub id of the draft, or None
+
+    Raises:
+        InputError: if a folder holds no model
+    """
+    for name in (target,) if draft is None else (target, draft):
+        _refuse_unnameable(name)
+    folder = Path(target)
+    if draft is None and (folder / "target").is_dir():
+        target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
+    names = [str(name) for name in (target, draft) if name is not None]
+    for name in names:
+        _look(name)
+    return names
+
+
+def _refuse_unnameable(name: Any) -> None:
+    """Raise InputError for a name that no file system takes."""
+    if not isinstance(name, (str, Path)):
+        raise InputError(
+            f"A model is named by text or a Path, not {quoted(name)}; name a folder, or a model of "
+            "the hub."
+        )
+    try:
+        (Path(name) / ADAPTER).stat()
+    except (FileNotFoundError, NotADirectoryError):  # it may be a model of the hub
+        return
+    # For example a zero byte, half a character, too many characters, no permission.
+    except (ValueError, OSError) as error:
+        why = getattr(error, "strerror", None) or first_line(error)
+        raise InputError(
+            f"{quoted(str(name))} cannot be looked up ({why}); name a folder that holds a model, "
+            "or a model of the hub."
+        ) from None
+
+
+def _look(name: str) -> None:
+    if not name.strip():
+        raise InputError(
+            "The name of a model is empty; name a folder that holds one, or a model of the hub."
+        )
+    path = Path(name)
+    if path.suffix == ".gguf" or (
+        path.is_dir() and not (path / "config.json").is_file() and any(path.glob("*.gguf"))
+    ):
+        raise InputError(
+            f"{name} is a GGUF file, which is not read here; name the model that it was made of."
+        )
+    if path.is_file():
+        raise InputError(f"{name} is a file; name the folder that holds the whole model.")
+    if name.startswith(("/", ".", "~")) and not path.is_dir():
+        raise InputError(
+            f"There is no folder {name}; name one that holds a model, or a model of the hub."
+        )
+    if path.is_dir() and not any((path / file).is_file() for file in ("config.json", ADAPTER)):
+        raise InputError(
+            f"The folder {name} has no config.json; name one that holds a model in the format of "
+            "transformers."
+        )
+
+
+def base_of(name: str) -> str:
+    """The model that an adapter changes, if the name is a folder with an adapter; else the name.
+
+    Args:
+        name: a folder or hub id
+
+    Raises:
+        InputError: if the adapter is broken or `peft` is missing
+    """
+    file = Path(name) / ADAPTER
+    if not file.is_file():
+        return name
+    if find_spec("peft") is None:
+        raise InputError(
+            f"{name} is an adapter, which needs the package peft; install it with "
+            "`pip install peft`."
+        )
+    try:
+        base = json.loads(file.read_text())["base_model_name_or_path"]
+    except (ValueError, KeyError, TypeError):
+        raise InputError(f"{name} has a broken {ADAPTER}; save the adapter again.") from None
+    return model_names(base, None)[0]
+
+
+def fetch(kind: Any, name: str, **options: Any) -> Any:
+    """Call `kind.from_pretrained` with a folder, or a hub id with or without "@revision".
+
+    A model's own code is never run.
+
+    Args:
+        kind: a class of transformers such as AutoConfig
+        name: the folder or hub id
+        options: further arguments of `from_pretrained`
+
+    Raises:
+        InputError: if it cannot be read
+    """
+    if "@" in name and not Path(name).is_dir():
+        name, options["revision"] = name.split("@", 1)
+    with said_in_one_sentence(name):
+        return kind.from_pretrained(name, trust_remote_code=False, **options)
+
+
+@contextmanager
+def said_in_one_sentence(name: str) -> Iterator[None]:
+    """Turn anything that goes wrong while this model is read into an InputError.
+
+    Args:
+        name: the model's folder or hub id
+    """
+    try:
+        yield
+    except Exception as error:  # files, network, JSON and safetensors each have their own errors
+        message = f"{type(error).__name__}: {error}"
+        meaning = next((words for pattern, words in MEANINGS if re.search(pattern, message)), None)
+        raise InputError(
+            f"{name} {meaning}." if meaning else f"{name} could not be loaded: {first_line(error)}"
+        ) from error
+
+
+def parameters(target: str | Path, draft: str | Path | None = None) -> int:
+    """Count the parameters of the models with these names, without loading weights.
+
+    Args:
+        target: folder or hub id of the target, or a folder with both models
+        draft: folder or hub id of the draft, or None
+
+    Returns:
+        the sum over the models, without those of a type that cannot be built so
+
+    Raises:
+        InputError: if there is no such model
+    """
+    return sum(map(_parameters, model_names(target, draft)))
+
+
+def _parameters(name: str) -> int:
+    config = fetch(AutoConfig, base_of(name))
+    try:
+        with torch.device("meta"):
+            return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
+    except Exception:  # loading says why
+        return 0

@@ -1,0 +1,1 @@
+"""Cache rows: where they lie, and what is fed."""

@@ -1,0 +1,244 @@
+"""The tensors of one pass (PackedInputs), made from the nodes that each request feeds (Feed)."""
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from decoders.devices import device_of
+from decoders.engine.attention.operator import needs_biases
+from decoders.engine.attention.packing import Layered, Packing, Part
+from decoders.engine.memory.arena import Arena
+from decoders.engine.memory.rows import CacheRows, Mask
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+ALIGNED = 64  # bytes: the most that memory-efficient SDPA and any dtype need
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """One request's part of a pass.
+
+    Attributes:
+        tree: the request's tree
+        cache: its rows
+        nodes: the nodes to feed, parents first
+        wanted: those of them that need logits
+    """
+
+    tree: TokenTree
+    cache: CacheRows
+    nodes: list[NodeId]
+    wanted: list[NodeId]
+
+    def over(self, cache: CacheRows) -> "Feed":
+        """The same feed, with the request's rows in another arena."""
+        return replace(self, cache=cache)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedInputs:
+    """The tensors of one pass.
+
+    In a pass of several tokens, a single index or segment gets a dummy second entry, because
+    compiled graphs specialise on size 1.
+
+    Attributes:
+        input_ids: (1, tokens)
+        position_ids: (1, tokens)
+        wanted: indices of the tokens that want logits, (n,)
+        packing: which tokens and rows belong to which request
+    """
+
+    input_ids: torch.Tensor
+    position_ids: torch.Tensor
+    wanted: torch.Tensor
+    packing: Packing | Layered
+
+    def following(self, packing: Layered, device: torch.device) -> "PackedInputs":
+        """Move the inputs to where the model takes its tokens, for layers on other devices too.
+
+        Args:
+            packing: the packing of all layers
+            device: where the model takes its tokens
+        """
+        return PackedInputs(
+            self.input_ids.to(device), self.position_ids.to(device), self.wanted.to(device), packing
+        )
+
+
+def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:
+    """The wanted nodes and all their ancestors that have no row yet, parents first."""
+    missing: set[NodeId] = set()
+    for node in wanted:
+        while node >= 0 and node not in cache.row and node not in missing:
+            missing.add(node)
+            node = tree.parents[node]
+    return sorted(missing)
+
+
+def pack(
+    feeds: Sequence[Feed], arena: Arena, by_request: bool = False, window: int = 0
+) -> PackedInputs:
+    """Join the feeds, one after another, and give their tokens cache rows.
+
+    Args:
+        feeds: what each request feeds
+        arena: the arena of their caches
+        by_request: whether attention needs only the `parts`
+        window: how many rows, its own included, a token of a chain sees; 0 for all
+    """
+    device, dtype = arena.keys[0].device, arena.keys[0].dtype
+    masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
+    tokens: list[int] = []
+    positions: list[int] = []
+    rows: list[int] = []
+    wanted: list[int] = []
+    for feed in feeds:
+        n, total = len(feed.nodes), len(feed.cache)
+        shift = len(tokens) - (total - n)
+        wanted += [feed.cache.row[node] + shift for node in feed.wanted]
+        tokens += [feed.tree.tokens[node] for node in feed.nodes]
+        positions += [feed.tree.depths[node] for node in feed.nodes]
+        end = feed.cache.base + total
+        rows += range(end - n, end)
+    # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
+    if len(tokens) > 1 and not by_request:
+        wanted += wanted[:1] * (len(wanted) == 1)
+    indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long)
+    every: tuple[Part, ...] = ()
+    if by_request:
+        indices = indices.to(device)
+        segments = table = seen = biases = indices[:0]
+        every = parts(feeds, masks, arena, dtype, window)
+    else:
+        segments, *others = tables(feeds, masks, dtype, needs_biases(device, dtype), window)
+        indices, table, seen, biases = moved([indices, *others], device)
+    ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
+    packing = Packing(
+        into, segments, table, seen, biases, arena.keys, arena.values, window, every, arena.scratch
+    )
+    return PackedInputs(ids[None], places[None], answered, packing)
+
+
+def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
+    """Bring tensors to a device in one transfer: each to a GPU takes longer than its content."""
+    if device_of(device).on_host:
+        return list(tensors)
+    bytes_of = [tensor.contiguous().view(-1).view(torch.uint8) for tensor in tensors]
+    places = [len(part) + -len(part) % ALIGNED for part in bytes_of]
+    every = torch.zeros(sum(places), dtype=torch.uint8)
+    for part, place in zip(bytes_of, every.split(places), strict=True):
+        place[: len(part)] = part
+    return [
+        place[: len(part)].view(tensor.dtype).view(tensor.shape)
+        for tensor, part, place in zip(
+            tensors, bytes_of, every.to(device).split(places), strict=True
+        )
+    ]
+
+
+def parts(
+    feeds: Sequence[Feed],
+    masks: Sequence[Mask | None],
+    arena: Arena,
+    dtype: torch.dtype,
+    window: int = 0,
+) -> tuple[Part, ...]:
+    """Each request's rows and what to add to its scores, for attention request by request."""
+    requests, start = [], 0
+    for feed, mask in zip(feeds, masks, strict=True):
+        n, total, bias = len(feed.nodes), len(feed.cache), None
+        hides = mask is None and 0 < window < total
+        causal = mask is None and n == total and n > 1 and not hides
+        if mask is not None or (n > 1 and not causal):
+            bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
+        begin = total - window if hides and n == 1 else 0
+        keys, values = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        requests.append(Part(start, start + n, bias, causal, keys, values))
+        start += n
+    return tuple(requests)
+
+
+def added(mask: Mask | None, n: int, total: int, window: int = 0) -> np.ndarray:
+    """The bias (n, total) that is added to the scores of a request's last n rows with all rows.
+
+    It is 0 for rows that they see, else -inf. Without a mask they are a chain, in which each sees
+    the last `window` rows.
+    """
+    bias = np.zeros((n, total), dtype=np.float32)
+    start, seen = mask or (total - n, np.tri(n, dtype=bool))
+    bias[:, start:][~seen] = -np.inf
+    if mask is None and 0 < window < total:
+        bias[np.tri(n, total, total - n - window, dtype=bool)] = -np.inf
+    return bias
+
+
+def tables(
+    feeds: Sequence[Feed],
+    masks: Sequence[Mask | None],
+    dtype: torch.dtype,
+    biased: bool,
+    window: int = 0,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
+    """The segments, table, masks and biases of a Packing, for kernels and compiled passes.
+
+    They are on the host. Biases are made only if `biased`.
+    """
+    segments: list[tuple[int, ...]] = []
+    # Memory-efficient SDPA reads biases in aligned pieces.
+    flat, biases, start = Flat(), Flat(16), 0
+    for feed, mask in zip(feeds, masks, strict=True):
+        n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
+        needed = biased and (mask is not None or (n > 1 and (past or 0 < window < n)))
+        bias = added(mask, n, past + n, window) if needed else None
+        places = flat.add(mask and mask.seen), biases.add(bias), mask.start if mask else past
+        segments.append((start, start + n, feed.cache.base, past, *places))
+        start += n
+    # Compiled graphs specialise on sizes 0 and 1.
+    if start > 1:
+        segments += [(start, start, 0, 0, -1, -1, 0)] * (len(segments) == 1)
+    table = [
+        (start, base, past + stop - start, mask, opening)
+        for start, stop, base, past, mask, _, opening in segments
+    ]
+    return (
+        torch.tensor(segments),
+        torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous(),
+        flat.tensor(torch.bool),
+        biases.tensor(torch.float32).to(dtype),
+    )
+
+
+class Flat:
+    """Arrays joined into one flat tensor of at least two numbers.
+
+    Args:
+        step: each array begins at a multiple of this
+    """
+
+    def __init__(self, step: int = 1):
+        self.step = step
+        self.arrays: list[np.ndarray] = []
+        self.size = 0
+
+    def add(self, array: np.ndarray | None) -> int:
+        """Append an array. Returns where it begins, or -1 for None."""
+        if array is None:
+            return -1
+        begin = self.size
+        self.arrays.append(array.ravel())
+        if gap := -array.size % self.step:
+            self.arrays.append(np.zeros(gap, array.dtype))
+        self.size += array.size + gap
+        return begin
+
+    def tensor(self, dtype: torch.dtype) -> torch.Tensor:
+        return (
+            torch.from_numpy(np.concatenate(self.arrays))
+            if self.arrays
+            else torch.zeros(2, dtype=dtype)
+        )

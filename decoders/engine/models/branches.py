@@ -1,0 +1,196 @@
+"""The paths of a request's tree that a model has read, each with a separate cache (Branches)."""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from decoders.engine.answer import Features, Layers, Output
+from decoders.engine.models.paths import Path, cache_bytes
+from decoders.shapes import NodeId, TokenId
+from decoders.tree import TokenTree
+
+# The most tokens of the trunk that are read again with each draft, rather than in a separate pass.
+AGAIN = 16
+
+
+class Reader(Protocol):
+    """A model that reads one text after another; `PlainModel` describes the members."""
+
+    rewindable: bool
+
+    def extend(
+        self,
+        path: Path,
+        nodes: Sequence[NodeId],
+        tokens: Sequence[TokenId],
+        last: int,
+        features: Layers,
+    ) -> tuple[Output, int]: ...
+
+
+class Branches:
+    """The paths of one request's tree that a plain model has read, each with a separate cache.
+
+    A cache that cannot be rewound is read on in place only along the trunk; below the trunk a copy
+    is read on. So one cache always ends in the trunk, and a few accepted tokens are read again from
+    there, together with the next draft.
+
+    Args:
+        model: the model
+        tree: the request's tree
+
+    Attributes:
+        paths: what has been read
+        passes: the number of passes so far
+        features: the layers whose hidden states are noted of everything that is read
+        seen: these hidden states by node, (H,) for each layer
+    """
+
+    def __init__(self, model: Reader, tree: TokenTree):
+        self.model, self.tree = model, tree
+        self.paths = [Path()]
+        self.passes = 0
+        self.features: Layers = ()
+        self.seen: dict[NodeId, tuple[Tensor, ...]] = {}
+
+    @property
+    def rows(self) -> int:
+        return sum(len(path.nodes) for path in self.paths)
+
+    @property
+    def bytes(self) -> int:
+        return cache_bytes(self.paths)
+
+    def settle(self) -> None:
+        """Forget nodes that the tree dropped, and paths that other paths contain."""
+        tree, tail = self.tree, set(self.tree.tail)
+        kept: dict[NodeId, Path] = {}
+        for path in self.paths:
+            length = len(path.nodes)
+            while length and not (
+                path.nodes[length - 1] in tail or tree.in_trunk(path.nodes[length - 1])
+            ):
+                length -= 1
+            if length < len(path.nodes):
+                if not self.model.rewindable:
+                    continue
+                path.rewind(length)
+            kept[path.tip] = path
+        below = [path for tip, path in kept.items() if tip in tail]
+        above = [path for tip, path in kept.items() if tip not in tail]
+        if below and self.model.rewindable:
+            above = []
+        self.paths = [*sorted(above, key=lambda path: len(path.nodes))[-1:], *below]
+
+    def read_prompt(self, count: int) -> bool:
+        """Read `count` more tokens of the prompt if more are missing; return whether it did."""
+        (path,) = self.paths[:1]
+        missing = self.tree.trunk[len(path.nodes) : self.tree.prompt_length]
+        if len(missing) > count:
+            self._extend(path, missing[:count], 1)
+        return len(missing) > count
+
+    def logits(self, wanted: Sequence[NodeId]) -> Tensor:
+        """The logits of the wanted nodes, (wanted, V), in as few passes as the branches allow."""
+        children = self._unseen(wanted)
+        rows: dict[NodeId, Tensor] = {}
+        for start in [node for node in children if node < 0 or self._at(node) is not None]:
+            path = self._at(start) or self._anew()
+            if len(path.nodes) > self._depth(start):
+                path = self._copy(path)
+                path.rewind(self._depth(start))
+            self._grow(path, children, set(wanted), rows)
+        return torch.stack([rows[node] for node in wanted])
+
+    def _anew(self) -> Path:
+        self.paths.append(Path())
+        return self.paths[-1]
+
+    def _depth(self, node: NodeId) -> int:
+        """The number of nodes of a path that ends there."""
+        return self.tree.depths[node] + 1 if node >= 0 else 0
+
+    def _at(self, node: NodeId) -> Path | None:
+        """A path that ends at a node, or goes through it and can be rewound; else None."""
+        depth = self._depth(node)
+        through = [p for p in self.paths if p.tip == node]
+        if not through and self.model.rewindable:
+            through = [
+                p
+                for p in self.paths
+                if node < 0 or (len(p.nodes) >= depth and p.nodes[depth - 1] == node)
+            ]
+        return through[0] if through else None
+
+    def _unseen(self, wanted: Sequence[NodeId]) -> dict[NodeId, list[NodeId]]:
+        """The children of each node that must be read to reach all wanted nodes."""
+        children: dict[NodeId, list[NodeId]] = defaultdict(list)
+        reached: set[NodeId] = set()
+        for node in wanted:
+            while node >= 0 and node not in reached:
+                reached.add(node)
+                parent = self.tree.parents[node]
+                children[parent].append(node)
+                if self._at(parent) is not None:
+                    break
+                node = parent
+        return children
+
+    def _grow(
+        self, path: Path, children: dict[NodeId, list[NodeId]], wanted: set[NodeId], rows: dict
+    ) -> None:
+        """Read everything below a path: in place along the last child, in copies along others."""
+        anchored = not self.model.rewindable and self._in_trunk(path.tip)
+        if anchored and self._is_short(path.tip, children):
+            path, anchored = self._copy(path), False
+        waiting = [(path, children.get(path.tip, []))]
+        while waiting:
+            path, heads = waiting.pop()
+            # A cache that cannot be rewound stays at the end of the trunk.
+            stays = anchored and self._in_trunk(path.tip)
+            for i, head in enumerate(heads):
+                copies = i + 1 < len(heads) or (stays and not self._in_trunk(head))
+                mine = self._copy(path) if copies else path
+                run = [head]
+                while len(children.get(run[-1], ())) == 1 and not (
+                    anchored and run[-1] == self.tree.trunk[-1]
+                ):
+                    run += children[run[-1]]
+                first = next((k for k, node in enumerate(run) if node in wanted), len(run) - 1)
+                logits = self._extend(mine, run, len(run) - first)
+                rows.update(
+                    (n, row) for n, row in zip(run[first:], logits, strict=True) if n in wanted
+                )
+                waiting.append((mine, children.get(run[-1], [])))
+
+    def _in_trunk(self, node: NodeId) -> bool:
+        return node < 0 or self.tree.in_trunk(node)
+
+    def _is_short(self, tip: NodeId, children: dict[NodeId, list[NodeId]]) -> bool:
+        """Whether a draft is to be read, and only a little of the trunk before it."""
+        end = self.tree.trunk[-1]
+        return 0 < self._depth(end) - self._depth(tip) <= AGAIN and end in children
+
+    def _copy(self, path: Path) -> Path:
+        self.paths.append(path.copy())
+        return self.paths[-1]
+
+    def _extend(self, path: Path, nodes: list[NodeId], last: int) -> Tensor:
+        tokens = [self.tree.tokens[n] for n in nodes]
+        output, passes = self.model.extend(path, nodes, tokens, last, self.features)
+        self.passes += passes
+        if self.features:
+            self.seen |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))
+        return output.logits
+
+    def noted(self) -> Features | None:
+        """The hidden states of all nodes read since the last call; None if there are none."""
+        seen, self.seen = dict(sorted(self.seen.items())), {}
+        return (
+            Features(list(seen), tuple(map(torch.stack, zip(*seen.values(), strict=True))))
+            if seen
+            else None
+        )

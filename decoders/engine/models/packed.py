@@ -1,0 +1,249 @@
+"""A model prepared for packed passes (PackedModel)."""
+
+import inspect
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+
+from decoders.devices import device_of
+from decoders.engine.answer import Layers, Output
+from decoders.engine.attention import interface
+from decoders.engine.attention import operator as attention
+from decoders.engine.attention.packing import Layered, Packing
+from decoders.engine.memory.arenas import Arenas
+from decoders.engine.memory.feeds import Feed, PackedInputs
+from decoders.engine.memory.layout import Layout, Reach
+from decoders.engine.memory.rows import CacheRows
+from decoders.engine.models.loaded import Loaded, refuse_unloaded, undisturbed, weight_bytes
+from decoders.engine.models.probe import layout_of, positions_of
+from decoders.engine.passes.graphs import Graphs
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.protocols import Passes
+from decoders.engine.recording.replay import Pass, Recorded
+from decoders.engine.weights.linear import COPIED_BYTES, hasten
+from decoders.engine.weights.twin import twin
+from decoders.errors import NotPackedError
+from decoders.tree import TokenTree
+
+log = logging.getLogger("decoders")
+
+# How passes run: replayed from recordings (small models on a CPU; others plainly), module by
+# module, compiled by Inductor, or replayed from CUDA graphs on a GPU, which has not been tried on a
+# device yet.
+PASSES = "recorded", "plain", "compiled", "graphs"
+
+
+class PackedModel(Loaded):
+    """A causal language model with packed attention.
+
+    Passes run on a twin of the caller's model, which stays as it is. The twin shares its weights,
+    except for the copies that linear layers of small models have on a CPU
+    (`decoders.engine.weights.linear`).
+
+    Args:
+        model: the caller's model
+        role: "target" or "draft", for messages
+        vocabulary: size of the vocabulary that it reads and answers for, which a pair gives its
+            draft; by default its own. Tokens that it lacks are impossible, and are fed to it as
+            token 0.
+        passes: one of PASSES
+
+    Attributes:
+        forward: a pass: `plain`, or whatever gives the same logits in less time
+        positions: the most tokens that it can see, or None if its config does not say
+        layout: the contents of each layer's cache, and how far back the layer sees
+        spread: whether it is on several devices
+        by_request: whether attention takes one request after another
+        row_bytes: bytes of one cache row in all layers
+        weight_bytes: bytes of the weights that one pass reads
+
+    Raises:
+        InputError: with its name, if it is not a whole causal language model
+        NotPackedError: if packed attention does not model its attention
+    """
+
+    packed, why = True, ""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        role: str,
+        vocabulary: int | None = None,
+        passes: str = "recorded",
+    ):
+        self.model, self.role = model, role
+        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
+        config = model.config.get_text_config()
+        refuse_unloaded(model, self.name)
+        if not getattr(model, "_supports_attention_backend", False):
+            raise NotPackedError("it has its own attention")
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
+        self.positions = positions_of(config)
+        self.spread = len({p.device for p in model.parameters()}) > 1
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.layout = layout_of(model, self.positions)
+        self._twin = twin(model, interface.NAME)
+        hasten(self._twin)
+        self.by_request = passes != "compiled" and not attention.takes_kernels(
+            self.device, self.dtype
+        )
+        self._examples = 0
+        self.forward: Pass = self.plain
+        self._places: list[tuple[Any, str]] = [
+            (m._parameters, name)
+            for m in self._twin.modules()
+            for name, p in m._parameters.items()
+            if p is not None
+        ]
+        self.row_bytes = sum(self.arenas().row_bytes)
+        self.weight_bytes = weight_bytes(model)
+        if (
+            passes == "recorded"
+            and device_of(self.device).on_host
+            and self.weight_bytes <= COPIED_BYTES
+        ):
+            self.forward = Recorded(
+                self.plain, self._example, self._weights, self.name, self.positions
+            )
+        if passes == "graphs":
+            if self.by_request:
+                log.warning(
+                    "The passes of the %s are not recorded (its attention has no kernel here); "
+                    "they take longer.",
+                    self.name,
+                )
+            else:
+                self.forward = Graphs(self.plain, self._weights, self.name)
+        self._idle: list[Arenas] = []
+
+    def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
+        """Run one pass.
+
+        Args:
+            inputs: the tensors of the pass
+            features: layers whose hidden states are returned for all tokens
+
+        Returns:
+            logits and hidden states in the model's dtype
+        """
+        with undisturbed(inputs.input_ids.device):
+            logits, *states = self.forward(
+                input_ids=inputs.input_ids,
+                position_ids=inputs.position_ids,
+                wanted=inputs.wanted,
+                packing=inputs.packing,
+                features=features,
+            )
+        return Output(logits, tuple(states))
+
+    def plain(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        features: Layers,
+    ) -> tuple[torch.Tensor, ...]:
+        """A pass through the modules of the twin."""
+        # Hooks bring the indices to another device than the head's, where they cannot select rows;
+        # a list can.
+        keep = {"logits_to_keep": wanted.tolist() if self.spread else wanted} if self.keeps else {}
+        if self.own < self.vocabulary:
+            input_ids = input_ids.masked_fill(input_ids >= self.own, 0)
+        run: Any = self._twin.forward  # the base class declares none
+        also = {"output_hidden_states": True} if features else {}
+        out = run(
+            input_ids=input_ids,
+            position_ids=position_ids,
+            use_cache=False,
+            packing=packing,
+            **keep,
+            **also,
+        )
+        logits = self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
+        return logits, *(out.hidden_states[layer][0] for layer in features)
+
+    @property
+    def engine_name(self) -> str:
+        """How its passes run now, for people.
+
+        They run plainly if the way that was chosen does not serve this model or has failed.
+        """
+        run = self.forward
+        if isinstance(run, (Recorded, Graphs)):
+            kind = "recordings" if isinstance(run, Recorded) else "CUDA graphs"
+            return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
+        return "packed passes" if run == self.plain else "packed passes, compiled"
+
+    @property
+    def reaches(self) -> tuple[Reach | None, ...]:
+        """For each layer how far back it sees; None for everything."""
+        return tuple(layer.reach for layer in self.layout)
+
+    def arenas(
+        self,
+        rows: int = 0,
+        most_rows: int | None = None,
+        kind: type[CacheRows] = CacheRows,
+        layout: Sequence[Layout] | None = None,
+    ) -> Arenas:
+        return Arenas(layout or self.layout, self.dtype, self.device, rows, most_rows, kind)
+
+    def lend(
+        self,
+        rows: int,
+        most_rows: int | None,
+        kind: type[CacheRows],
+        layout: Sequence[Layout] | None,
+    ) -> Arenas:
+        """Make or reuse arenas for a run, which begins here.
+
+        Graphs know the arenas over which they were recorded, so those are kept for the next run.
+
+        Args:
+            rows: rows to begin with
+            most_rows: the most rows, or None for no limit
+            kind: the kind of cache rows
+            layout: the contents of the layers' caches, if they differ from the model's
+        """
+        if isinstance(self.forward, Recorded):
+            self.forward.follow()
+        if self._idle and most_rows is None and kind is CacheRows and layout is None:
+            return self._idle.pop()
+        arenas = self.arenas(rows, most_rows, kind, layout)
+        ours = most_rows is None and kind is CacheRows and layout is None
+        if isinstance(self.forward, Graphs) and ours and arenas.simple:
+            arenas.each[0].set_aside()
+        return arenas
+
+    def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
+        return PackedPasses(self, rows, most_rows)
+
+    def take_back(self, arenas: Arenas) -> bool:
+        """Keep arenas that no request uses any more, if useful; return whether they were kept."""
+        graphs = self.forward
+        if not isinstance(graphs, Graphs) or arenas.each[0].scratch < 0:
+            return False
+        self._idle.append(arenas)
+        graphs.keep([idle.each[0].keys for idle in self._idle])
+        return True
+
+    def _weights(self) -> list[torch.Tensor]:
+        return [parameters[name] for parameters, name in self._places]
+
+    def _example(self, tokens: int, wanted: int) -> tuple:
+        """A pass of one request whose last tokens want logits; no two have the same tokens."""
+        self._examples += 1
+        tree = TokenTree(
+            [(7 * i + 3 * self._examples) % min(self.own, self.vocabulary) for i in range(tokens)]
+        )
+        arenas = self.arenas()
+        caches = arenas.take(tokens, tokens)
+        assert caches is not None  # arenas without bounds have room
+        feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
+        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
+        return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing

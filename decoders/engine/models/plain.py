@@ -1,0 +1,240 @@
+"""A model that runs with its own cache class, one request at a time (PlainModel).
+
+It serves models that packed attention does not model; PlainPasses are its passes over token trees.
+"""
+
+import inspect
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import DynamicCache, PreTrainedModel
+
+from decoders.engine.answer import Answer, Layers, Output, Wants, of_one_pass
+from decoders.engine.models.branches import Branches
+from decoders.engine.models.loaded import Loaded, refuse_unloaded, undisturbed, weight_bytes
+from decoders.engine.models.paths import Path, begins_rewindable, rewindable
+from decoders.engine.models.probe import positions_of
+from decoders.engine.protocols import Passes
+from decoders.engine.weights.linear import hasten
+from decoders.engine.weights.twin import twin
+from decoders.errors import NotPackedError
+from decoders.shapes import NodeId, TokenId
+from decoders.tree import TokenTree
+
+# The names under which models take their cache.
+CACHES = "past_key_values", "cache_params", "state"
+# Model types that make a cache themselves if they get none.
+OWN_CACHES = "reformer", "xlnet", "rwkv", "xlstm"
+
+
+@dataclass(frozen=True, slots=True)
+class Following:
+    """How tokens follow a cached text.
+
+    Attributes:
+        several: whether a pass takes several tokens; otherwise it takes one, for models that forget
+            their state when they get several
+        cached: whether the model's own cache is used; otherwise every pass takes the whole text
+        attention: the attention of transformers that passes use; None for the one with which the
+            model was loaded
+    """
+
+    several: bool = True
+    cached: bool = True
+    attention: str | None = "sdpa"
+
+    @property
+    def said(self) -> str:
+        """For messages: "with its own cache, one token at a time"."""
+        if not self.cached:
+            return "without a cache, the whole text in each pass"
+        return "with its own cache" if self.several else "with its own cache, one token at a time"
+
+
+def padding_token(model: PreTrainedModel) -> TokenId | None:
+    """The token that has no position of its own; None if all tokens have one.
+
+    RoBERTa and similar models count the positions of the other tokens from this id plus 1.
+    """
+    tables = (getattr(module, "position_embeddings", None) for module in model.modules())
+    paddings = (getattr(table, "padding_idx", None) for table in tables)
+    return next((padding for padding in paddings if padding is not None), None)
+
+
+def counted(text: Tensor, padding: TokenId) -> Tensor:
+    """The positions of a text's tokens in such a model, (1, tokens)."""
+    written = text != padding
+    return written.cumsum(-1) * written + padding
+
+
+class PlainModel(Loaded):
+    """A causal language model that runs as `generate` runs it, on one text after another.
+
+    Args:
+        model: the caller's model
+        role: "target" or "draft", for messages
+        vocabulary: see `PackedModel`
+        following: how tokens follow a cached text
+        why: the reason why it is not packed, as a clause
+
+    Attributes:
+        positions: see `PackedModel`
+        weight_bytes: see `PackedModel`
+        rewindable: whether its cache can forget its last tokens
+        row_bytes: 0, because its cache has no rows in an arena
+
+    Raises:
+        InputError: if it has no weights or is not a causal language model, with its name
+        NotPackedError: if it takes no cache and should
+    """
+
+    packed = False
+
+    @property
+    def engine_name(self) -> str:
+        """How it runs, and why, for people."""
+        return f"{self.following.said}, one request at a time, because {self.why}"
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        role: str,
+        vocabulary: int | None,
+        following: Following,
+        why: str,
+    ):
+        self.model, self.role, self.following, self.why = model, role, following, why
+        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
+        refuse_unloaded(model, self.name)
+        config = model.config.get_text_config()
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
+        self.positions = positions_of(config)
+        self._padding = padding_token(model)
+        if self.positions is not None and self._padding is not None:
+            self.positions -= self._padding + 1
+        self.weight_bytes = weight_bytes(model)
+        self.row_bytes = 0
+        self._twin = model
+        if following.attention is not None:
+            self._twin = twin(model, following.attention)
+            hasten(self._twin)
+        taken = inspect.signature(model.forward).parameters
+        self.keeps = "logits_to_keep" in taken
+        self._cache_name = next((name for name in CACHES if name in taken), "")
+        if following.cached and not self._cache_name:
+            raise NotPackedError("it takes no cache")
+        self.rewindable = not following.cached or begins_rewindable(model)
+
+    def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
+        return PlainPasses(self)
+
+    def extend(
+        self,
+        path: Path,
+        nodes: Sequence[NodeId],
+        tokens: Sequence[TokenId],
+        last: int,
+        features: Layers = (),
+    ) -> tuple[Output, int]:
+        """Let the model read on.
+
+        Args:
+            path: the text so far, which is extended
+            nodes: the nodes to read
+            tokens: their tokens
+            last: how many of the last nodes need logits
+            features: layers whose hidden states are returned for all nodes
+
+        Returns:
+            the logits (last, V) with the hidden states, and the number of passes
+        """
+        at_once = self.following.several or not self.following.cached or not path.nodes
+        parts = [len(tokens)] if at_once else [1] * len(tokens)
+        outputs, done = [], 0
+        for size in parts:
+            outputs.append(
+                self._pass(path, list(tokens[done : done + size]), min(last, size), features)
+            )
+            path.nodes += nodes[done : done + size]
+            path.tokens += tokens[done : done + size]
+            done += size
+        logits, *states = map(torch.cat, zip(*outputs, strict=True))
+        return Output(logits[-last:], tuple(states)), len(parts)
+
+    def _pass(
+        self, path: Path, tokens: list[TokenId], last: int, features: Layers
+    ) -> tuple[Tensor, ...]:
+        options: dict[str, Any] = {"use_cache": self.following.cached}
+        if self.following.cached:
+            if path.cache is None and self.model.config.model_type not in OWN_CACHES:
+                path.cache = DynamicCache(config=self.model.config.get_text_config(decoder=True))
+            options[self._cache_name] = path.cache
+        if self.keeps:
+            options["logits_to_keep"] = last
+        if features:
+            options["output_hidden_states"] = True
+        input_ids = self._fed(tokens if self.following.cached else path.tokens + tokens)
+        if self._padding is not None and self.following.cached:
+            # By default the model would count all cached tokens, padding included.
+            options["position_ids"] = counted(self._fed(path.tokens + tokens), self._padding)[
+                :, -len(tokens) :
+            ]
+        with undisturbed(self.device):
+            out = self._twin(input_ids=input_ids, **options)
+        if self.following.cached:
+            path.cache = out[self._cache_name]
+            self.rewindable = rewindable(path.cache)
+        logits = self.over_vocabulary(out.logits[0, -last:])
+        return logits, *(out.hidden_states[layer][0, -len(tokens) :] for layer in features)
+
+    def _fed(self, tokens: Sequence[TokenId]) -> Tensor:
+        """The tokens (1, tokens) as the model gets them: token 0 replaces those that it lacks."""
+        return torch.tensor([[t if t < self.own else 0 for t in tokens]], device=self.device)
+
+
+class PlainPasses(Passes):
+    """The passes of one plain model in one run, one request at a time.
+
+    Args:
+        model: the prepared model
+    """
+
+    def __init__(self, model: PlainModel):
+        self.model = model
+        self._branches: dict[TokenTree, Branches] = {}
+
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        self._branches[tree] = Branches(self.model, tree)
+        return True
+
+    def release(self, tree: TokenTree) -> None:
+        self._branches.pop(tree, None)
+
+    def rows_of(self, tree: TokenTree) -> int:
+        """The number of tokens that the caches of a request hold now, in all its branches."""
+        return self._branches[tree].rows
+
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        return of_one_pass(list(self._answers(wants, chunk, features)))
+
+    def _answers(self, wants: Wants, chunk: int | None, features: Layers) -> Iterator[Answer]:
+        for tree, nodes in wants:
+            branches = self._branches[tree]
+            branches.settle()
+            branches.features = features
+            before, part = branches.passes, None
+            rows = torch.empty(0, self.model.vocabulary)
+            if chunk is None or not branches.read_prompt(chunk):
+                rows, part = branches.logits(nodes), slice(0, len(nodes))
+                rows = rows if rows.dtype == torch.float64 else rows.float()
+            passes = branches.passes - before
+            # The loop divides the weights of an answer by the requests of its pass, but here each
+            # request has separate passes.
+            weights = passes * self.model.weight_bytes * len(wants)
+            yield Answer(
+                rows, part, branches.bytes, weights, passes=passes, features=branches.noted()
+            )

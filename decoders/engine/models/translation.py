@@ -1,0 +1,204 @@
+"""Two tokenizers as one vocabulary: a draft's tokens in terms of the target's (Translation).
+
+Tokens are compared by the bytes that they stand for. The draft proposes only tokens that both know:
+it has its logits for these, in the target's order, and -inf for all others, before any warping. The
+draft reads each token of the target as a fixed sequence of its own tokens. So a rule gets p over
+the target's vocabulary and the q that was sampled, and the law of its output is unchanged.
+
+Source:
+    Timor et al. 2025 (arXiv 2502.05202), token-level intersection
+"""
+
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers.convert_slow_tokenizer import bytes_to_unicode
+
+from decoders.errors import InputError
+from decoders.shapes import TokenId
+
+ROLES = ("bos_token_id", "eos_token_id")  # special tokens that mean the same in all tokenizers
+BYTES = {letter: value for value, letter in bytes_to_unicode().items()}
+# SentencePiece's token for a byte of a character for which it has no piece.
+BYTE_TOKEN = re.compile("<0x([0-9A-Fa-f]{2})>")
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """The meanings of a tokenizer's tokens.
+
+    Attributes:
+        pieces: the bytes of each token by id: the text tokens by rising id, then the byte tokens by
+            rising id. Several tokens may stand for the same bytes, as "7" and "<0x37>" do; a text
+            is written with the first of them.
+        specials: the text, or the role, of each special token by id
+    """
+
+    pieces: dict[TokenId, bytes]
+    specials: dict[TokenId, str]
+
+    @classmethod
+    def of(cls, tokenizer: Any) -> "Vocabulary":
+        special = {
+            *tokenizer.all_special_ids,
+            *(i for i, t in tokenizer.added_tokens_decoder.items() if t.special),
+        }
+        byte_level = _is_byte_level(tokenizer)
+        # get_vocab() has the order of a hash map, which differs between processes.
+        words = sorted(
+            (BYTE_TOKEN.fullmatch(word) is not None, i, word)
+            for word, i in tokenizer.get_vocab().items()
+        )
+        pieces = {i: _bytes(word, byte_level) for _, i, word in words if i not in special}
+        roles = {getattr(tokenizer, role, None): role for role in ROLES}
+        specials = {i: roles.get(i, word) for _, i, word in words if i in special}
+        return cls({i: piece for i, piece in pieces.items() if piece}, specials)
+
+    def below(self, size: int) -> "Vocabulary":
+        """Leave out the ids that a model with `size` logits lacks."""
+        pieces = {i: piece for i, piece in self.pieces.items() if i < size}
+        return Vocabulary(pieces, {i: name for i, name in self.specials.items() if i < size})
+
+    @cached_property
+    def spellings(self) -> dict[bytes, list[TokenId]]:
+        """The tokens that stand for the same bytes, in the order of `pieces`."""
+        tokens: dict[bytes, list[TokenId]] = defaultdict(list)
+        for i, piece in self.pieces.items():
+            tokens[piece].append(i)
+        return dict(tokens)
+
+    @property
+    def size(self) -> int:
+        return len(self.pieces) + len(self.specials)
+
+
+def _is_byte_level(tokenizer: Any) -> bool:
+    """Whether letters stand for bytes, as in GPT-2's tokenizer.
+
+    In SentencePiece's they stand for themselves, and spaces are ▁.
+    """
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return False
+    parts = json.loads(backend.to_str())
+    return "ByteLevel" in json.dumps([parts.get("pre_tokenizer"), parts.get("decoder")])
+
+
+def _bytes(word: str, byte_level: bool) -> bytes:
+    if byte_level:
+        if all(letter in BYTES for letter in word):
+            return bytes(BYTES[letter] for letter in word)
+        return word.encode()
+    if byte := BYTE_TOKEN.fullmatch(word):
+        return bytes.fromhex(byte[1])
+    return word.replace("▁", " ").encode(errors="ignore")
+
+
+@dataclass(frozen=True)
+class Translation:
+    """The translation between a target's vocabulary of `size` ids and a draft's.
+
+    Attributes:
+        target: the meanings of the target's tokens
+        draft: the meanings of the draft's tokens
+        size: V, the number of the target's logits
+        target_ids: the tokens that both know, as the target's ids, (shared,)
+        draft_ids: the same as the draft's ids, (shared,)
+        unknown: the draft's token for what it cannot spell
+    """
+
+    target: Vocabulary
+    draft: Vocabulary
+    size: int
+    target_ids: Tensor
+    draft_ids: Tensor
+    unknown: TokenId
+    _read: dict[TokenId, tuple[TokenId, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def between(
+        cls, target: Vocabulary, draft: Vocabulary, size: int, draft_size: int
+    ) -> "Translation":
+        """Pair the tokens of two vocabularies.
+
+        Of the tokens that stand for the same bytes, the first of the target is paired with the
+        first of the draft, the second with the second: "7" with "7", "<0x37>" with "<0x37>", and a
+        newline with a newline, whichever kind of token either has for it.
+
+        Args:
+            target: the meanings of the target's tokens
+            draft: the meanings of the draft's tokens
+            size: the number of the target's logits
+            draft_size: the number of the draft's logits
+
+        Raises:
+            InputError: if no token of text is shared
+        """
+        target, draft = target.below(size), draft.below(draft_size)
+        special = {name: i for i, name in draft.specials.items()}
+        shared = [
+            pair
+            for piece, ids in target.spellings.items()
+            for pair in zip(ids, draft.spellings.get(piece, ()), strict=False)
+        ]
+        if not shared:
+            raise InputError(
+                "The draft and the target share no tokens; take a draft whose tokenizer is more "
+                "like the target's."
+            )
+        shared += [(i, special[name]) for i, name in target.specials.items() if name in special]
+        unknown = next((special[role] for role in ROLES if role in special), min(draft.pieces))
+        target_ids, draft_ids = torch.tensor(sorted(shared)).T
+        return cls(target, draft, size, target_ids, draft_ids, unknown)
+
+    @property
+    def known(self) -> float:
+        """The share of the target's tokens that the draft may propose."""
+        return len(self.target_ids) / self.target.size
+
+    def over_target(self, logits: Tensor) -> Tensor:
+        """Translate the draft's logits (..., its own) to the target's vocabulary: (..., V)."""
+        out = logits.new_full((*logits.shape[:-1], self.size), -math.inf)
+        out[..., self.target_ids.to(logits.device)] = logits[..., self.draft_ids.to(logits.device)]
+        return out
+
+    def read(self, token: TokenId) -> tuple[TokenId, ...]:
+        """The tokens that the draft reads for a token of the target.
+
+        They are the same token, or the longest pieces that spell it from left to right.
+        """
+        if token not in self._read:
+            self._read[token] = tuple(self._spelled(token))
+        return self._read[token]
+
+    def read_all(self, tokens: Sequence[TokenId]) -> list[TokenId]:
+        return [read for token in tokens for read in self.read(token)]
+
+    @cached_property
+    def _same(self) -> dict[TokenId, TokenId]:
+        return dict(zip(self.target_ids.tolist(), self.draft_ids.tolist(), strict=True))
+
+    @cached_property
+    def longest(self) -> int:
+        """The most tokens that one token of the target may be read as."""
+        return max((len(piece) for piece in self.target.pieces.values()), default=1)
+
+    def _spelled(self, token: TokenId) -> Iterator[TokenId]:
+        rest = self.target.pieces.get(token, b"")
+        if token in self._same or not rest:
+            yield self._same.get(token, self.unknown)
+            return
+        while rest:
+            length = next(
+                (n for n in range(len(rest), 0, -1) if rest[:n] in self.draft.spellings), 0
+            )
+            yield self.draft.spellings[rest[:length]][0] if length else self.unknown
+            rest = rest[max(length, 1) :]

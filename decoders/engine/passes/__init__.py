@@ -1,0 +1,1 @@
+"""Passes of the requests of one run."""

@@ -1,0 +1,230 @@
+"""Passes over fixed buffers, recorded once for each shape as CUDA graphs and replayed.
+
+A replay is seven small copies and one launch. A graph freezes addresses and Python numbers. So a
+pass is copied into buffers of its shape, which are filled up with tokens that belong to no request
+and write to the arena's scratch row, and its attention is the one kernel that reads everything from
+the buffers. This is tested on a CPU with a stand-in for graphs, not on a device;
+`load_pair(passes="graphs")` selects it.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from decoders.engine.answer import Layers
+from decoders.engine.attention.packing import Packing
+from decoders.engine.recording.recorder import CannotRecord
+from decoders.engine.recording.replay import Pass, stamps_of
+from decoders.errors import first_line
+
+log = logging.getLogger("decoders")
+
+# The sizes to which passes are filled up; larger passes run plainly.
+TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64
+MASKS = 2**16  # numbers in all masks of a pass
+LONGEST_TEXT = 2**24  # rows
+Run = Callable[[], tuple[Tensor, ...]]
+
+
+def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[Tensor, ...]]:
+    """Capture `run` in a CUDA graph.
+
+    Returns what repeats it over the same memory, and the tensors that then hold its answers.
+    """
+    aside = torch.cuda.Stream()
+    aside.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(aside):
+        # Kernels are compiled and workspaces made before the capture.
+        run()
+    torch.cuda.current_stream().wait_stream(aside)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+        answers = run()
+    return graph.replay, answers
+
+
+class Shape(NamedTuple):
+    tokens: int
+    requests: int
+
+    @classmethod
+    def of(cls, inputs: Tensor, packing: Packing) -> "Shape | None":
+        """The smallest shape that holds a pass; None if none does or there is no scratch row."""
+        if packing.scratch < 0:
+            return None
+        needed = inputs.shape[1], packing.table.shape[1] - 1
+        fitting = [
+            next((n for n in sizes if n >= x), None)
+            for x, sizes in zip(needed, (TOKENS, REQUESTS), strict=True)
+        ]
+        tokens, requests = fitting
+        return (
+            None
+            if tokens is None or requests is None or len(packing.masks) > MASKS
+            else cls(tokens, requests)
+        )
+
+
+class Graph:
+    """A recorded pass of one shape over one arena, with the hidden states of some layers."""
+
+    def __init__(
+        self,
+        shape: Shape,
+        plain: Pass,
+        packing: Packing,
+        features: Layers,
+        record: Callable[[Run], tuple],
+    ):
+        device, (tokens, requests) = packing.rows.device, shape
+        self.shape, self.keys, self.scratch = shape, packing.keys, packing.scratch
+        # Lines: ids, positions, rows, wanted.
+        self.indices = torch.zeros(4, tokens, dtype=torch.long, device=device)
+        self.indices[2] = self.scratch
+        self.table = torch.zeros(5, requests + 1, dtype=torch.int32, device=device)
+        self.masks = torch.zeros(MASKS, dtype=torch.bool, device=device)
+        ids, positions, rows, wanted = self.indices
+        # On the host, where the launch only reads the number of requests and the most that they and
+        # their texts can hold.
+        segments = torch.tensor([[0, tokens, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
+        nothing = torch.zeros(2, dtype=packing.biases.dtype, device=device)
+        fixed = Packing(
+            rows,
+            segments,
+            self.table,
+            self.masks,
+            nothing,
+            packing.keys,
+            packing.values,
+            packing.window,
+        )
+        inputs = {
+            "input_ids": ids[None],
+            "position_ids": positions[None],
+            "wanted": wanted,
+            "packing": fixed,
+        }
+        self.replay, self.answers = record(lambda: plain(**inputs, features=features))
+
+    def run(
+        self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing
+    ) -> tuple[Tensor, ...]:
+        """Run a pass. The result is a copy, because the next replay overwrites the memory."""
+        tokens, requests = self.shape
+        for line, tensor, filler in zip(
+            self.indices,
+            (input_ids[0], position_ids[0], packing.rows, wanted),
+            (0, 0, self.scratch, 0),
+            strict=True,
+        ):
+            line.copy_(pad(tensor, (0, tokens - len(tensor)), value=filler))
+        # Unused requests begin and end after the last token.
+        table = packing.table
+        self.table.copy_(
+            torch.cat([table, table[:, -1:].expand(-1, requests + 1 - table.shape[1])], 1)
+        )
+        self.masks[: len(packing.masks)].copy_(packing.masks)
+        self.replay()
+        logits, *features = self.answers
+        return logits[: len(wanted)].clone(), *(
+            states[: input_ids.shape[1]].clone() for states in features
+        )
+
+
+def check(replayed: Tensor, plain: Tensor) -> None:
+    """Raise CannotRecord unless two passes agree but for rounding; they may attend differently."""
+    finite = plain.isfinite()
+    error = (replayed.double() - plain.double())[finite].norm() / plain.double()[finite].norm()
+    if not error <= (0.05 if plain.dtype.itemsize == 2 else 1e-3):
+        raise CannotRecord("a replay gave other numbers")
+
+
+class Graphs:
+    """Replays passes from CUDA graphs.
+
+    `decoders.engine.recording.replay.Recorded` replays them from lists of operators instead. A
+    shape's first pass over an arena makes its graph, and is compared with the plain pass. Only one
+    pass at a time uses the buffers.
+
+    Args:
+        plain: the pass itself
+        weights: returns the current weights; graphs are made again when they change
+        name: the model's name, for the warning if it cannot be recorded
+        record: makes a graph of a function without arguments, and returns what replays it and its
+            answers
+
+    Attributes:
+        failed: whether recording has failed, so that all passes run plainly
+    """
+
+    def __init__(
+        self,
+        plain: Pass,
+        weights: Callable[[], Sequence[Tensor]],
+        name: str,
+        record: Callable[[Run], tuple[Callable[[], None], tuple[Tensor, ...]]] = cuda_graph,
+    ):
+        self.plain, self.weights, self.name, self.record = plain, weights, name, record
+        self._graphs: dict[tuple, Graph] = {}
+        self._stamps: tuple = ()
+        self._running = threading.Lock()
+        self.failed = False
+
+    def keep(self, arenas: Sequence[list[Tensor]]) -> None:
+        """Drop all graphs but those over arenas with these keys, since nobody uses their memory.
+
+        Args:
+            arenas: the keys of the arenas in use, by layer
+        """
+        with self._running:
+            self._graphs = {
+                k: g for k, g in self._graphs.items() if any(g.keys is keys for keys in arenas)
+            }
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        wanted: Tensor,
+        packing: Packing,
+        features: Layers,
+    ) -> tuple[Tensor, ...]:
+        inputs: dict[str, Any] = {
+            "input_ids": input_ids,
+            "position_ids": position_ids,
+            "wanted": wanted,
+            "packing": packing,
+        }
+        # Passes with windows in only some layers are not recorded.
+        simple = isinstance(packing, Packing)
+        shape = Shape.of(input_ids, packing) if simple and not self.failed else None
+        if shape is None or len(wanted) > shape.tokens:
+            return self.plain(**inputs, features=features)
+        # An arena that grows has another list of keys.
+        key = shape, features, id(packing.keys)
+        with self._running:
+            if (stamps := stamps_of(self.weights())) != self._stamps:
+                self._graphs, self._stamps = {}, stamps
+            if key in self._graphs:
+                return self._graphs[key].run(**inputs)
+            expected = self.plain(**inputs, features=features)
+            try:
+                graph = Graph(shape, self.plain, packing, features, self.record)
+                for ours, plain in zip(graph.run(**inputs), expected, strict=True):
+                    check(ours, plain)
+            except Exception as error:  # from a driver, or from code that a capture refuses
+                self.failed, self._graphs = True, {}
+                reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
+                log.warning(
+                    "The passes of the %s are not recorded (%s); they take longer.",
+                    self.name,
+                    reason,
+                )
+                return expected
+            self._graphs[key] = graph
+            return expected

@@ -1,0 +1,133 @@
+"""The packed passes of one model in one run, with their cache memory (PackedPasses)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+
+from decoders.engine.answer import Answer, Features, Layers, Output, Wants
+from decoders.engine.memory.arena import Arena
+from decoders.engine.memory.arenas import Arenas, Caches
+from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
+from decoders.engine.memory.layout import Layout
+from decoders.engine.memory.rows import CacheRows
+from decoders.engine.protocols import Passes
+from decoders.tree import TokenTree
+
+
+class Packed(Protocol):
+    """The part of `decoders.engine.models.packed.PackedModel` that packed passes need."""
+
+    by_request: bool
+    weight_bytes: int
+
+    def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output: ...
+
+    def lend(
+        self,
+        rows: int,
+        most_rows: int | None,
+        kind: type[CacheRows],
+        layout: Sequence[Layout] | None,
+    ) -> Arenas: ...
+
+    def take_back(self, arenas: Arenas) -> bool: ...
+
+
+class PackedPasses(Passes):
+    """The packed passes of one model in one run.
+
+    Args:
+        model: the prepared model
+        rows: cache rows that the requests are expected to need together
+        most_rows: the most cache rows that they may have, or None for no limit
+        layout: the contents of the layers' caches, if they differ from the model's
+    """
+
+    cache_kind = CacheRows
+
+    def __init__(
+        self,
+        model: Packed,
+        rows: int = 0,
+        most_rows: int | None = None,
+        layout: Sequence[Layout] | None = None,
+    ):
+        self.model = model
+        # Arenas are lent to the first request and given back by the last.
+        self._lent: Arenas | None = None
+        self._wanted = rows, most_rows, self.cache_kind, layout
+        self.caches: dict[TokenTree, Caches] = {}
+
+    @property
+    def arenas(self) -> Arenas:
+        """The arenas that hold its requests' rows."""
+        assert self._lent is not None
+        return self._lent
+
+    @property
+    def arena(self) -> Arena:
+        """The arena of the layers that see farthest back; for most models the only one."""
+        return self.arenas.each[0]
+
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        if self._lent is None:
+            self._lent = self.model.lend(*self._wanted)
+        caches = self._lent.take(rows, tree.prompt_length)
+        if caches is not None:
+            self.caches[tree] = caches
+        return caches is not None
+
+    def release(self, tree: TokenTree) -> None:
+        if (caches := self.caches.pop(tree, None)) is not None:
+            self.arenas.give_back(caches)
+            if not self.caches and self.model.take_back(self.arenas):
+                self._lent = None
+
+    def rows_of(self, tree: TokenTree) -> int:
+        """The cache rows that a request uses now, in the layers where it has most."""
+        return max(map(len, self.caches[tree]))
+
+    @torch.inference_mode()
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        feeds = self.feeds(wants, chunk)
+        inputs = self.pack(feeds)
+        output = self.model(inputs, features)
+        logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
+        answers, start, fed = [], 0, 0
+        for feed, (_, nodes) in zip(feeds, wants, strict=True):
+            part = slice(start, start + len(feed.wanted))
+            start = part.stop
+            answered = part if feed.wanted == list(nodes) else None
+            held = self.arenas.bytes(self.caches[feed.tree])
+            seen = None
+            if features:
+                seen = Features(
+                    feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
+                )
+                fed += self.length_of(feed)
+            answers.append(Answer(logits, answered, held, self.model.weight_bytes, features=seen))
+        return answers
+
+    def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
+        """Collect what each request feeds, after dropping the cache rows of dropped nodes."""
+        feeds = []
+        self.arenas.sync((self.caches[tree], tree) for tree, _ in wants)
+        for tree, nodes in wants:
+            cache, *_ = self.caches[tree]
+            if any(n in cache.row for n in nodes):
+                raise RuntimeError(
+                    "a node was asked about a second time after its logits were dropped"
+                )
+            missing, wanted = missing_ancestors(tree, cache, nodes), list(nodes)
+            if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:
+                missing, wanted = missing[:chunk], [missing[chunk - 1]]
+            feeds.append(Feed(tree, cache, missing, wanted))
+        return feeds
+
+    def length_of(self, feed: Feed) -> int:
+        """The number of tokens of the pass that belong to a feed."""
+        return len(feed.nodes)
+
+    def pack(self, feeds: Sequence[Feed]) -> PackedInputs:
+        return self.arenas.pack(feeds, self.caches, self.model.by_request)

@@ -1,0 +1,1 @@
+"""Recorded passes: the operators of a model, noted once and replayed."""

@@ -1,0 +1,208 @@
+"""A pass noted operator by operator (Recorder), and generalised to any size (in_general)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import (
+    TorchDispatchMode,
+    _disable_current_modes,
+    _get_current_dispatch_mode,
+)
+
+Sizes = tuple[int, int]  # the tokens of a pass, and those of them that want logits
+
+
+class CannotRecord(Exception):
+    """A pass does something that a replay could not repeat."""
+
+
+class Step(NamedTuple):
+    """One call.
+
+    Attributes:
+        function: the operator or function
+        arguments: Value, Constant, Size and plain objects, in lists and dicts like those of the
+            call
+        options: the same for keyword arguments
+        results: the Value of each tensor that the call made; None for one that it only passed on
+        single: whether it returned one object rather than a list or tuple
+    """
+
+    function: Callable
+    arguments: tuple
+    options: dict[str, Any]
+    results: tuple[Value | None, ...]
+    single: bool
+
+
+@dataclass(frozen=True)
+class Value:
+    """The result of a step, or an input of the pass."""
+
+    name: str
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A weight, a buffer, or a tensor that a model makes from plain numbers in each pass."""
+
+    value: Any
+
+
+@dataclass(frozen=True)
+class Size:
+    """A number that is linear in the tokens of a pass and in those of them that want logits.
+
+    Attributes:
+        tokens: factor of the number of tokens
+        wanted: factor of the number of tokens that want logits
+        rest: the constant term
+    """
+
+    tokens: int
+    wanted: int
+    rest: int
+
+    def __str__(self) -> str:
+        return f"{self.tokens} * n_tokens + {self.wanted} * n_wanted + {self.rest}"
+
+
+class Recorder(TorchDispatchMode):
+    """Notes every operator that runs under it, and the calls of `as_one_step` as a whole.
+
+    Args:
+        inputs: the inputs of the pass by name
+    """
+
+    def __init__(self, inputs: dict[str, Any]):
+        super().__init__()
+        self.steps: list[Step] = []
+        self._values = {id(value): Value(name) for name, value in inputs.items()}
+        # If an object were freed, another one could get its id.
+        self._kept = list(inputs.values())
+
+    def __torch_dispatch__(
+        self, function: Any, types: Any, args: tuple = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        return self.note(function, args, kwargs or {})
+
+    def note(self, function: Callable, arguments: tuple, options: dict[str, Any]) -> Any:
+        if isinstance(function, torch._ops.OpOverload):
+            refuse_reading(function, arguments)
+        noted = self._noted(arguments), self._noted(options)
+        out = function(*arguments, **options)
+        tensors = out if isinstance(out, (tuple, list)) else (out,)
+        self.steps.append(
+            Step(function, *noted, tuple(map(self._result, tensors)), tensors is not out)
+        )
+        return out
+
+    def _result(self, tensor: Any) -> Value | None:
+        if not isinstance(tensor, Tensor) or id(tensor) in self._values:
+            return None
+        self._kept.append(tensor)
+        return self._values.setdefault(id(tensor), Value(f"v{len(self._kept)}"))
+
+    def value_of(self, tensor: Tensor) -> Value:
+        return self._values[id(tensor)]
+
+    def _noted(self, item: Any) -> Any:
+        if id(item) in self._values:
+            return self._values[id(item)]
+        if isinstance(item, Tensor):
+            self._kept.append(item)
+            return Constant(item)
+        if isinstance(item, (list, tuple)) and type(item) in (list, tuple, torch.Size):
+            return (list if isinstance(item, list) else tuple)(map(self._noted, item))
+        if isinstance(item, dict):
+            return {key: self._noted(value) for key, value in item.items()}
+        return item
+
+
+def as_one_step(function: Callable, *arguments: Any) -> Any:
+    """Call a function; a recording notes this call alone, not what happens inside it.
+
+    Args:
+        function: what a replay calls again
+        arguments: its arguments
+    """
+    recorder = None if torch.compiler.is_compiling() else _get_current_dispatch_mode()
+    if not isinstance(recorder, Recorder):
+        return function(*arguments)
+    with _disable_current_modes():
+        return recorder.note(function, arguments, {})
+
+
+def refuse_reading(function: torch._ops.OpOverload, arguments: tuple) -> None:
+    """Raise CannotRecord if this operator shows Python its values or draws random numbers.
+
+    In another pass, Python could do something else with other values.
+    """
+    indices = arguments[1] if function.overloadpacket is torch.ops.aten.index else [None]
+    by_number = all(i is None or i.dtype not in (torch.bool, torch.uint8) for i in indices)
+    dynamic = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}.intersection(
+        function.tags
+    )
+    if dynamic and not (function.overloadpacket is torch.ops.aten.index and by_number):
+        raise CannotRecord(f"{function.name()} reads values back")
+    idle = function is torch.ops.aten.dropout.default and not arguments[2]
+    if torch.Tag.nondeterministic_seeded in function.tags and not idle:
+        raise CannotRecord(f"{function.name()} draws random numbers")
+
+
+def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
+    """Merge three recordings into one for passes of any size.
+
+    Only the number of tokens differs between the first two, and only that of the tokens that want
+    logits between the last two. A number that differs becomes a linear function of both.
+    """
+    first = recordings[0]
+    if isinstance(first, Step):
+        if any(
+            step.function != first.function or step.results != first.results for step in recordings
+        ):
+            raise CannotRecord("its operators depend on the number of tokens")
+        parts = ([getattr(r, name) for r in recordings] for name in ("arguments", "options"))
+        return first._replace(
+            **dict(
+                zip(("arguments", "options"), (in_general(p, sizes) for p in parts), strict=True)
+            )
+        )
+    if isinstance(first, (list, tuple, dict)) and any(
+        type(r) is not type(first) or len(r) != len(first) for r in recordings
+    ):
+        raise CannotRecord("its operators depend on the number of tokens")
+    if isinstance(first, dict):
+        return {key: in_general([r[key] for r in recordings], sizes) for key in first}
+    if isinstance(first, (list, tuple)):
+        return type(first)(in_general(parts, sizes) for parts in zip(*recordings, strict=True))
+    if isinstance(first, Constant):
+        values = [r.value for r in recordings if isinstance(r, Constant)]
+        if len(values) < len(recordings) or not all(
+            v is values[0] or same(v, values[0]) for v in values
+        ):
+            raise CannotRecord("a tensor depends on the number of tokens")
+        return first
+    if all(r == first for r in recordings):
+        return first
+    if not all(type(r) is int for r in recordings):
+        raise CannotRecord("an argument depends on the number of tokens")
+    if sizes[0] == sizes[1]:
+        raise CannotRecord("an argument differs between equal passes")
+    one, two, three = recordings
+    tokens = (two - one) // (sizes[1][0] - sizes[0][0])
+    wanted = (three - two) // (sizes[2][1] - sizes[1][1])
+    size = Size(tokens, wanted, one - tokens * sizes[0][0] - wanted * sizes[0][1])
+    if [size.tokens * t + size.wanted * w + size.rest for t, w in sizes] != list(recordings):
+        raise CannotRecord("a size is not a linear function of the number of tokens")
+    return size
+
+
+def same(a: Tensor, b: Tensor) -> bool:
+    """Whether two small tensors that a model made from plain numbers are equal."""
+    return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= 4096 and torch.equal(a, b)

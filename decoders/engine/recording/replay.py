@@ -1,0 +1,176 @@
+"""The recorded passes of one model (Recorded).
+
+They are made when first needed, and a plain pass takes the place of one that cannot be recorded.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from operator import attrgetter
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from decoders.engine.answer import Layers
+from decoders.engine.recording.function import as_function
+from decoders.engine.recording.fusion import fused
+from decoders.engine.recording.recorder import CannotRecord, Recorder, Value, in_general
+from decoders.errors import first_line
+
+log = logging.getLogger("decoders")
+
+# The numbers of tokens that share one recording. Linear layers may multiply differently above 8 and
+# above 32 tokens (`linear.FEW`), and long prompts gain nothing.
+SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 257)
+INPUTS = "input_ids", "position_ids", "wanted", "packing"
+VERSION = attrgetter("_version")
+# Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
+# states (tokens, H).
+Pass = Callable[..., tuple[Tensor, ...]]
+
+
+class Recorded:
+    """Replays passes of up to 256 tokens from recordings, and runs longer ones plainly.
+
+    A recording takes a few passes of few tokens. So each is made when it is first needed, by the
+    thread that needs it, while other threads wait.
+
+    Args:
+        plain: the pass itself
+        example: makes the INPUTS of a pass, given its number of tokens and how many of them want
+            logits
+        weights: returns the current weights. A recording holds views and copies of them, so it is
+            made again if they change between runs.
+        name: the model's name, for the warning if it cannot be recorded
+        most: the most tokens that the model can see, or None
+
+    Attributes:
+        failed: whether recording has failed, so that all passes run plainly
+    """
+
+    def __init__(
+        self,
+        plain: Pass,
+        example: Callable[[int, int], Sequence],
+        weights: Callable[[], list[Tensor]],
+        name: str,
+        most: int | None,
+    ):
+        self.plain, self.example, self.weights, self.name = plain, example, weights, name
+        spans = [range(s.start, min(s.stop, (most or s.stop) + 1)) for s in SPANS]
+        self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
+        self._passes: dict[tuple[range, Layers], Pass] = {}
+        self._weights: list[Tensor] = []
+        self._stamps: tuple = ()
+        self._recording = threading.Lock()
+        self.failed = False
+
+    def __call__(
+        self,
+        input_ids: Tensor,
+        position_ids: Tensor,
+        wanted: Tensor,
+        packing: object,
+        features: Layers,
+    ) -> tuple[Tensor, ...]:
+        tokens = input_ids.shape[1]
+        span = next((span for span in self._spans if tokens in span), None)
+        if span is None:
+            return self._as_it_is(features, input_ids, position_ids, wanted, packing)
+        run = self._passes.get((span, features)) or self._record(span, features)
+        return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
+
+    def follow(self) -> None:
+        """Forget the recordings if the weights have changed.
+
+        Call this when a run begins, since the comparison takes as long as ten operators.
+        """
+        weights = self.weights()
+        if (stamps := stamps_of(weights)) != self._stamps:
+            with self._recording:
+                self._passes, self._weights, self._stamps, self.failed = {}, weights, stamps, False
+
+    def _record(self, span: range, features: Layers) -> Pass:
+        with self._recording:
+            if (span, features) not in self._passes:
+                try:
+                    self._passes[span, features] = self._made(span, features)
+                # The model's code can do anything that a recorder does not expect.
+                except Exception as error:
+                    reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
+                    log.warning(
+                        "The passes of the %s are not recorded (%s); they take longer.",
+                        self.name,
+                        reason,
+                    )
+                    self.failed = self.failed or not features
+                    self._passes |= {
+                        (each, features): partial(self._as_it_is, features) for each in self._spans
+                    }
+            return self._passes[span, features]
+
+    def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[Tensor, ...]:
+        # A replay takes two more numbers, which are left out here.
+        return self.plain(**dict(zip(INPUTS, inputs, strict=False)), features=features)
+
+    def _made(self, span: range, features: Layers) -> Pass:
+        """Record passes of this span. Raises CannotRecord if a replay gives other results."""
+        low, last = span[0], span[-1]
+        sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
+        recorders: list[Recorder] = []
+        answers: tuple[Value, ...] = ()
+        for size in sizes:
+            inputs = dict(zip(INPUTS, self.example(*size), strict=True))
+            # Preparations that a model or a layer makes in its first pass are not recorded.
+            if not recorders:
+                self.plain(**inputs, features=features)
+            with Recorder(inputs) as recorder:
+                outputs = self.plain(**inputs, features=features)
+            recorders.append(recorder)
+            answers = answers or tuple(map(recorder.value_of, outputs))
+        steps = in_general([recorder.steps for recorder in recorders], sizes)
+        try:
+            return self._agreeing(
+                as_function(*fused(steps, answers), INPUTS), (low, last), features
+            )
+        # Fused calls round other numbers if the model rounds on its way, and fail if rotated halves
+        # are unequal.
+        except (CannotRecord, RuntimeError):
+            return self._agreeing(as_function(steps, answers, INPUTS), (low, last), features)
+
+    def _agreeing(self, replay: Pass, sizes: Iterable[int], features: Layers) -> Pass:
+        """Return the replay. Raises CannotRecord unless plain passes of these sizes agree."""
+        for tokens in set(sizes):
+            inputs = self.example(tokens, 1 + tokens // 3)
+            for ours, plain in zip(
+                replay(*inputs, tokens, 1 + tokens // 3),
+                self._as_it_is(features, *inputs),
+                strict=True,
+            ):
+                agree(ours, plain)
+        return replay
+
+
+def stamps_of(weights: Sequence[Tensor]) -> tuple:
+    """A stamp that differs after any change of these weights.
+
+    While the weights are kept, no other tensor has their ids.
+
+    Args:
+        weights: the weights of a model
+    """
+    places = list(map(id, weights)), list(map(Tensor.data_ptr, weights))
+    try:
+        return *places, sum(map(VERSION, weights))  # versions only grow
+    # Tensors made in inference mode have no version, and no copies that could be out of date.
+    except RuntimeError:
+        return places
+
+
+def agree(replayed: Tensor, plain: Tensor) -> None:
+    """Raise CannotRecord unless two passes gave the same numbers, apart from the order of sums."""
+    allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
+    if not torch.allclose(replayed, plain, rtol=0, atol=float(allowed), equal_nan=True):
+        raise CannotRecord("a replay gave other numbers")

@@ -1,0 +1,1 @@
+"""A model's weights as passes multiply them: shared, copied, quantised."""

@@ -1,0 +1,123 @@
+"""Quantised weights: made while loading (torchao), or read from a checkpoint by transformers."""
+
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import PreTrainedConfig
+from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+
+from decoders.devices import device_of
+from decoders.errors import InputError
+from decoders.values import allowed
+
+KINDS = "int8", "int4"
+# The packages that read quantised checkpoints, by the method that their config names. For other
+# methods transformers itself says which package is missing.
+READERS = {
+    "gptq": ("optimum", "gptqmodel"),
+    "awq": ("gptqmodel", "accelerate"),
+    "bitsandbytes": ("bitsandbytes", "accelerate"),
+    "compressed-tensors": ("compressed_tensors",),
+    "fp8": ("accelerate",),
+    "mxfp8": ("accelerate",),
+    "torchao": ("torchao", "accelerate"),
+    "hqq": ("hqq", "accelerate"),
+    "auto-round": ("auto_round",),
+}
+
+
+def options(
+    kind: str | None, name: str, config: PreTrainedConfig, device: torch.device
+) -> dict[str, Any]:
+    """Extra arguments for `from_pretrained`, for weights of this kind.
+
+    Args:
+        kind: one of KINDS, or None for weights as they are stored
+        name: the model's name, for messages
+        config: the model's config
+        device: where the weights will be
+
+    Raises:
+        InputError: if such weights are not supported, before any are read
+    """
+    method = method_of(config)
+    if kind is None:
+        if method is not None:
+            _readable(name, method)
+        # Kernels for it would be fetched as binaries when the model is loaded.
+        if method == "mxfp4":
+            from transformers.utils.quantization_config import Mxfp4Config
+
+            return {"quantization_config": Mxfp4Config(dequantize=True)}
+        return {}
+    allowed("quantization", kind, choices=(*KINDS, None))
+    if method is not None:
+        raise InputError(f"{name} comes quantised already ({method}); leave quantization out.")
+    _installed(READERS["torchao"], f"quantization={kind!r} needs")
+    if kind not in device_of(device).quantizations:
+        raise InputError(
+            f"{kind} weights need a CUDA device, and this is {device}; take quantization='int8'."
+        )
+    from torchao import quantization
+    from transformers import TorchAoConfig
+
+    scheme = (
+        quantization.Int8WeightOnlyConfig()
+        if kind == "int8"
+        else quantization.Int4WeightOnlyConfig()
+    )
+    return {"quantization_config": TorchAoConfig(scheme)}
+
+
+def method_of(config: PreTrainedConfig) -> str | None:
+    """The method by which a checkpoint is quantised; "" if its config names none, None if plain."""
+    parts = config, config.get_text_config()
+    quantised = next(
+        (value for part in parts if (value := getattr(part, "quantization_config", None))), None
+    )
+    if quantised is None:
+        return None
+    settings = quantised if isinstance(quantised, dict) else vars(quantised)
+    if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
+        return "bitsandbytes"
+    method = settings.get("quant_method") or ""
+    return str(getattr(method, "value", method))
+
+
+def _readable(name: str, method: str) -> None:
+    """Raise InputError unless transformers can read such weights here.
+
+    If it does not know the method, it takes the stored numbers for the weights and mentions that
+    only in its log.
+    """
+    if method not in AUTO_QUANTIZATION_CONFIG_MAPPING and method != "bitsandbytes":
+        raise InputError(
+            f"{name} comes quantised in a way that the installed transformers does not know "
+            f"({method or 'its config names none'}); name the model that it was made of, or update "
+            "transformers."
+        )
+    _installed(READERS.get(method, ()), f"{name} comes quantised ({method}), which needs")
+
+
+def _installed(packages: Sequence[str], needs: str) -> None:
+    """Raise InputError, which begins with `needs`, if some of the packages are not installed."""
+    if missing := [package.replace("_", "-") for package in packages if find_spec(package) is None]:
+        raise InputError(
+            f"{needs} {' and '.join(missing)}; install with `pip install {' '.join(missing)}`."
+        )
+
+
+def is_plain(weight: Tensor) -> bool:
+    """Whether a weight is stored as the numbers that it stands for."""
+    return type(weight.data) is Tensor
+
+
+def stored_bytes(weight: Tensor) -> int:
+    """Bytes that a weight takes in memory; `nbytes` of a quantised one is that of a plain one."""
+    if is_plain(weight) or not hasattr(weight.data, "__tensor_flatten__"):
+        return weight.nbytes
+    names, _ = weight.data.__tensor_flatten__()
+    return sum(stored_bytes(getattr(weight.data, name)) for name in names)

@@ -1,0 +1,168 @@
+"""The distributions of a pair's models at every place of a text, without decoding (read)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+from typing import Any, overload
+
+import torch
+from transformers import LogitsProcessor
+
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.protocols import Model
+from decoders.errors import InputError, ModelError
+from decoders.inputs import as_prompts, as_tokens, encode
+from decoders.options import Prompt, Sampling
+from decoders.penalties import applied
+from decoders.shapes import Logits, NodeId, Penalties, Probs, TokenId
+from decoders.task import checked_pair, penalties_of
+from decoders.tree import TokenTree
+from decoders.warp import Warping, warp
+
+
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The distributions of a pair's models at the places of a text.
+
+    Place i follows the prompt and the first i tokens of the text. All tensors are where the target
+    is, in float32 or float64.
+
+    Attributes:
+        prompt_tokens: the token ids of the prompt
+        tokens: the token ids of the text; there is one place more
+        logits: the target's raw logits, changed by penalties only, (places, V)
+        p: the distributions that the target samples from, (places, V)
+        q: those of the draft, over the target's vocabulary, (places, V); None if it was not read
+    """
+
+    prompt_tokens: list[TokenId]
+    tokens: list[TokenId]
+    logits: Logits
+    p: Probs
+    q: Probs | None
+
+    @property
+    def log_p(self) -> torch.Tensor:
+        """The target's raw log-probabilities in nats, (places, V).
+
+        They are taken before temperature and truncation.
+        """
+        return self.logits.log_softmax(-1)
+
+
+@overload
+def read(
+    pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *, temperature: float = ...,
+    top_k: int = ..., top_p: float = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
+    draft: bool = ...,
+) -> Places: ...  # fmt: skip
+@overload
+def read(
+    pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
+    temperature: float = ..., top_k: int = ..., top_p: float = ...,
+    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ...,
+) -> list[Places]: ...  # fmt: skip
+def read(
+    pair: ModelPair,
+    prompt: Prompt,
+    text: Any = (),
+    *,
+    temperature: float = Sampling.temperature,
+    top_k: int = Sampling.top_k,
+    top_p: float = Sampling.top_p,
+    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
+    draft: bool = True,
+) -> Places | list[Places]:
+    """Read a text as decoders do, in one pass of each model.
+
+    The result has p and q at every place from the end of the prompt to the end of the text. A draft
+    with another tokenizer is read as decoders read it: its q covers the tokens that both know.
+
+    Args:
+        pair: the models
+        prompt: text, or a list of token ids
+        text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
+            them. Several texts are branches of one tree, so a common beginning is read once.
+        temperature: see `Warping`
+        top_k: see `Warping`
+        top_p: see `Warping`
+        penalties: see `stream`
+        draft: whether to read the draft as well, if there is one
+
+    Returns:
+        Places, or a list of them for several texts
+
+    Raises:
+        InputError: for input that cannot be used, before any pass
+        ModelError: if a model gives logits that are not numbers
+    """
+    warping, sampling = Warping(temperature, top_k, top_p), Sampling(penalties=penalties)
+    ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary)
+    lists, several = as_prompts(text)
+    texts = [
+        as_tokens("The text to read is one or more lists of token ids", t, pair.vocabulary)
+        for t in lists
+    ]
+    changes = penalties_of(sampling, pair, ids)
+    models = [model for role, model in pair.packed.items() if draft or role == "target"]
+    for model in models:
+        model.refuse_changes()
+        _fits(model, len(ids) + max(map(len, texts)))
+    tree, paths = _grown(ids, texts)
+    nodes = sorted({node for path in paths for node in path})
+    logits, *others = [_logits(model, tree, nodes, changes) for model in models]
+    p, q = warp(logits, warping), warp(others[0], warping).to(logits.device) if others else None
+    row = {node: i for i, node in enumerate(nodes)}
+    places = []
+    for tokens, path in zip(texts, paths, strict=True):
+        # One text has all rows in order, which need no copy.
+        rows: Any = [row[node] for node in path] if several else slice(None)
+        places.append(Places(ids, tokens, logits[rows], p[rows], None if q is None else q[rows]))
+    return places if several else places[0]
+
+
+def _fits(model: Model, tokens: int) -> None:
+    if model.positions is not None and tokens > model.positions:
+        raise InputError(
+            f"The prompt and the text, {tokens} tokens together, exceed the {model.positions} "
+            f"positions of the {model.name}; shorten them."
+        )
+
+
+def _grown(
+    ids: list[TokenId], texts: Sequence[list[TokenId]]
+) -> tuple[TokenTree, list[list[NodeId]]]:
+    """A tree of all texts, and the nodes of each from the prompt's last one on."""
+    common = [
+        column[0] for column in takewhile(lambda c: len(set(c)) == 1, zip(*texts, strict=False))
+    ]
+    tree, paths = TokenTree([*ids, *common]), []
+    for tokens in texts:
+        path = tree.trunk[len(ids) - 1 :]
+        for token in tokens[len(common) :]:
+            path.append(tree.add(path[-1], token))
+        paths.append(path)
+    return tree, paths
+
+
+def _logits(
+    model: Model, tree: TokenTree, nodes: list[NodeId], penalties: Penalties | None
+) -> Logits:
+    engine = model.engine(len(tree.tokens))
+    engine.admit(tree, len(tree.tokens))
+    try:
+        (answer,) = engine.run([(tree, nodes)])
+    finally:
+        engine.release(tree)
+    assert answer.logits is not None  # without a chunk every node is fed
+    rows = answer.logits
+    if not rows.amax(-1).isfinite().all():
+        raise ModelError(
+            f"The {model.name} gave logits that are not numbers; check its weights and its dtype."
+        )
+    if penalties:
+        texts = ([tree.tokens[n] for n in tree.lineage(node)] for node in nodes)
+        rows = torch.stack(
+            [applied(penalties, text, row) for text, row in zip(texts, rows, strict=True)]
+        )
+    return rows

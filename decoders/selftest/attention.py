@@ -1,0 +1,104 @@
+"""Section `ways`: each way to attend, compared with float64."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+
+import torch
+
+from decoders.engine.attention import operator
+from decoders.engine.memory.arena import Arena
+from decoders.engine.memory.arenas import ReachRows
+from decoders.engine.memory.feeds import Feed, PackedInputs, pack
+from decoders.engine.memory.layout import Reach
+from decoders.engine.memory.rows import CacheRows
+from decoders.selftest.common import Wrong, device
+from decoders.tree import TokenTree
+
+TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def ways() -> Iterator[str]:
+    """The error of each way to attend, compared with float64.
+
+    Heads of 64 to 256, 1 to 8 query heads per key head, 1 to 4,000 rows, with and without a window
+    and sinks.
+    """
+    taken: dict[str, Callable] = {"one by one": operator.attend_one_by_one}
+    if device().type == "cuda" and torch.cuda.get_device_capability() >= (8, 0):
+        taken |= {"Triton": operator.attend_with_triton} if operator.TRITON else {}
+        taken |= {"FlashAttention": operator.attend_chains} if operator.FLASH else {}
+    elif device().type == "cpu":
+        yield "Triton and FlashAttention need a GPU: left out."
+    for name, way in taken.items():
+        for dtype in (torch.float32, torch.float16, torch.bfloat16):
+            if name == "FlashAttention" and dtype == torch.float32:
+                continue
+            errors = [
+                error_of(
+                    way,
+                    dtype,
+                    size,
+                    groups,
+                    rows,
+                    branching,
+                    window,
+                    sunk=window > 0 and name != "FlashAttention",
+                )
+                for size in (64, 128, 256)
+                for groups in (1, 4, 8)
+                for rows in (1, 70, 4000)
+                for branching in ((False,) if name == "FlashAttention" else (False, True))
+                for window in (0, 33)
+            ]
+            error, passes = max(errors), len(errors)
+            yield f"{name}, {str(dtype)[6:]}: error at most {error:.1e} in {passes} passes"
+            if not error <= TOLERANCE[dtype]:
+                raise Wrong(
+                    f"{name} is wrong in {dtype}: its error should be at most "
+                    f"{TOLERANCE[dtype]:.0e}"
+                )
+
+
+def error_of(
+    way: Callable,
+    dtype: torch.dtype,
+    size: int,
+    groups: int,
+    rows: int,
+    branching: bool,
+    window: int,
+    sunk: bool,
+) -> float:
+    """How far a way is from float64, for two requests of which one has `rows` rows behind it."""
+    kind = partial(ReachRows, reach=Reach(window)) if window else CacheRows
+    arena, feeds = Arena([(2, size, size)], dtype, device(), kind=kind), []
+    for past in (rows, 3):
+        tree = TokenTree([0] * past)
+        cache = arena.take(past + 16)
+        assert cache is not None  # an arena without bounds has room
+        arena.append(cache, tree, tree.trunk)
+        nodes = [tree.trunk[-1]]
+        for i in range(7):
+            nodes.append(tree.add(nodes[i // 2] if branching else nodes[-1], 0))
+        feeds.append(Feed(tree, cache, nodes[1:], []))
+    _, _, _, packing = _fields(pack(feeds, arena, window=window))
+    draw = torch.Generator().manual_seed(0)
+    for tensor in (*arena.keys, *arena.values):
+        tensor.copy_(torch.randn(tensor.shape, generator=draw))
+    q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(device(), dtype)
+    plan = packing.segments, packing.table, packing.masks
+    sinks = torch.randn(2 * groups, generator=draw).to(dtype) if sunk else None
+    rest = size**-0.5, 0.0, window
+    there = sinks if sinks is None else sinks.to(device())
+    ours = way(q, packing.keys[0], packing.values[0], *plan, packing.biases, *rest, there)
+    x, keys, values, biases = (
+        t.cpu().double() for t in (q, packing.keys[0], packing.values[0], packing.biases)
+    )
+    segments, table, masks = (t.cpu() for t in plan)
+    here = sinks if sinks is None else sinks.double()
+    exact = operator.attend_one_by_one(x, keys, values, segments, table, masks, biases, *rest, here)
+    return (ours.cpu() - exact).abs().max().item()
+
+
+def _fields(inputs: PackedInputs) -> tuple:
+    return inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing

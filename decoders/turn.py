@@ -1,0 +1,158 @@
+"""A request in the loop (Turn): its open ask, the readings of its nodes, and its new rounds."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+
+from decoders.distribution import Distribution
+from decoders.errors import ModelError
+from decoders.reading import Reading, Readings, held
+from decoders.request import Ask, Drawn, Request
+from decoders.settings import Decoding
+from decoders.shapes import Logits, NodeId, TokenId
+from decoders.trace import Round
+
+ALTERNATIVES = 5
+
+
+@dataclass(eq=False)
+class Turn:
+    """A request while it is being decoded.
+
+    Attributes:
+        index: the number of the request
+        request: the request
+        decoding: the generator of its decoder
+        rows: cache rows to reserve for it in each model
+        models: the models that it asks
+        waiting: the ask that it waits for, once it has started
+        waited: for how many passes of other models it has waited
+        drawn: the tokens of a chain so far
+        draw: draws the next token of that chain
+        known: the readings of its live nodes, by model
+        rounds: rounds that are committed but not yet yielded
+        error: why it failed, while the others continue
+    """
+
+    index: int
+    request: Request
+    decoding: Decoding
+    rows: int = 0
+    models: Sequence[str] = ("target", "draft")
+    waiting: Ask = field(init=False, repr=False)
+    waited: int = 0
+    drawn: list[Drawn] = field(default_factory=list)
+    draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
+    known: dict[str, dict[NodeId, Reading]] = field(
+        default_factory=lambda: {"target": {}, "draft": {}}
+    )
+    rounds: deque[Round] = field(default_factory=deque)
+    error: ModelError | None = None
+
+    @property
+    def over(self) -> bool:
+        return self.request.finished is not None or self.error is not None
+
+    @property
+    def last(self) -> NodeId:
+        """The node that the next token of the chain follows."""
+        return self.drawn[-1].node if self.drawn else self.waiting.nodes[0]
+
+    def missing(self) -> list[NodeId]:
+        """The nodes, without repeats, whose readings it waits for and does not have yet."""
+        known = self.known[self.waiting.model]
+        nodes = (self.last,) if self.waiting.steps else self.waiting.nodes
+        return [n for n in dict.fromkeys(nodes) if n not in known]
+
+    @property
+    def held(self) -> int:
+        """How many of the likeliest tokens the readings that it waits for must have.
+
+        It depends on this turn alone. If another turn in the pass needs more, this one does not get
+        more, or its tokens could depend on that.
+        """
+        needed = max(held(self.request.warping), self.waiting.likeliest)
+        return needed if self.waiting.model == "draft" else max(needed, ALTERNATIVES)
+
+    def start(self) -> None:
+        self.request.ledger.start()
+        with torch.inference_mode():
+            self._resume(None)
+
+    def answer(self, readings: Iterable[Reading]) -> None:
+        """Take the readings of the missing nodes and continue the decoder.
+
+        It continues until it needs another pass or has finished; the rounds that it commits are
+        queued.
+
+        Args:
+            readings: one for each missing node
+        """
+        self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
+        if (answer := self._answer()) is not None:
+            self._resume(answer)
+
+    def _answer(self) -> list[Reading] | list[Drawn] | None:
+        """What is sent to the decoder for its ask; None if it must wait for more readings."""
+        known, ask = self.known[self.waiting.model], self.waiting
+        if not ask.steps:
+            readings = [known[n] for n in ask.nodes if n in known]
+            return readings if len(readings) == len(ask.nodes) else None
+        tree, ends = self.request.tree, self.request.end_tokens
+        while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
+            q = self.request.warp(reading)
+            token, parent = self.draw(q), self.last
+            self.drawn.append(Drawn(tree.add(parent, token), parent, token, q, reading))
+            if token in ends:
+                return self.drawn
+        return self.drawn if len(self.drawn) == ask.steps else None
+
+    def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
+        while not self.over:
+            item = self.decoding.send(answer)
+            answer = None
+            if isinstance(item, Round):
+                self._note(item)
+                continue
+            self.waiting, self.drawn = item, []
+            if item.steps:
+                self.draw = self.request.source.chain(item.steps)
+            if (answer := self._answer()) is None:
+                return
+        self.drawn = []
+        self.known = {}  # a reading keeps the logits of its whole pass
+        self.decoding.close()
+
+    def _note(self, entry: Round) -> None:
+        """Queue a round, and forget the readings of dropped nodes."""
+        self.annotate(entry)
+        for model, known in self.known.items():
+            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
+        self.rounds.append(entry)
+
+    def annotate(self, entry: Round) -> None:
+        """Add raw log-probabilities of the target and alternatives to the tokens that a round kept.
+
+        Args:
+            entry: the round
+        """
+        target = self.known["target"]
+        for trial in entry.tried.kept:
+            if (reading := target.get(trial.parent)) is not None:
+                trial.log_p, trial.round = reading.log_p(trial.token), entry.index
+                trial.alternatives = reading.alternatives(ALTERNATIVES)
+                self.request.kept[trial.node] = trial
+
+
+def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
+    """The readings of a pass.
+
+    Args:
+        rows: the logits of the pass, (nodes, V)
+        asking: the turns of the pass, which all wait for one model
+    """
+    drafts = all(turn.waiting.model == "draft" for turn in asking)
+    temperatures = {turn.request.warping.temperature for turn in asking}
+    return Readings(rows, max(turn.held for turn in asking), temperatures, every=drafts)

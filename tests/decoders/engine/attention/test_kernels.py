@@ -1,0 +1,626 @@
+"""Every way to attend agrees with plain attention, request by request, in float64.
+
+Without a CUDA device, Triton's kernel is compiled but runs under the interpreter, which has no
+bfloat16 products, and the documented behaviour of `torch.nn.attention.varlen` stands in for
+FlashAttention. Tests that need the device are skipped."""
+
+import multiprocessing
+import os
+import random
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from importlib.util import find_spec
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
+
+from decoders import ModelPair, generate
+from decoders.engine.attention import one_by_one
+from decoders.engine.attention import operator as attention
+from decoders.engine.attention.interface import attend_layer, attend_parts
+from decoders.engine.attention.one_by_one import attend_one_by_one
+from decoders.engine.attention.operator import attend_chains, attend_with_triton, choose_way
+from decoders.engine.memory.arena import Arena
+from decoders.engine.memory.arenas import ReachRows
+from decoders.engine.memory.feeds import Feed, Packing, pack
+from decoders.engine.memory.layout import Reach
+from decoders.engine.memory.rows import CacheRows
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes.padded import fill_up
+from decoders.tree import TokenTree
+from tests.models import build
+
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+needs_triton = pytest.mark.skipif(
+    find_spec("triton") is None, reason="Triton is not made for this platform"
+)
+TOLERANCE = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
+
+
+def draw_pass(
+    seed: int, shapes: str, requests=5, padded=False, drafts=(1, 5, 20), **arena
+) -> Packing:
+    """A pass in float64 of requests with 0 to 69 rows behind them in an arena with gaps.
+
+    Their tokens are chains, trees or both."""
+    return draw_feeds(seed, shapes, requests, padded, drafts, **arena)[0]
+
+
+def draw_feeds(
+    seed: int,
+    shapes: str,
+    requests=5,
+    padded=False,
+    drafts=(1, 5, 20),
+    most=70,
+    layout=(2, 16, 16),
+    reach=None,
+    parts=False,
+) -> tuple[Packing, list[Feed]]:
+    """The same, with up to `most` rows behind a request, and the parts that it was packed from.
+
+    `parts` are the arguments of attention that takes request by request."""
+    rng, kind = random.Random(seed), partial(ReachRows, reach=reach) if reach else CacheRows
+    arena, feeds = Arena([layout], torch.float64, torch.device("cpu"), kind=kind), []
+    for _ in range(requests):
+        tree = TokenTree([0] * rng.randrange(1, most + 1))
+        cache = arena.take(most + 80 + rng.randrange(9))
+        if shapes != "prompts":
+            # only drafts are padded, which follow a whole prompt
+            fed = tree.trunk if padded else tree.trunk[:-1]
+            if fed:
+                pack([Feed(tree, cache, fed, [])], arena)
+            branches = rng.random() < {"chains": 0, "trees": 1, "mixed": 0.5}[shapes]
+            for token in range(rng.choice(drafts)):
+                tips = [tree.trunk[-1], *tree.tail]
+                tree.add(rng.choice(tips) if branches else tips[-1], token)
+        feeds.append(
+            Feed(tree, cache, [n for n in (*tree.trunk, *tree.tail) if n not in cache.row], [])
+        )
+    rng.shuffle(feeds)
+    if padded:
+        feeds = fill_up(feeds)
+        assert len({len(feed.nodes) for feed in feeds}) == 1
+    packing = pack(feeds, arena, parts, reach.window if reach else 0).packing
+    generator = torch.Generator().manual_seed(seed)
+    for tensor in (*arena.keys, *arena.values):
+        tensor.normal_(generator=generator)
+    return packing, feeds
+
+
+def worst_error(
+    way,
+    packing: Packing,
+    dtype: torch.dtype,
+    heads: int,
+    softcap: float = 0.0,
+    sunk: bool = False,
+    device: str = "cpu",
+):
+    """The distance of `way`, in this dtype on this device, from plain attention in float64."""
+    keys, values = (t[0].to(dtype) for t in (packing.keys, packing.values))
+    tokens, size = len(packing.rows), keys.shape[-1]
+    # A model hands over its queries as a transposed view.
+    q = (
+        torch.randn(tokens, heads, size, generator=torch.Generator().manual_seed(1))
+        .to(dtype)
+        .transpose(0, 1)
+    )
+    plan = packing.segments, packing.table, packing.masks, packing.biases
+    sinks = (
+        torch.randn(heads, generator=torch.Generator().manual_seed(2)).to(dtype) if sunk else None
+    )
+    rest = size**-0.5, softcap, packing.window
+    exact = attend_one_by_one(
+        q.double(),
+        keys.double(),
+        values.double(),
+        *plan,
+        *rest,
+        sinks if sinks is None else sinks.double(),
+    )
+    q, keys, values, table, masks = (
+        t.to(device) for t in (q, keys, values, packing.table, packing.masks)
+    )
+    biases = packing.biases.to(device, dtype)
+    ours = way(
+        q,
+        keys,
+        values,
+        packing.segments,
+        table,
+        masks,
+        biases,
+        *rest,
+        sinks if sinks is None else sinks.to(device),
+    )
+    assert ours.shape == (tokens, heads, values.shape[-1])
+    assert ours.is_contiguous()
+    return (ours.cpu() - exact).abs().max().item()
+
+
+CASES = {
+    "chains": ({"shapes": "chains"}, {"heads": 4}),
+    "prompts": ({"shapes": "prompts", "requests": 2}, {"heads": 4}),
+    "trees, groups of 3, sizes that are no powers of two": (
+        {"shapes": "trees", "layout": (2, 20, 24)},
+        {"heads": 6},
+    ),
+    "single tokens": ({"shapes": "chains", "drafts": (1,)}, {"heads": 4}),
+    "mixed, one key head for 8": (
+        {"shapes": "mixed", "layout": (1, 8, 8), "requests": 3},
+        {"heads": 8},
+    ),
+    "mixed, soft-capped": ({"shapes": "mixed"}, {"heads": 2, "softcap": 3.0}),
+    "padded": ({"shapes": "mixed", "padded": True}, {"heads": 2}),
+    "window, chains": ({"shapes": "chains", "reach": Reach(17)}, {"heads": 4}),
+    "window, prompts": ({"shapes": "prompts", "requests": 3, "reach": Reach(9)}, {"heads": 4}),
+    "window, single tokens": (
+        {"shapes": "chains", "drafts": (1,), "reach": Reach(5)},
+        {"heads": 4},
+    ),
+    "window, mixed": ({"shapes": "mixed", "reach": Reach(6)}, {"heads": 4}),
+    "chunks, mixed": ({"shapes": "mixed", "reach": Reach(6, chunked=True)}, {"heads": 4}),
+    "sinks, mixed": ({"shapes": "mixed", "layout": (2, 16, 24)}, {"heads": 6, "sunk": True}),
+    "window and sinks": (
+        {"shapes": "mixed", "reach": Reach(11)},
+        {"heads": 2, "sunk": True, "softcap": 3.0},
+    ),
+    "lone request with an empty companion": ({"shapes": "trees", "requests": 1}, {"heads": 2}),
+    "long texts": (
+        {"shapes": "mixed", "most": 1500, "requests": 2, "drafts": (1, 5)},
+        {"heads": 4},
+    ),
+    "prompts that are split and not": ({"shapes": "prompts", "most": 90}, {"heads": 2}),
+    "long texts, window and sinks": (
+        {"shapes": "mixed", "most": 700, "requests": 2, "drafts": (1, 5), "reach": Reach(200)},
+        {"heads": 4, "sunk": True},
+    ),
+}
+
+
+def triton_error(case: str, dtype: torch.dtype, device: str = "cpu") -> float:
+    drawn, run = CASES[case]
+    return worst_error(
+        attend_with_triton, draw_pass(0, **{"requests": 3, **drawn}), dtype, device=device, **run
+    )
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    """A process in which Triton interprets its kernels: this must be settled before the import."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("TRITON_INTERPRET", "1")
+            pool.submit(int).result()  # starts it
+        yield pool
+
+
+@needs_triton
+@pytest.mark.parametrize("case", CASES)
+def test_triton_interpreted(interpreter, case):
+    assert interpreter.submit(triton_error, case, torch.float32).result() < TOLERANCE[torch.float32]
+
+
+def with_triton(drafts: int, chosen: slice) -> torch.Tensor:
+    """The outputs of the `chosen` of two requests, with texts of 40 and 700 tokens.
+
+    Each has `drafts` children."""
+    arena, feeds = Arena([(2, 16, 16)], torch.float32, torch.device("cpu")), []
+    for length in (40, 700):
+        tree, cache = TokenTree([0] * length), arena.take(800)
+        pack([Feed(tree, cache, tree.trunk[:], [])], arena)
+        feeds.append(
+            Feed(tree, cache, [tree.add(tree.trunk[-1], token) for token in range(drafts)], [])
+        )
+    packing = pack(feeds[chosen], arena).packing
+    for tensor in (*arena.keys, *arena.values):
+        tensor.normal_(generator=torch.Generator().manual_seed(0))
+    q = (
+        torch.randn(2, drafts, 4, 16, generator=torch.Generator().manual_seed(1))[chosen]
+        .flatten(0, 1)
+        .transpose(0, 1)
+    )
+    plan = packing.segments, packing.table, packing.masks, packing.biases
+    return attend_with_triton(q, packing.keys[0], packing.values[0], *plan, 0.25, 0.0)
+
+
+@needs_triton
+@pytest.mark.parametrize("drafts", [1, 5])
+def test_what_a_request_gets_does_not_depend_on_the_batch(interpreter, drafts):
+    """The number of programs that share a request's rows depends on that request alone."""
+    both, *single = (
+        interpreter.submit(with_triton, drafts, part).result()
+        for part in (slice(2), slice(1), slice(1, 2))
+    )
+    assert torch.equal(both, torch.cat(single))
+
+
+@needs_triton
+def test_triton_interpreted_in_half_precision(interpreter):
+    assert (
+        interpreter.submit(triton_error, "padded", torch.float16).result()
+        < TOLERANCE[torch.float16]
+    )
+
+
+def by_definition(
+    packing: Packing, feeds: list[Feed], reach: Reach, heads: int, sinks
+) -> torch.Tensor:
+    """Attention over each token's own ancestors, back to `reach`: (tokens, heads, D)."""
+    (key,), (value,), outs = packing.keys, packing.values, []
+    for feed in feeds:
+        for node in feed.nodes:
+            least = reach.first(feed.tree.depths[node])
+            path = [n for n in feed.tree.lineage(node) if feed.tree.depths[n] >= least]
+            rows = [feed.cache.base + feed.cache.row[n] for n in path]
+            k, v = (t[rows].repeat_interleave(heads // t.shape[1], 1) for t in (key, value))
+            scores = (
+                torch.einsum("hd,rhd->hr", query_of(packing, heads)[len(outs)], k)
+                * key.shape[-1] ** -0.5
+            )
+            scores = torch.cat([scores, sinks[:, None]], 1)
+            outs.append(torch.einsum("hr,rhd->hd", scores.softmax(1)[:, :-1], v))
+    return torch.stack(outs)
+
+
+def query_of(packing: Packing, heads: int) -> torch.Tensor:
+    size = packing.keys[0].shape[-1]
+    return torch.randn(
+        len(packing.rows),
+        heads,
+        size,
+        generator=torch.Generator().manual_seed(1),
+        dtype=torch.float64,
+    )
+
+
+@pytest.mark.parametrize("shapes", ["chains", "prompts", "mixed"])
+@pytest.mark.parametrize(
+    "reach", [Reach(1), Reach(7), Reach(200), Reach(7, chunked=True)], ids=repr
+)
+@pytest.mark.parametrize("parts", [False, True], ids=["tables", "parts"])
+def test_how_far_back_a_token_sees(shapes, reach, parts):
+    """Both forms of a packing attend to each token's ancestors, with windows, chunks and sinks."""
+    packing, feeds = draw_feeds(3, shapes, reach=reach, parts=parts)
+    sinks = torch.tensor([0.5, -1.0, 2.0, 0.0], dtype=torch.float64)
+    q = query_of(packing, 4)
+    exact = by_definition(packing, feeds, reach, 4, sinks)
+    run = attend_parts if parts else attend_layer
+    # what is there already
+    k, v = (t[0][packing.rows].transpose(0, 1)[None] for t in (packing.keys, packing.values))
+    ours = run(q.transpose(0, 1)[None], k, v, packing, 0, q.shape[-1] ** -0.5, 0.0, sinks)
+    torch.testing.assert_close(ours[0], exact)
+
+
+# KB of shared memory that one block of threads may have, by capability
+SHARED = {75: 64, 80: 163, 89: 99, 90: 227}
+# sizes of keys and values, query heads per key head
+HEADS = [(64, 64, 4), (128, 128, 8), (256, 256, 1), (20, 24, 3)]
+
+
+def compiled_sizes():
+    """At head sizes of real models, for single tokens, long drafts and prompts, on four cards.
+
+    EVERYWHERE=1 takes all of it; otherwise the ones that failed once, and each number type and size
+    somewhere."""
+    if not os.environ.get("EVERYWHERE"):
+        small, usual, large, odd = HEADS
+        half, single = torch.float16, torch.float32
+        yield from (
+            (75, half, large, 64),
+            (75, half, odd, 1),
+            (75, single, usual, 64),
+            (80, torch.bfloat16, usual, 1),
+        )
+        yield from (
+            (89, torch.bfloat16, usual, 64),
+            (90, torch.bfloat16, small, 64),
+            (90, single, large, 64),
+        )
+        return
+    for capability in SHARED:
+        half = torch.float16 if capability < 80 else torch.bfloat16
+        for heads in HEADS:
+            yield from ((capability, half, heads, longest) for longest in (1, 64))
+            if heads in HEADS[1:3]:
+                yield capability, torch.float32, heads, 64
+
+
+@needs_triton
+@pytest.mark.parametrize(
+    ("capability", "dtype", "heads", "longest"), list(compiled_sizes()), ids=str
+)
+def test_triton_compiles_for_cuda(monkeypatch, tmp_path, capability, dtype, heads, longest):
+    """Down to machine code, which needs no device, and into the shared memory of the card.
+
+    Twice the compiler refused what the interpreter accepts: a float as a condition, and for
+    capability 7.5 a boolean that leaves an `if`; there, heads of 256 also took 96 KB of 64."""
+    import triton
+    from triton.backends.compiler import GPUTarget
+
+    from decoders.engine.attention.kernels import STAGES, join, kernel
+    from decoders.engine.attention.launch import tiling
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    key_size, value_size, groups = heads
+    constants = {
+        "GROUPS": groups,
+        "KEY_HEADS": 2,
+        "HEADS": 2 * groups,
+        "KEY_SIZE": key_size,
+        "VALUE_SIZE": value_size,
+    }
+    constants |= {
+        "SINKS": heads == HEADS[-1],
+        "SOFTCAP": 3.0 if heads == HEADS[-1] else 0.0,
+        "q_size": 1,
+    }
+    constants |= tiling(longest, groups, key_size, value_size, dtype)
+    numbers = {torch.float16: "*fp16", torch.bfloat16: "*bf16", torch.float32: "*fp32"}[dtype]
+    types = dict.fromkeys(("q", "keys", "values", "sinks", "out"), numbers) | {
+        "parts": "*fp32",
+        "table": "*i32",
+        "masks": "*u8",
+        "scale": "fp32",
+    }
+    types |= dict.fromkeys(constants, "constexpr")
+    for function in (kernel, join):
+        signature = {name: types.get(name, "i32") for name in function.arg_names}
+        # As launched: torch's memory is aligned, and the strides of queries are multiples of 16
+        # where heads are.
+        aligned = [name for name in signature if str(types.get(name)).startswith("*")]
+        aligned += ["q_head", "q_token"] if key_size % 16 == 0 and function is kernel else []
+        attributes = {
+            (function.arg_names.index(name),): [["tt.divisibility", 16]] for name in aligned
+        }
+        fixed = {name: value for name, value in constants.items() if name in signature}
+        source = triton.compiler.ASTSource(function, signature, fixed, attributes)
+        built = triton.compile(
+            source, target=GPUTarget("cuda", capability, 32), options={"num_stages": STAGES}
+        )
+        assert built.asm["cubin"]
+        assert built.metadata.shared <= SHARED[capability] * 1024
+
+
+@needs_triton
+def test_the_number_of_requests_makes_no_kernel_of_its_own():
+    """Triton compiles anew for 1 and for multiples of 16: up to six variants, while decoding."""
+    from decoders.engine.attention.kernels import join, kernel
+
+    for function in (kernel, join):
+        specialised = {p.name: not (p.do_not_specialize or p.is_constexpr) for p in function.params}
+        assert not any(specialised[name] for name in ("requests", "splits", "window"))
+    assert {p.name: p.do_not_specialize for p in kernel.params}["q_token"] is False
+
+
+@pytest.mark.parametrize("case", ["prompts", "mixed, one key head for 8", "mixed, soft-capped"])
+def test_a_layout_that_sdpa_may_answer_with(monkeypatch, case):
+    """On CUDA its memory-efficient kernel returns heads side by side in memory.
+
+    With grouped heads, a view of the result raised an error as soon as a model was loaded."""
+    plain = scaled_dot_product_attention
+
+    def transposed(*args, **options):
+        return plain(*args, **options).transpose(1, 2).contiguous().transpose(1, 2)
+
+    drawn, run = CASES[case]
+    packing = draw_pass(0, **drawn)
+    q = torch.randn(run["heads"], len(packing.rows), packing.keys[0].shape[-1], dtype=torch.float64)
+    plan = (
+        packing.keys[0],
+        packing.values[0],
+        packing.segments,
+        packing.table,
+        packing.masks,
+        packing.biases,
+    )
+    expected = attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0))
+    monkeypatch.setattr(one_by_one, "scaled_dot_product_attention", transposed)
+    torch.testing.assert_close(attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0)), expected)
+
+
+def test_biases_are_aligned():
+    """Memory-efficient SDPA refuses biases that do not begin at a multiple of 16 numbers."""
+    starts = [
+        start for seed in range(5) for start in draw_pass(seed, "trees").segments[:, 5].tolist()
+    ]
+    assert len({start for start in starts if start > 0}) > 5
+    assert all(start % 16 == 0 for start in starts if start >= 0)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_without_biases_masks_are_enough(case):
+    """They are not made for passes that a kernel will attend.
+
+    If the kernel fails on its first pass, the same pass goes another way."""
+    drawn, run = CASES[case]
+    packing = draw_pass(0, **drawn)
+    segments = packing.segments.clone()
+    segments[:, 5] = -1
+    bare = replace(packing, segments=segments, biases=torch.zeros(2, dtype=torch.float64))
+    q = torch.randn(run["heads"], len(packing.rows), packing.keys[0].shape[-1], dtype=torch.float64)
+
+    def run_with(p):
+        plan = p.keys[0], p.values[0], p.segments, p.table, p.masks, p.biases
+        sinks = (
+            torch.linspace(-1, 1, run["heads"], dtype=torch.float64) if run.get("sunk") else None
+        )
+        return attend_one_by_one(q, *plan, 0.3, run.get("softcap", 0.0), p.window, sinks)
+
+    torch.testing.assert_close(run_with(bare), run_with(packing))
+
+
+@needs_triton
+@pytest.mark.parametrize("grouped", [2, 4])
+def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog, grouped):
+    """Triton is chosen if there is a compiler, but its launchers also need Python.h.
+
+    Its error came through raw. Here it finds no driver. Now there is one warning, and the same
+    tokens by the next way."""
+    prompts, options = (
+        [[1, 2, 3], [4], list(range(5, 30))],
+        {"max_new_tokens": 12, "ignore_eos": True},
+    )
+    model = build(num_key_value_heads=grouped)
+    expected = [
+        r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)
+    ]
+    caplog.clear()
+    monkeypatch.setattr(attention, "FAILED", set())
+    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(attention, "TRITON", True)
+    monkeypatch.setattr(attention, "choose_way", partial(choose_way, flash=True, triton=True))
+    found = [r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)]
+    said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
+    assert {m.split(" does not run here (")[0] for m in said} == {"FlashAttention", "Triton"}
+    assert len(said) == 2
+    assert found == expected
+
+
+def test_no_memory_is_no_reason_to_change_the_way(monkeypatch):
+    """Memory that another program takes for a moment would slow this one down for good."""
+
+    def full(*arguments):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(attention, "FAILED", set())
+    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(attention, "choose_way", lambda *arguments: full)
+    engine, tree = PackedPasses(PackedModel(build(), "target")), TokenTree([1, 2])
+    engine.admit(tree, 8)
+    with pytest.raises(torch.OutOfMemoryError):
+        engine.run([(tree, [1])])
+    assert not attention.FAILED
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", TOLERANCE, ids=str)
+@pytest.mark.parametrize("case", CASES)
+def test_triton_on_cuda(case, dtype):
+    assert triton_error(case, dtype, "cuda") < TOLERANCE[dtype]
+
+
+FLASH_CASES = (
+    "chains",
+    "prompts",
+    "single tokens",
+    "window, chains",
+    "window, prompts",
+    "window, single tokens",
+)
+
+
+def documented_varlen_attn(
+    query,
+    key,
+    value,
+    cu_seq_q,
+    cu_seq_k,
+    max_q,
+    max_k,
+    *,
+    scale,
+    window_size,
+    enable_gqa,
+    seqused_k,
+):
+    """The documentation of `varlen_attn`, as a loop."""
+    left, right = window_size
+    if left < 0:
+        assert window_size == (
+            (-1, 0) if max_q > 1 else (-1, -1)
+        )  # one token sees all keys anyway, and may so split them
+    assert all(
+        t.dtype == torch.int32 and t.is_contiguous() for t in (cu_seq_q, cu_seq_k, seqused_k)
+    )
+    assert max_q == cu_seq_q.diff().max()
+    assert max_k == seqused_k.max()
+    out = torch.empty_like(query)
+    for i, used in enumerate(seqused_k.tolist()):
+        queries = slice(cu_seq_q[i], cu_seq_q[i + 1])
+        rows = slice(cu_seq_k[i], cu_seq_k[i] + used)
+        q, k, v = (t[None].transpose(1, 2) for t in (query[queries], key[rows], value[rows]))
+        bias = causal_lower_right(q.shape[2], used)
+        if left >= 0:
+            assert right == 0
+            last = used - q.shape[2] + torch.arange(q.shape[2])[:, None]
+            bias = (torch.arange(used) <= last) & (torch.arange(used) >= last - left)
+        result = scaled_dot_product_attention(q, k, v, bias, scale=scale, enable_gqa=enable_gqa)
+        out[queries] = result[0].transpose(0, 1)
+    return out
+
+
+@pytest.mark.parametrize("case", [*FLASH_CASES])
+def test_flash_is_called_as_documented(monkeypatch, case):
+    monkeypatch.setattr(attention, "varlen_attn", documented_varlen_attn)
+    drawn, run = CASES[case]
+    assert (
+        worst_error(attend_chains, draw_pass(0, **drawn), torch.float32, **run)
+        < TOLERANCE[torch.float32]
+    )
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("case", [*FLASH_CASES])
+def test_flash_on_cuda(case, dtype):
+    if not attention.FLASH:
+        pytest.skip("this torch has no varlen_attn with seqused_k and grouped heads")
+    drawn, run = CASES[case]
+    assert (
+        worst_error(attend_chains, draw_pass(0, **drawn), dtype, device="cuda", **run)
+        < TOLERANCE[dtype]
+    )
+
+
+@pytest.mark.parametrize(
+    ("device", "capability", "dtype", "size", "softcap", "trees", "way"),
+    [
+        ("cpu", None, torch.float32, 64, 0, False, "attend_one_by_one"),
+        ("cuda", (9, 0), torch.bfloat16, 64, 0, False, "attend_chains"),
+        ("cuda", (9, 0), torch.bfloat16, 64, 0, True, "attend_with_triton"),
+        ("cuda", (9, 0), torch.bfloat16, 64, 3, False, "attend_with_triton"),
+        ("cuda", (9, 0), torch.bfloat16, 20, 0, False, "attend_with_triton"),
+        ("cuda", (9, 0), torch.float32, 64, 0, False, "attend_with_triton"),
+        ("cuda", (9, 0), torch.float64, 64, 0, True, "attend_one_by_one"),
+        ("cuda", (7, 5), torch.float16, 64, 0, False, "attend_one_by_one"),
+    ],
+)
+@needs_triton
+def test_the_way_is_chosen_by_capability(
+    monkeypatch, device, capability, dtype, size, softcap, trees, way
+):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    q = SimpleNamespace(device=torch.device(device), dtype=dtype, shape=(4, 3, size))
+    segments = torch.tensor([(0, 1, 0, 5, -1), (1, 3, 8, 1, 0 if trees else -1)])
+    values = torch.empty(0, 2, size)
+    run = q, values, segments, softcap
+    assert choose_way(*run, flash=True, triton=True).__name__ == way
+    without_flash = way.replace("attend_chains", "attend_with_triton")
+    assert choose_way(*run, flash=False, triton=True).__name__ == without_flash
+    assert choose_way(*run, flash=False, triton=False) is attend_one_by_one
+
+
+@needs_cuda
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+def test_whole_passes_on_cuda(dtype):
+    """Chains, then trees, on a model on the device: the logits of the CPU in float64."""
+    answers = {}
+    for device, kind in (("cpu", torch.float64), ("cuda", dtype)):
+        engine = PackedPasses(PackedModel(build(dtype=dtype).to(device, kind), "target"))
+        trees = [TokenTree(range(1, 30)), TokenTree([5])]
+        for tree in trees:
+            engine.admit(tree, 8)
+        chains = engine.run([(tree, tree.trunk[-1:]) for tree in trees])
+        wants = [(tree, [tree.add(tree.trunk[-1], token) for token in (3, 4, 5)]) for tree in trees]
+        answers[device] = torch.cat(
+            [answer.logits.cpu().double() for answer in (*chains, *engine.run(wants))]
+        )
+    error = (answers["cuda"] - answers["cpu"]).norm() / answers["cpu"].norm()
+    assert error < {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 5e-2}[dtype]

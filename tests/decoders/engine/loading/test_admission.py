@@ -1,0 +1,197 @@
+"""A model is admitted only if its packed passes answer like plain ones."""
+
+import pytest
+import torch
+from transformers import LlamaForCausalLM
+
+from decoders import InputError, ModelPair, generate
+from decoders.engine.attention import operator as attention
+from tests.models import build
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+
+
+class Changed(LlamaForCausalLM):
+    """Its packed passes compute something else, and its logits are shifted in all passes.
+
+    A softmax does not see the shift."""
+
+    shift = 0.0
+
+    def forward(self, input_ids, position_ids=None, **others):
+        if "packing" in others:
+            position_ids = self.place(position_ids)
+        out = super().forward(input_ids, position_ids=position_ids, **others)
+        out.logits = self.answer(out.logits, "packing" in others) + self.shift
+        return out
+
+    def place(self, position_ids):
+        return position_ids
+
+    def answer(self, logits, packed):
+        return logits
+
+
+class DeafToPositions(Changed):
+    def place(self, position_ids):
+        return None
+
+
+class PositionsFromTheFirst(Changed):
+    """Right as long as each pass begins with the first token of some text."""
+
+    def place(self, position_ids):
+        return position_ids - position_ids.min()
+
+
+class Rounded(Changed):
+    """Two passes of this model differ as much as products in TF32 do."""
+
+    def answer(self, logits, packed):
+        noise = torch.randn(logits.shape, generator=torch.Generator().manual_seed(int(packed)))
+        return logits * (1 + noise.to(logits.dtype) * 2**-11)
+
+
+OTHER = "it does not give the logits of a pass over the whole text"
+
+
+def why_not_packed(model):
+    """Such a model runs with its own cache instead."""
+    return ModelPair(model, None).plain["target"].why
+
+
+def make(kind=Changed, dtype=torch.float32, shift=0.0, **changes):
+    torch.manual_seed(0)
+    model = kind(build(**changes).config).to(dtype)
+    model.shift = shift
+    return model
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shift", [0.0, -10.0])
+@pytest.mark.parametrize("kind", [DeafToPositions, PositionsFromTheFirst])
+def test_silent_failure_is_caught(kind, dtype, shift):
+    """Models that run, with wrong logits.
+
+    The check was one pass without cached rows, so it did not see faults over cached rows; and its
+    bound grew with an offset of all logits, so that in bfloat16 it saw next to nothing."""
+    assert why_not_packed(make(kind, dtype, shift)) == OTHER
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shift", [0.0, -10.0])
+@pytest.mark.parametrize(
+    "changes",
+    [{}, {"num_hidden_layers": 24, "initializer_range": 0.1}, {"initializer_range": 0.02}],
+)
+def test_rounding_is_allowed_for(dtype, shift, changes):
+    assert not ModelPair(make(Changed, dtype, shift, **changes), None).plain
+
+
+def test_every_way_to_attend_runs_at_load(monkeypatch):
+    """The check was one small pass of trees, so the rest was first tried while decoding.
+
+    FlashAttention takes chains, a second block of keys begins at 64, and Triton compiles one kernel
+    for up to 16 query heads and tokens and one for more."""
+    passes = []
+
+    monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
+
+    def noted(q, values, segments, *others):
+        counts = segments[:, 1] - segments[:, 0]
+        passes.append(
+            (
+                bool((segments[:, 4] >= 0).any()),
+                int(counts.max()),
+                int((segments[:, 3] + counts).max()),
+            )
+        )
+        return attention.attend_one_by_one
+
+    monkeypatch.setattr(attention, "choose_way", noted)
+    ModelPair(build(num_hidden_layers=1), None)
+    passes = [each for each in passes if each[2] > 64]  # shorter ones are recordings
+    trees = [tokens for tree, tokens, _ in passes if tree]
+    chains = [tokens for tree, tokens, _ in passes if not tree]
+    assert min(trees) * 8 <= 16 < max(trees)
+    assert min(chains) == 1
+    assert max(chains) > 64
+
+
+@pytest.fixture
+def tf32():
+    torch.set_float32_matmul_precision("high")
+    yield
+    torch.set_float32_matmul_precision("highest")
+
+
+def test_products_in_tf32_are_allowed_for(tf32):
+    """Good float32 models were refused on CUDA if products in TF32 were allowed.
+
+    Many programs call `torch.set_float32_matmul_precision("high")`."""
+    assert not ModelPair(make(Rounded), None).plain
+    assert why_not_packed(make(PositionsFromTheFirst)) == OTHER
+
+
+def test_products_in_float32_are_held_to_float32():
+    with pytest.raises(
+        InputError,
+        match="cannot be run: packed, it does not give the logits of a pass over the whole text",
+    ):
+        ModelPair(make(Rounded), None)
+
+
+@pytest.mark.parametrize("positions", [2, 5, 9, 40])
+def test_models_of_few_positions(positions):
+    """No text of the check is longer than the model can see."""
+    model = build("gpt2", max_position_embeddings=positions, n_positions=positions)
+    assert ModelPair(model, None).positions == positions
+
+
+def test_one_token():
+    """A vocabulary of one token ended in an error of our own."""
+    pair = ModelPair(build(vocab_size=1), None)
+    assert generate(pair, [0], "beam_search", max_new_tokens=3).tokens == [0] * 3
+
+
+def test_weights_that_are_no_numbers():
+    """They were admitted, for nothing differs from a row of them.
+
+    Decoding then ended in an error, and the workbench's timing in a raw one."""
+    model = build()
+    with torch.no_grad():
+        model.model.norm.weight[3] = torch.nan
+    with pytest.raises(
+        InputError,
+        match=r"^The target model .* gives logits that are not numbers; check its weights and",
+    ):
+        ModelPair(model, None)
+
+
+def test_a_packed_pass_that_fails():
+    """An error of foreign code at its first pass of several tokens gives no traceback either."""
+
+    class Failing(LlamaForCausalLM):
+        def forward(self, input_ids, **others):
+            if "packing" in others and input_ids.shape[1] > 2:
+                raise IndexError
+            return super().forward(input_ids, **others)
+
+    assert why_not_packed(make(Failing)) == "it fails in a packed forward pass (IndexError)"
+
+
+def test_a_plain_pass_that_fails():
+    """DeepSeek V2 with 2 key-value heads of 4 fails in its own attention, where the check ran it.
+
+    Its error came through raw."""
+
+    class Failing(LlamaForCausalLM):
+        def forward(self, input_ids, **others):
+            if "packing" not in others:
+                raise RuntimeError("The size of tensor a (4) must match\nand more")
+            return super().forward(input_ids, **others)
+
+    with pytest.raises(
+        InputError, match=r"\(llama\) cannot be run: .*\(The size of tensor a \(4\) must match\)\.$"
+    ):
+        ModelPair(make(Failing), None)

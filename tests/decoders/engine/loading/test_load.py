@@ -1,0 +1,572 @@
+"""Loading pairs, and one sentence for each that cannot be loaded."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from tokenizers import Tokenizer
+from tokenizers.models import WordLevel
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast, T5Config
+
+from decoders import InputError, default_device, default_dtype, generate, load_pair, parameters
+from decoders.engine.loading import load, sources
+from decoders.engine.weights import quantization
+from tests.models import VOCABULARY, build, build_tokenizer, by_transformers
+
+
+def save(folder, seed=0, words=(), **changes):
+    build(dtype=torch.float32, seed=seed, **changes).save_pretrained(folder)
+    build_tokenizer(words).save_pretrained(folder)
+    return folder
+
+
+def test_load_a_folder_with_two_models(tmp_path):
+    save(tmp_path / "target"), save(tmp_path / "draft", seed=1)
+    pair = load_pair(tmp_path)
+    assert pair.target.dtype == pair.draft.dtype == torch.float32
+    assert not torch.equal(pair.target.lm_head.weight, pair.draft.lm_head.weight)
+    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
+    assert pair.end_tokens == {pair.tokenizer.eos_token_id}
+
+
+def test_what_auto_means(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert default_device() == torch.device("cpu")
+    assert default_dtype(default_device()) == torch.float32
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert default_device() == torch.device("cuda")
+
+
+@pytest.mark.parametrize(
+    ("capability", "dtype"),
+    [
+        ((7, 0), torch.float16),
+        ((7, 5), torch.float16),
+        ((8, 0), torch.bfloat16),
+        ((9, 0), torch.bfloat16),
+    ],
+)
+def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
+    """A T4 or V100 computes bfloat16 very slowly, and was given it."""
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    assert default_dtype(torch.device("cuda")) == dtype
+
+
+def test_devices(tmp_path, monkeypatch):
+    model = save(tmp_path / "model")
+    assert load_pair(model, model, device="cpu", draft_device="cpu").draft.device == torch.device(
+        "cpu"
+    )
+    with pytest.raises(InputError, match="There is no device 'cuda:77' here"):
+        load_pair(model, model, draft_device="cuda:77")
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError,
+        match="device_map='auto' needs the package accelerate; install it with `pip install",
+    ):
+        load_pair(model, device_map="auto")
+    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device out"):
+        load_pair(model, device="cpu", device_map="auto")
+    with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
+        load_pair(model, device_map="balanced")
+
+
+def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
+    """Over the CPU alone, the only device here; a draft may have another device."""
+    pytest.importorskip("accelerate")
+    model = save(tmp_path / "model")
+    pair = load_pair(model, device_map="auto")
+    assert generate(pair, [5, 6], "greedy", max_new_tokens=9).tokens == by_transformers(
+        load_pair(model).target, [5, 6], 9, 0
+    )
+    maps, weights = [], load._weights
+    monkeypatch.setattr(
+        load,
+        "_weights",
+        lambda *args, **options: (
+            maps.append(options.get("device_map")) or weights(*args, **options)
+        ),
+    )
+    (
+        load_pair(model, model, device_map="auto"),
+        load_pair(model, model, device_map="auto", draft_device="cpu"),
+    )
+    assert maps == ["auto", "auto", None]
+
+
+def test_weights_are_read_straight_to_a_gpu(monkeypatch):
+    """They were read into memory first, and moved; some quantised ones cannot be moved at all."""
+    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
+    monkeypatch.setattr(load, "find_spec", lambda name: True)
+    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
+    assert load._map(None, gpu) == {"device_map": {"": gpu}}
+    monkeypatch.setattr(load, "find_spec", lambda name: None)
+    assert load._map(None, gpu) == {}
+
+
+def test_two_models_that_share_no_tokens(tmp_path):
+    """The refusal comes before weights are read."""
+    save(tmp_path / "a")
+    words = Tokenizer(WordLevel({"<end>": 0, "ω": 1, "ψ": 2}, unk_token="<end>"))
+    PreTrainedTokenizerFast(tokenizer_object=words, eos_token="<end>").save_pretrained(
+        save(tmp_path / "b")
+    )
+    (tmp_path / "b" / "model.safetensors").unlink()
+    with pytest.raises(
+        InputError,
+        match="The draft and the target share no tokens; take a draft whose tokenizer is more",
+    ):
+        load_pair(tmp_path / "a", tmp_path / "b")
+
+
+def test_a_file_of_several_that_is_missing(tmp_path):
+    model = save(tmp_path / "model")
+    weights = load_file(model / "model.safetensors")
+    (model / "model.safetensors").unlink()
+    index = {
+        "metadata": {},
+        "weight_map": dict.fromkeys(weights, "model-00001-of-00002.safetensors"),
+    }
+    (model / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(
+        InputError, match="/model lacks one of its weights files; download it again"
+    ):
+        load_pair(model)
+
+
+def test_load_names_and_dtypes(tmp_path):
+    a, b = save(tmp_path / "a"), save(tmp_path / "b", seed=1)
+    assert load_pair(a).draft is None
+    pair = load_pair(str(a), str(b), dtype="bfloat16", device="cpu")
+    assert pair.target.dtype == pair.draft.dtype == torch.bfloat16
+    assert load_pair(a, dtype=torch.float64).target.dtype == torch.float64
+    for dtype in ("int8", "float33", 16):
+        with pytest.raises(
+            InputError, match="dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64'"
+        ):
+            load_pair(a, dtype=dtype)
+    for device in ("cuda:77", "gpu"):
+        with pytest.raises(InputError, match=f"There is no device '{device}' here"):
+            load_pair(a, device=device)
+
+
+def test_vocabularies_that_differ_by_tokens(tmp_path):
+    """The configs only show that their sizes agree: the tokenizers are compared.
+
+    The draft proposes the tokens that both know. Such a pair was refused."""
+    pair = load_pair(save(tmp_path / "a", words=("one",)), save(tmp_path / "b", words=("two",)))
+    assert pair.known == (VOCABULARY - 1) / VOCABULARY
+    assert load_pair(tmp_path / "a", tmp_path / "a").known == 1
+    c = save(tmp_path / "c", words=("one",), vocab_size=30)
+    with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
+        load_pair(tmp_path / "a", c)
+
+
+def test_a_checkout_without_the_embedded_models(tmp_path, monkeypatch):
+    monkeypatch.setattr(load, "EMBEDDED", tmp_path / "stories")
+    with pytest.raises(
+        InputError, match=f"missing from {tmp_path}/stories; train them with `make train`, or"
+    ):
+        load_pair()
+
+
+def test_missing_models(tmp_path):
+    with pytest.raises(InputError, match=r"There is no folder /no/such/folder; name one"):
+        load_pair("/no/such/folder")
+    with pytest.raises(InputError, match=r"The name of a model is empty; name a folder"):
+        load_pair("")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(
+        InputError, match=r"empty has no config\.json; name one that holds a model in the format"
+    ):
+        load_pair(tmp_path / "empty")
+
+
+def truncate(folder):
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:-100])
+
+
+def pickle(folder):
+    weights = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    torch.save(weights, folder / "pytorch_model.bin")
+
+
+def change(**settings):
+    def write(folder):
+        file = folder / "config.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | settings))
+
+    return write
+
+
+BROKEN = {  # what was done to a good folder, and what is said about it
+    "a broken config": (
+        lambda f: (f / "config.json").write_text("{"),
+        "has a broken config.json; download it again.",
+    ),
+    "weights cut short": (truncate, "has a broken or incomplete weights file; download it again."),
+    "weights of nothing": (
+        lambda f: (f / "model.safetensors").write_bytes(b"x"),
+        "has a broken or incomplete weights file; download it again.",
+    ),
+    "no weights": (
+        lambda f: (f / "model.safetensors").unlink(),
+        "holds no weights; name a folder or revision that holds the whole model.",
+    ),
+    "weights of other sizes": (
+        change(hidden_size=64),
+        "has weights of other sizes than its config.json says; download it again.",
+    ),
+    "a broken tokenizer": (
+        lambda f: (f / "tokenizer.json").write_text("{"),
+        "has a broken tokenizer file or index of weights; download it again.",
+    ),
+    "heads that do not fit": (
+        change(num_attention_heads=5),
+        "has invalid settings in its config.json; download it again.",
+    ),
+    "no tokenizer": (
+        lambda f: [file.unlink() for file in f.glob("*token*")],
+        "has no tokenizer that can be read here; name a folder that holds tokenizer.json.",
+    ),
+    "no language model": (
+        change(model_type="vit"),
+        "is not a causal language model; name one that generates text.",
+    ),
+    "an unknown type": (
+        change(model_type="newer"),
+        "is of a type that the installed transformers does not know; update transformers.",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+def test_broken_folders(tmp_path, case):
+    """The first line of a foreign error is no sentence that names the fix."""
+    broken, said = BROKEN[case]
+    broken(save(tmp_path / "model"))
+    with pytest.raises(InputError) as caught:
+        load_pair(tmp_path / "model")
+    assert str(caught.value) == f"{tmp_path}/model {said}"
+
+
+def test_pickled_weights_are_for_those_who_ask(tmp_path):
+    pickle(save(tmp_path / "model"))
+    with pytest.raises(
+        InputError,
+        match="has no weights as safetensors, and others are read from pinned presets only; name a",
+    ):
+        load_pair(tmp_path / "model", safetensors=True)
+    assert load_pair(tmp_path / "model").target
+
+
+def test_gguf_and_other_files(tmp_path):
+    (tmp_path / "model.gguf").write_bytes(b"GGUF")
+    for name in (tmp_path / "model.gguf", tmp_path, "some/model.gguf"):
+        with pytest.raises(
+            InputError,
+            match="is a GGUF file, which is not read here; name the model that it was made of",
+        ):
+            load_pair(name)
+    file = save(tmp_path / "model") / "model.safetensors"
+    with pytest.raises(InputError, match="is a file; name the folder that holds the whole model"):
+        load_pair(file)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [5, b"model", "a" * 5000, "\0", "\ud83d", ["a", "b"], float("nan")],
+    ids=lambda v: f"{v!r:.20}",
+)
+def test_what_cannot_name_a_model(tmp_path, name):
+    """These were TypeErrors of pathlib and "File name too long"."""
+    said = r"A model is named by text or a Path, not|cannot be looked up \(.*\); name a folder"
+    for arguments in ((name,), (tmp_path, name), (name, name)):
+        for call in (load_pair, parameters):
+            with pytest.raises(InputError, match=said):
+                call(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (
+            {"passes": np.ones(2)},
+            r"passes must be 'recorded', 'plain', 'compiled' or 'graphs', not array\(\[1., 1.\]\)",
+        ),
+        ({"safetensors": "yes"}, "safetensors must be None, True or False, not 'yes'"),
+        ({"device_map": np.ones(2)}, "device_map must be 'auto' or None, not array"),
+        ({"quantization": np.ones(2)}, "quantization must be 'int8', 'int4' or None, not array"),
+        ({"dtype": np.ones(2)}, "dtype must be 'auto', 'float32', .* not array"),
+        ({"dtype": "float8_e4m3fn"}, "dtype must be 'auto', 'float32', .* not 'float8_e4m3fn'"),
+        ({"device": 10**30}, f"There is no device '{10**30}' here"),
+        ({"device": 1.5}, r"A device is named by text or a torch\.device, not 1\.5"),
+        ({"device": "meta"}, "The device 'meta' holds no weights; take 'cpu'"),
+    ],
+    ids=lambda value: (
+        "-".join(f"{name} {given!r:.20}" for name, given in value.items())
+        if isinstance(value, dict)
+        else ""
+    ),
+)
+def test_options_that_cannot_be_are_refused_before_weights_are_read(tmp_path, options, said):
+    """Arrays raised "the truth value is ambiguous"; float8 and "meta" failed in the first pass."""
+    (save(tmp_path / "model") / "model.safetensors").unlink()
+    with pytest.raises(InputError, match=said):
+        load_pair(tmp_path / "model", **options)
+
+
+def test_parameters_are_counted_without_loading(tmp_path):
+    model = save(tmp_path / "model")
+    count = sum(p.numel() for p in load_pair(model).target.parameters())
+    (model / "model.safetensors").unlink()
+    assert parameters(model) == count
+    assert parameters(model, model) == 2 * count
+
+
+def without(folder, *parts, file="model.safetensors"):
+    """Take the weights whose names hold one of `parts` out of a saved model."""
+    file = folder / file
+    weights = {
+        name: w for name, w in load_file(file).items() if not any(part in name for part in parts)
+    }
+    save_file(weights, file, metadata={"format": "pt"})
+    return folder
+
+
+def test_missing_weights(tmp_path):
+    """Transformers draws random weights in place of missing ones.
+
+    Two loads of a checkpoint without its last layer answered differently."""
+    headless = without(save(tmp_path / "headless"), "lm_head")
+    with pytest.raises(
+        InputError,
+        match=r"headless has no weights for lm_head\.weight; load a folder or revision that",
+    ):
+        load_pair(headless)
+    cut = without(save(tmp_path / "cut"), "layers.1.")
+    with pytest.raises(
+        InputError,
+        match=r"cut has no weights for model\.layers\.1\.\S+, model\.layers\.1\.\S+ and 7 more; ",
+    ):
+        load_pair(save(tmp_path / "whole"), cut)
+    tied = save(tmp_path / "tied", tie_word_embeddings=True)
+    assert load_pair(tied).target.lm_head.weight is not None
+
+
+def test_a_draft_padded_to_another_size(tmp_path):
+    """They have one tokenizer, and both have its tokens: once refused as of another family."""
+    pair = load_pair(save(tmp_path / "a"), save(tmp_path / "b", vocab_size=VOCABULARY + 13))
+    assert generate(pair, "abc", "speculative", max_new_tokens=6).text
+
+
+def test_the_hub_cannot_be_reached(monkeypatch):
+    def offline(*args, **kwargs):
+        raise OSError(
+            "We couldn't connect to 'https://huggingface.co' to load the files.\nCheck your "
+            "internet connection."
+        )
+
+    monkeypatch.setattr(AutoConfig, "from_pretrained", offline)
+    with pytest.raises(
+        InputError,
+        match=(
+            r"^nobody/nothing is not among the downloaded models, and .* connect to the network, "
+            r"or name"
+        ),
+    ):
+        load_pair("nobody/nothing")
+
+
+def test_encoder_decoder_is_refused_before_weights(tmp_path):
+    T5Config(vocab_size=VOCABULARY).save_pretrained(tmp_path)
+    with pytest.raises(InputError, match="is an encoder-decoder model"):
+        load_pair(tmp_path)
+
+
+def test_int8_weights(tmp_path):
+    """A quarter of the bytes per token, and the tokens of the quantised model itself.
+
+    The weights are packed, and not in oneDNN's blocks."""
+    pytest.importorskip("torchao")
+    model = save(tmp_path / "model", hidden_size=64, intermediate_size=128)
+    plain, pair = load_pair(model), load_pair(model, model, quantization="int8")
+    assert not pair.plain
+    layers, ours = (
+        p.packed["target"].weight_bytes - p.target.lm_head.weight.nbytes for p in (plain, pair)
+    )
+    assert 0.25 * layers < ours < 0.35 * layers
+    result = generate(
+        pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True
+    )
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+
+
+def test_quantisation_that_cannot_be(tmp_path, monkeypatch):
+    model = save(tmp_path / "model")
+    with pytest.raises(InputError, match="quantization must be 'int8', 'int4' or None, not 'int3'"):
+        load_pair(model, quantization="int3")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError, match="needs torchao and accelerate; install with `pip install torchao accel"
+    ):
+        load_pair(model, quantization="int8")
+    monkeypatch.setattr(quantization, "find_spec", lambda name: True)
+    with pytest.raises(
+        InputError,
+        match="int4 weights need a CUDA device, and this is cpu; take quantization='int8'",
+    ):
+        load_pair(model, quantization="int4", device="cpu")
+    change(quantization_config={"quant_method": "gptq", "bits": 4})(model)
+    with pytest.raises(
+        InputError, match=r"comes quantised already \(gptq\); leave quantization out"
+    ):
+        load_pair(model, quantization="int8")
+
+
+# By the method in its config: the message where nothing is installed.
+COMES_QUANTISED = {
+    "gptq": "which needs optimum and gptqmodel; install with `pip install optimum gptqmodel`.",
+    "awq": "which needs gptqmodel and accelerate; install with `pip install gptqmodel accelerate`.",
+    "bitsandbytes": (
+        "which needs bitsandbytes and accelerate; install with `pip install bitsandbytes "
+        "accelerate`."
+    ),
+    "fp8": "which needs accelerate; install with `pip install accelerate`.",
+    "torchao": "which needs torchao and accelerate; install with `pip install torchao accelerate`.",
+    "compressed-tensors": (
+        "which needs compressed-tensors; install with `pip install compressed-tensors`."
+    ),
+}
+
+
+@pytest.mark.parametrize("method", COMES_QUANTISED)
+def test_a_quantised_checkpoint_names_the_packages_that_it_needs(tmp_path, monkeypatch, method):
+    """The message names all of them, before the weights are read.
+
+    Transformers names one, then the next; of torchao it said "No module named"."""
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": method, "bits": 4})(model)
+    (model / "model.safetensors").unlink()
+    monkeypatch.setattr(quantization, "find_spec", lambda name: None)
+    with pytest.raises(InputError) as caught:
+        load_pair(model)
+    assert str(caught.value) == f"{model} comes quantised ({method}), {COMES_QUANTISED[method]}"
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [({"quant_method": "modelopt"}, "modelopt"), ({"bits": 4}, "its config names none")],
+)
+def test_a_quantisation_that_transformers_does_not_know(tmp_path, settings, said):
+    """It loaded the stored numbers as weights, without their scales: other tokens, and no error."""
+    model = save(tmp_path / "model")
+    change(quantization_config=settings)(model)
+    with pytest.raises(
+        InputError,
+        match=rf"in a way that the installed transformers does not know \({said}\); name the",
+    ):
+        load_pair(model)
+
+
+def test_mxfp4_is_read_as_plain_weights(tmp_path):
+    """Kernels for it would be downloaded as binaries. It needs no package."""
+    model = save(tmp_path / "model")
+    change(quantization_config={"quant_method": "mxfp4"})(model)
+    (found,) = quantization.options(
+        None, "a", AutoConfig.from_pretrained(model), torch.device("cpu")
+    ).values()
+    assert found.dequantize
+
+
+def adapter(folder, base, seed=0):
+    peft = pytest.importorskip("peft")
+    torch.manual_seed(seed)
+    config = peft.LoraConfig(r=4, target_modules=["q_proj", "v_proj"], init_lora_weights=False)
+    adapted = peft.get_peft_model(AutoModelForCausalLM.from_pretrained(base), config)
+    adapted.save_pretrained(folder)
+    return adapted
+
+
+def test_an_adapter_is_loaded_with_its_base(tmp_path):
+    """Nothing was decoded: the check for replaced modules counted empty ones of `peft` as
+    missing."""
+    base = save(tmp_path / "base")
+    adapted = adapter(tmp_path / "adapter", base)
+    pair = load_pair(tmp_path / "adapter", base)
+    assert not pair.plain
+    ids = torch.tensor([[5, 6, 7]])
+    with torch.inference_mode():
+        torch.testing.assert_close(pair.target(ids).logits, adapted(ids).logits)
+        assert (pair.target(ids).logits - pair.draft(ids).logits).abs().max() > 0.1
+    result = generate(
+        pair, [5, 6, 7], "speculative", max_new_tokens=20, temperature=0, ignore_eos=True
+    )
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 20)
+    assert parameters(tmp_path / "adapter") == parameters(base)
+
+
+@pytest.mark.parametrize("quantization", [None, "int8"])
+def test_two_adapters_on_one_base(tmp_path, quantization):
+    """The base was in memory twice."""
+    if quantization:
+        pytest.importorskip("torchao")
+    base, ids = save(tmp_path / "base"), torch.tensor([[5, 6, 7]])
+    adapted = [adapter(tmp_path / name, base, seed) for name, seed in (("a", 0), ("b", 1))]
+    pair = load_pair(tmp_path / "a", tmp_path / "b", quantization=quantization)
+    allowed = 0.3 if quantization else 1e-5
+    with torch.inference_mode():
+        for ours, theirs in zip((pair.target, pair.draft), adapted, strict=True):
+            torch.testing.assert_close(
+                ours(ids).logits, theirs(ids).logits, atol=allowed, rtol=allowed
+            )
+    first, second = (
+        {id(w) for name, w in model.named_parameters() if "lora" not in name}
+        for model in (pair.target, pair.draft)
+    )
+    assert first == second
+    result = generate(
+        pair, [5, 6, 7], "speculative", max_new_tokens=9, temperature=0, ignore_eos=True
+    )
+    assert result.tokens == by_transformers(pair.target, [5, 6, 7], 9)
+
+
+def test_an_adapter_without_weights(tmp_path):
+    """Its base is complete; transformers reports the weights that the adapter lacks.
+
+    It reports them in place of those that the base lacks."""
+    adapter(tmp_path / "adapter", without(save(tmp_path / "base"), "lm_head"))
+    with pytest.raises(
+        InputError, match=r"/base has no weights for lm_head\.weight; load a folder"
+    ):
+        load_pair(tmp_path / "adapter")
+    save(tmp_path / "base")
+    without(tmp_path / "adapter", "layers.1.", file="adapter_model.safetensors")
+    with pytest.raises(
+        InputError, match=r"/adapter has no weights for .*layers\.1\..* and 2 more; load a folder"
+    ):
+        load_pair(tmp_path / "adapter")
+    (tmp_path / "adapter" / "adapter_model.safetensors").unlink()
+    with pytest.raises(
+        InputError, match="/adapter lacks one of its weights files; download it again"
+    ):
+        load_pair(tmp_path / "adapter")
+
+
+def test_adapters_that_cannot_be(tmp_path, monkeypatch):
+    (tmp_path / "adapter_config.json").write_text("{}")
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
+    with pytest.raises(
+        InputError,
+        match="is an adapter, which needs the package peft; install it with `pip install peft`",
+    ):
+        load_pair(tmp_path)
+    monkeypatch.setattr(sources, "find_spec", lambda name: True)
+    with pytest.raises(
+        InputError, match=r"has a broken adapter_config\.json; save the adapter again"
+    ):
+        load_pair(tmp_path)

@@ -1,0 +1,216 @@
+"""Models that cannot run are refused by name."""
+
+from contextlib import nullcontext
+
+import pytest
+import torch
+import transformers
+from transformers import T5Config
+
+from decoders import InputError, ModelPair, catalog, generate
+from decoders.engine.models.loaded import undisturbed
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.packed import PackedPasses
+from decoders.reading import Readings
+from decoders.tree import TokenTree
+from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
+
+
+def test_refused_encoder_decoder():
+    config = T5Config(vocab_size=VOCABULARY, d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)
+    with pytest.raises(
+        InputError, match="is an encoder-decoder model; load a causal language model"
+    ):
+        ModelPair(transformers.T5ForConditionalGeneration(config), None)
+
+
+def test_refused_places():
+    target = build()
+    for pair in ((target, build().to("meta")), (build().to("meta"), None)):
+        with pytest.raises(InputError, match="has no weights"):
+            ModelPair(*pair)
+    for place in ("cpu", "disk"):
+        target.hf_device_map = {"model": 0, "lm_head": place}
+        with pytest.raises(
+            InputError,
+            match=f"has weights offloaded to {place}, which every pass would fetch; load it wh",
+        ):
+            ModelPair(target, None)
+    with pytest.raises(InputError, match=r"A model of a pair is a transformers model, not 'gpt2'"):
+        ModelPair("gpt2", None)
+
+
+def test_refused_vocabulary_sizes():
+    with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
+        ModelPair(build(), build(vocab_size=30))
+
+
+def test_wrapped_models_are_refused_in_one_sentence():
+    """The refusal of peft, compiled and DataParallel models printed all layers, 1,900
+    characters."""
+    with pytest.raises(
+        InputError, match=r"not an object of type DataParallel; .* unwrap a wrapped model"
+    ) as caught:
+        ModelPair(torch.nn.DataParallel(build()), None)
+    assert len(str(caught.value)) < 250
+    with pytest.raises(InputError, match="not an object of type OptimizedModule; "):
+        ModelPair(build(), torch.compile(build()))
+    with pytest.raises(InputError, match="not an object of type NoneType; "):
+        ModelPair(None, None)
+
+
+@pytest.mark.parametrize(
+    ("ids", "ends"),
+    [
+        (7, {7}),
+        ([7, 8], {7, 8}),
+        (torch.tensor(7), {7}),
+        (torch.tensor([7, 8]), {7, 8}),
+        (None, set()),
+    ],
+)
+def test_end_tokens(ids, ends):
+    """In a tensor, which `generate` accepts, the ids were compared as tensors: no text ended."""
+    pair = ModelPair(build(), None)
+    pair.target.generation_config.eos_token_id = ids
+    assert pair.end_tokens == ends
+    assert all(type(i) is int for i in pair.end_tokens)
+
+
+def test_what_decoders_leave_out_is_said_once(caplog):
+    """A repetition penalty in a model's generation config was silently ignored."""
+    model = build()
+    model.generation_config.repetition_penalty, model.generation_config.suppress_tokens = 1.1, [3]
+    model.generation_config.min_p = 0.2
+    pair = ModelPair(model, build())
+    for _ in range(2):
+        generate(pair, [1, 2], "speculative", max_new_tokens=3)
+    said = [record.getMessage() for record in caplog.records if record.name == "decoders"]
+    assert said == [
+        "The generation config of the target model LlamaForCausalLM asks for "
+        "repetition_penalty=1.1, suppress_tokens=[3], "
+        "which decoders apply with penalties=True; and for min_p=0.2, which decoders leave out."
+    ]
+    caplog.clear()
+    ModelPair(build(), None)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("size", [VOCABULARY - 2, VOCABULARY + 5])
+@pytest.mark.parametrize(
+    "name", ["speculative", "specinfer", "mcss", "spectr", "mtad", "dsbd", "bild"]
+)
+def test_a_draft_whose_vocabulary_is_padded_otherwise(size, name):
+    """Qwen2.5 7B and 0.5B have one tokenizer and embeddings padded to different sizes.
+
+    The pair was refused with "take a draft of the target's family", although it is one. At
+    temperature 0 the target's tokens come out, also those that the draft lacks."""
+    tokenizer = build_tokenizer()
+    tokenizer.get_vocab = lambda: dict.fromkeys("a", VOCABULARY - 3)
+    target = build()
+    pair = ModelPair(target, build(vocab_size=size), tokenizer)
+    prompts = [[5, 6, VOCABULARY - 1], [1], [VOCABULARY - 2] * 4]
+    options = {"max_new_tokens": 30, "temperature": 0, "ignore_eos": True}
+    results = generate(pair, prompts, name, **options)
+    assert all(t < VOCABULARY for result in results for t in result.tokens)
+    if catalog[name]().law is not None:
+        assert [r.tokens for r in results] == [
+            r.tokens for r in generate(pair, prompts, "greedy", **options)
+        ]
+
+
+@pytest.mark.parametrize("size", [VOCABULARY - 2, VOCABULARY + 5])
+def test_a_draft_of_another_size_has_its_own_law_over_the_targets_tokens(size):
+    """Tokens that only the draft has are cut off before its distribution is made.
+
+    Tokens that it lacks have no chance."""
+    draft = build(vocab_size=size)
+    packed = PackedModel(draft, "draft", VOCABULARY)
+    tree, engine = TokenTree([1, 2, 3]), PackedPasses(packed)
+    engine.admit(tree, 8)
+    (answer,) = engine.run([(tree, [2])])
+    plain = plain_logits(draft, [1, 2, 3])[:VOCABULARY]
+    assert Readings(answer.logits, 1).sound(slice(None))
+    assert answer.logits.shape == (1, VOCABULARY)
+    torch.testing.assert_close(answer.logits[0, : len(plain)].softmax(-1), plain.softmax(-1))
+    assert not answer.logits[0, len(plain) :].exp().any()
+
+
+def test_vocabularies_that_the_tokenizer_does_not_fit_into():
+    """A draft that lacks tokens of the tokenizer is of another family."""
+    with pytest.raises(InputError, match=f"different vocabularies: 30 and {VOCABULARY} tokens"):
+        ModelPair(build(), build(vocab_size=30), build_tokenizer())
+
+
+def switch(model):
+    model.model.layers[0].mlp._disable_adapters = True
+
+
+CHANGES = {
+    "a head replaced": lambda m: setattr(
+        m, "lm_head", torch.nn.Linear(32, VOCABULARY, bias=False, dtype=m.dtype)
+    ),
+    "a layer put around another": lambda m: setattr(
+        m.model, "norm", torch.nn.Sequential(m.model.norm)
+    ),
+    "adapters switched off": switch,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("role", ["target", "draft"])
+def test_modules_replaced_after_pairing(change, role):
+    """The twin kept the modules of the time when the pair was made, and gave other tokens."""
+    pair = build_pair()
+    CHANGES[change](getattr(pair, role))
+    with pytest.raises(
+        InputError,
+        match=f"The {role} model .* adapters switched since its pair was made; make a new",
+    ):
+        generate(pair, [1, 2], "speculative", max_new_tokens=3)
+    generate(ModelPair(pair.target, pair.draft), [1, 2], "speculative", max_new_tokens=3)
+
+
+def test_weights_written_behind_the_back_of_autograd():
+    """Changes of `.data` are not noticed: no counter sees them. log p was -1.118, not -4.840.
+
+    A new pair sees them."""
+    model = build(dtype=torch.float32)
+    generate(ModelPair(model, None), [1, 2], "greedy", max_new_tokens=3)
+    model.lm_head.weight.data.neg_()
+    (trial,) = generate(ModelPair(model, None), [1, 2], "greedy", max_new_tokens=1).trials
+    assert trial.log_p == pytest.approx(
+        plain_logits(model, [1, 2]).log_softmax(-1).max().item(), abs=1e-5
+    )
+
+
+def test_under_autocast():
+    """Layers gave keys of another dtype than the cache's, and a raw error came out.
+
+    Passes are in the model's own dtype."""
+    pair = build_pair(dtype=torch.float32)
+    plain = generate(pair, [1, 2], "speculative", max_new_tokens=20).tokens
+    with torch.autocast("cpu", torch.bfloat16):
+        assert generate(pair, [1, 2], "speculative", max_new_tokens=20).tokens == plain
+        ModelPair(pair.target, pair.draft)
+
+
+def test_passes_run_on_the_models_own_device(monkeypatch):
+    """FlashAttention allocates on the current CUDA device, whatever the device of its arguments."""
+    entered = []
+    monkeypatch.setattr(
+        torch.cuda, "device", lambda device: entered.append(device) or nullcontext()
+    )
+    with undisturbed(torch.device("cuda", 1)):
+        assert entered == [torch.device("cuda", 1)]
+        assert torch.is_inference_mode_enabled()
+    with undisturbed(torch.device("cpu")):
+        assert len(entered) == 1
+
+
+def test_models_stay_where_and_as_they_are():
+    target, draft = build(), build()
+    pair = ModelPair(target, draft)
+    assert pair.target is target
+    assert pair.draft is draft
+    assert target.config._attn_implementation == "sdpa"

@@ -1,0 +1,265 @@
+"""Passes over fixed buffers, with a stand-in for CUDA graphs.
+
+It notes operators and replays them into the same memory, with the Python numbers of the recording,
+and refuses to read a value back. Effects that only a device has are not tested here."""
+
+import weakref
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from decoders import ModelPair, catalog, generate
+from decoders.engine.attention import operator
+from decoders.engine.attention.packing import Packing
+from decoders.engine.memory import feeds
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes import graphs
+from decoders.engine.passes.graphs import Graphs, Shape
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.recording.recorder import refuse_reading
+from decoders.tree import TokenTree
+from tests import zoo
+from tests.models import build
+
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
+OPTIONS = {"max_new_tokens": 10, "ignore_eos": True}
+
+
+class Noted(TorchDispatchMode):
+    def __init__(self):
+        super().__init__()
+        self.steps = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        refuse_reading(function, args)
+        out = function(*args, **kwargs)
+        given = {t.untyped_storage().data_ptr() for t in tensors((args, kwargs))}
+        self.steps.append(
+            (
+                function,
+                args,
+                kwargs,
+                out,
+                [t.untyped_storage().data_ptr() not in given for t in tensors(out)],
+            )
+        )
+        return out
+
+
+def tensors(thing):
+    return [t for t in tree_flatten(thing)[0] if isinstance(t, torch.Tensor)]
+
+
+def stand_in(run):
+    """Stands in for `graphs.cuda_graph`."""
+    run()
+    with Noted() as noted:
+        answer = run()
+
+    def replay():
+        for function, args, kwargs, out, fresh in noted.steps:
+            if any(fresh) or function._schema.is_mutable:
+                made = function(*args, **kwargs)
+                for old, new, own in zip(tensors(out), tensors(made), fresh, strict=True):
+                    if own:
+                        old.copy_(new)
+
+    return replay, answer
+
+
+def attend_by_table(
+    q, keys, values, segments, table, masks, biases, scale, softcap, window=0, sinks=None
+):
+    """The kernel, as operators: it sees table and masks, and only the shape of `segments`."""
+    starts, bases, totals, mask_starts, tolds = table.long()
+    token, row = torch.arange(q.shape[1]), torch.arange(len(keys))
+    # after the last request: nobody's
+    request = torch.searchsorted(starts[1:].contiguous(), token, right=True)
+    following = torch.cat([starts[1:], starts[-1:]])
+    place = (token - starts[request])[:, None]
+    total, told, mask_start = (x[request][:, None] for x in (totals, tolds, mask_starts))
+    row = row[None] - bases[request][:, None]
+    last = total - (following[request] - starts[request])[:, None] + place
+    among = (row <= last) & (row > last - (window or len(keys)))
+    index = (mask_start + place * (total - told) + row - told).clamp(0, len(masks) - 1)
+    among = (
+        torch.where(mask_start >= 0, (row < told) | masks[index], among)
+        & (row >= 0)
+        & (row < total)
+    )
+    groups = q.shape[0] // keys.shape[1]
+    k, v = (t.repeat_interleave(groups, 1) for t in (keys, values))
+    scores = (torch.einsum("htd,rhd->htr", q, k) * scale).masked_fill(~among, float("-inf"))
+    return torch.einsum("htr,rhd->thd", scores.softmax(-1).nan_to_num(7.0), v.nan_to_num(7.0))
+
+
+@pytest.fixture
+def kernels(monkeypatch):
+    """A CPU that looks as if it had the kernel."""
+    for module in (operator, feeds):
+        monkeypatch.setattr(module, "needs_biases", lambda device, dtype: False)
+    monkeypatch.setattr(operator, "takes_kernels", lambda device, dtype: True)
+    monkeypatch.setattr(operator, "choose_way", lambda *arguments: attend_by_table)
+    monkeypatch.setattr(graphs, "cuda_graph", stand_in)
+    monkeypatch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
+
+
+def tokens(pair, decoder="greedy", prompts=PROMPTS, **options):
+    return [r.tokens for r in generate(pair, prompts, decoder, **OPTIONS | options)]
+
+
+def warnings(caplog):
+    return [
+        r.getMessage()
+        for r in caplog.records
+        if r.name == "decoders" and "not recorded" in r.getMessage()
+    ]
+
+
+def models():
+    return build(num_key_value_heads=2), build(seed=1, num_hidden_layers=1)
+
+
+@pytest.mark.parametrize("decoder", catalog)
+def test_the_same_tokens(kernels, decoder, caplog):
+    """In a batch, alone, and in the next run, which takes over the arena and the graphs."""
+    target, draft = models()
+    plain, recorded = (ModelPair(target, draft, passes=passes) for passes in ("plain", "graphs"))
+    for prompts in (PROMPTS, PROMPTS[:1], PROMPTS):
+        assert tokens(recorded, decoder, prompts, seed=4) == tokens(plain, decoder, prompts, seed=4)
+    assert not warnings(caplog)
+    assert not recorded.plain
+
+
+def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
+    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    options = {"max_cache_bytes": 60 * pair.packed["target"].row_bytes}
+    assert tokens(pair, **options) == tokens(plain, **options)
+
+
+def test_passes_share_few_graphs(kernels, monkeypatch):
+    """One graph for each shape, however long the texts and large the batches.
+
+    A second run makes none."""
+    made = []
+    monkeypatch.setattr(
+        Graphs.__init__, "__defaults__", (lambda run: (made.append(1), stand_in(run))[1],)
+    )
+    pair = ModelPair(*models(), passes="graphs")
+    tokens(pair, "specinfer", PROMPTS * 2, max_new_tokens=20)
+    first = len(made)
+    tokens(pair, "specinfer", PROMPTS * 2, max_new_tokens=20)
+    assert 0 < first == len(made) < 2 * len(graphs.TOKENS) * len(graphs.REQUESTS) // 3
+
+
+def engine_of(model, prompts):
+    engine, trees = PackedPasses(model), [TokenTree(prompt) for prompt in prompts]
+    for tree in trees:
+        engine.admit(tree, 40)
+    engine.run([(tree, tree.trunk[-1:]) for tree in trees])
+    return engine, trees
+
+
+def test_answers_stay_as_they_are(kernels):
+    """Readings look at the logits of a pass later: other passes must not write there."""
+    engine, trees = engine_of(PackedModel(build(), "target", passes="graphs"), PROMPTS[:2])
+    answers, copies = [], []
+    for token in range(5):
+        answer = engine.run(
+            [
+                (tree, [tree.add(tree.tail[-1] if tree.tail else tree.trunk[-1], token)])
+                for tree in trees
+            ]
+        )[0]
+        answers.append(answer.rows)
+        copies.append(answer.rows.clone())
+    assert all(torch.equal(a, b) for a, b in zip(answers, copies, strict=True))
+
+
+def test_an_arena_that_grows_gets_graphs_of_its_own(kernels, monkeypatch):
+    """And the memory that it had before is not kept by the graphs over it."""
+    pair, plain = (ModelPair(build(), None, passes=passes) for passes in ("graphs", "plain"))
+    lent, lend = [], PackedModel.lend
+    monkeypatch.setattr(PackedModel, "lend", lambda *args: lent.append(lend(*args)) or lent[-1])
+    for prompts, count in ((PROMPTS[:1], 4), (PROMPTS, 60), (PROMPTS[:1], 4)):
+        before = [weakref.ref(a.each[0].keys[0]) for a in lent]
+        options = {"prompts": prompts, "max_new_tokens": count}
+        assert tokens(pair, **options) == tokens(plain, **options)
+        now = {id(a.each[0].keys[0]) for a in lent}
+        assert all(keys() is None or id(keys()) in now for keys in before)
+
+
+@pytest.mark.parametrize("name", ["mistral", "gemma3_text"])
+def test_windows(kernels, name):
+    """In all layers the graph has the window's size; in some, passes run as they are."""
+    model, _ = zoo.build_pair(name, sliding_window=6)
+    model.double()
+    pairs = [ModelPair(model, None, passes=passes) for passes in ("graphs", "plain")]
+    ours, plain = (tokens(pair, prompts=PROMPTS[:3], max_new_tokens=30) for pair in pairs)
+    assert ours == plain
+
+
+def test_changes_of_weights_are_followed(kernels):
+    model = build()
+    pair = ModelPair(model, None, passes="graphs")
+    tokens(pair)
+    model.lm_head.weight = torch.nn.Parameter(2 * build(seed=5).lm_head.weight)
+    assert tokens(pair) == tokens(ModelPair(model, None, passes="plain"))
+
+
+def fails(run):
+    raise RuntimeError("operation not permitted when stream is capturing\nand more")
+
+
+def forgets(run):
+    """A graph in which a number was frozen: it answers with the recorded one."""
+    _, answer = stand_in(run)
+    return lambda: None, answer
+
+
+def reads(run):
+    def reading():
+        (logits,) = run()
+        return (logits + logits.max().item(),)
+
+    return stand_in(reading)
+
+
+@pytest.mark.parametrize(
+    ("record", "why"),
+    [(fails, "not permitted"), (forgets, "other numbers"), (reads, "reads values back")],
+)
+def test_what_cannot_be_recorded_runs_as_it_is(kernels, monkeypatch, caplog, record, why):
+    """With one warning."""
+    model = build()
+    expected = tokens(ModelPair(model, None, passes="plain"))
+    monkeypatch.setattr(Graphs.__init__, "__defaults__", (record,))
+    assert tokens(ModelPair(model, None, passes="graphs")) == expected
+    (message,) = warnings(caplog)
+    assert why in message
+
+
+def test_without_a_kernel_there_are_no_graphs(caplog):
+    """As on a CPU: one warning, and the same tokens."""
+    model = build()
+    assert tokens(ModelPair(model, None, passes="graphs")) == tokens(
+        ModelPair(model, None, passes="plain")
+    )
+    assert "no kernel here" in warnings(caplog)[0]
+    assert len(warnings(caplog)) == 1
+
+
+@pytest.mark.parametrize(
+    ("tokens", "requests", "shape"),
+    [(1, 1, (1, 1)), (5, 3, (8, 4)), (64, 64, (64, 64)), (65, 1, None), (3, 65, None)],
+)
+def test_shapes(tokens, requests, shape):
+    packed = Packing(None, None, torch.zeros(5, requests + 1), None, torch.zeros(2), None, None)
+    packed = replace(packed, masks=torch.zeros(2, dtype=torch.bool), scratch=0)
+    assert Shape.of(torch.zeros(1, tokens), packed) == shape
+    assert Shape.of(torch.zeros(1, 1), replace(packed, masks=torch.zeros(graphs.MASKS + 1))) is None
+    assert Shape.of(torch.zeros(1, 1), replace(packed, scratch=-1)) is None

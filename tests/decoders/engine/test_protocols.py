@@ -1,0 +1,187 @@
+"""Any object that fits `Model` can draft: here one that reads the target's hidden states."""
+
+import itertools
+
+import pytest
+import torch
+
+from decoders import InputError, ModelPair, catalog, generate
+from decoders.engine.answer import Answer
+from decoders.engine.protocols import Model, Passes
+from decoders.generate import prepare
+from decoders.loop import Loop
+from decoders.options import Batching, Sampling
+from decoders.task import Task
+from decoders.testing import Drawn, distance
+from decoders.testing.situations import Head, Situation
+from decoders.warp import Warping
+from tests.laws import enumerated
+from tests.models import VOCABULARY, build
+
+PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
+TAKING_DRAFTS = [name for name, method in catalog.items() if method.uses_draft]
+
+
+class Guess:
+    """A draft: the target's own head on its last known hidden state.
+
+    The state is turned a little for each token after it."""
+
+    name, engine_name, packed, why = "draft model Guess", "packed passes", True, ""
+    vocabulary, positions, row_bytes, weight_bytes, copied_bytes = VOCABULARY, None, 0, 0, 0
+    device, dtype = torch.device("cpu"), torch.float64
+
+    def __init__(self, target, reads=(-1,)):
+        self.head, self.reads, self.passes = (
+            target.get_output_embeddings().weight.detach(),
+            reads,
+            [],
+        )
+
+    def engine(self, rows=0, most_rows=None):
+        self.passes.append(GuessPasses(self))
+        return self.passes[-1]
+
+    def refuse_changes(self):
+        pass
+
+    def refuse_features(self, layers):
+        raise InputError("It has none.")
+
+
+class GuessPasses(Passes):
+    def __init__(self, model):
+        self.model, self.reads, self.known, self.told = model, model.reads, {}, {}
+
+    def admit(self, tree, rows):
+        self.known[tree] = {}
+        return True
+
+    def release(self, tree):
+        if tree in self.known:
+            self.told[tree] = self.known.pop(tree)
+
+    def rows_of(self, tree):
+        return len(self.known[tree])
+
+    def learn(self, tree, features):
+        self.known[tree] |= {node: features.at(node)[0] for node in features.nodes}
+
+    def run(self, wants, chunk=None, features=()):
+        rows = torch.cat(
+            [torch.stack([self.logits(tree, node) for node in nodes]) for tree, nodes in wants]
+        )
+        answers, start = [], 0
+        for _, nodes in wants:
+            answers.append(Answer(rows, slice(start, start := start + len(nodes)), 0, 0))
+        return answers
+
+    def logits(self, tree, node):
+        guessed = []
+        # decoders draft before the target's first pass: any proposal is valid
+        if not self.known[tree]:
+            return torch.zeros(VOCABULARY, dtype=torch.float64)
+        while node not in self.known[tree]:
+            guessed.append(tree.tokens[node])
+            node = tree.parents[node]
+        return (self.model.head @ self.known[tree][node]).roll(sum(guessed))
+
+
+@pytest.fixture(scope="module")
+def pair():
+    target = build()
+    return ModelPair(target, Guess(target))
+
+
+def test_it_fits(pair):
+    assert isinstance(pair.draft, Model)
+    assert all(isinstance(model, Model) for model in pair.packed.values())
+
+
+@pytest.mark.parametrize("name", TAKING_DRAFTS)
+def test_every_decoder_takes_it(pair, name):
+    """In a batch, with prompts in chunks, each request gets the tokens that it gets alone."""
+    options = {"max_new_tokens": 12, "seed": 3, "top_k": 20, "prefill_chunk": 5}
+    together = generate(pair, PROMPTS, name, **options)
+    assert [r.tokens for r in together] == [
+        generate(pair, prompt, name, **options | {"seed": 3 + i}).tokens
+        for i, prompt in enumerate(PROMPTS)
+    ]
+    assert sum(r.metrics.draft_calls for r in together)
+    if catalog[name]().lossless and name != "dsbd":
+        assert (
+            generate(pair, PROMPTS[0], name, temperature=0).tokens
+            == generate(pair, PROMPTS[0], "greedy", temperature=0).tokens
+        )
+
+
+def test_it_is_told_of_every_token_that_the_target_sees(pair):
+    """The prompt included, each time with the state that the target has there."""
+    (result,) = generate(
+        pair, [PROMPTS[2]], "speculative", max_new_tokens=8, prefill_chunk=7, temperature=0
+    )
+    text = [*PROMPTS[2], *result.tokens]
+    with torch.inference_mode():
+        states = pair.target(torch.tensor([text]), output_hidden_states=True).hidden_states[-1][0]
+    ((tree, told),) = pair.draft.passes[-1].told.items()
+    path = tree.lineage(tree.trunk[-1])
+    assert len(path) >= len(text) - 1
+    for place, node in enumerate(path[:-1]):
+        torch.testing.assert_close(told[node], states[place])
+
+
+def test_it_is_told_of_no_request_that_does_not_ask_it(pair):
+    """Beside a decoder without a draft it would have been told of a text that it has never seen."""
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    turns = []
+    for name in ("greedy", "speculative"):
+        task = Task.read(pair, PROMPTS[0], name, Sampling(6, temperature=0), Batching())
+        turns += prepare(task, itertools.count().__next__)[0]
+    with Loop(engines) as loop:
+        for turn in turns:
+            loop.add(turn)
+        while loop.turns:
+            loop.step()
+    alike = [turn.request.tree.new_tokens(turn.request.answer) for turn in turns]
+    assert alike[0] == alike[1]
+    assert list(engines["draft"].told) == [turns[1].request.tree]
+
+
+def test_the_law_on_a_whole_model(pair):
+    method = catalog["speculative"](draft_length=2)
+    law = enumerated(pair, [5, 6], method, max_new_tokens=2, top_k=2)
+    expected = enumerated(
+        ModelPair(pair.target, None), [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2
+    )
+    assert set(law) == set(expected)
+    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+
+
+@pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2, 0.9), Warping(0)], ids=str)
+@pytest.mark.parametrize("name", ["speculative", "block", "specinfer", "mcss", "spectr"])
+def test_the_law_on_tables(name, warping):
+    """The oracle's models have hidden states too, so decoders with such drafts are enumerated."""
+    small = {"speculative": {"draft_length": 2}, "block": {"draft_length": 2}}
+    trees = {
+        "spectr": {"drafts": 2, "draft_length": 1},
+        "specinfer": {"expansion": (2,)},
+        "mcss": {"expansion": (2,)},
+    }
+    situation = Situation(
+        Drawn(3, 0), Head(3, 1), budget=3, warping=warping, features=(Drawn(2, 7),)
+    )
+    assert distance(catalog[name](**(small | trees)[name]), situation) < 1e-9
+
+
+def test_a_layer_that_the_target_has_not_is_named():
+    target = build()
+    with pytest.raises(InputError, match="has hidden states 0 to 2, and 9 was asked for"):
+        ModelPair(target, Guess(target, reads=(9,)))
+
+
+def test_a_draft_of_another_vocabulary_is_refused():
+    target = build()
+    draft = Guess(target)
+    draft.vocabulary = 5
+    with pytest.raises(InputError, match="different vocabularies"):
+        ModelPair(target, draft)

@@ -1,0 +1,239 @@
+"""The open loop: requests of all decoders and settings get the tokens that they get alone.
+
+They come, share passes and are cancelled."""
+
+import itertools
+from dataclasses import dataclass
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders import ModelPair, catalog, generate
+from decoders.generate import prepare
+from decoders.loop import Loop
+from decoders.options import Batching, Sampling
+from decoders.task import Task
+from decoders.trace import Fate, Trial
+from tests.models import build_pair
+
+PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40)), [9] * 12
+PENALTIES = {"repetition_penalty": 1.3, "no_repeat_ngram_size": 2}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    pair = build_pair()
+    pair.target.generation_config.update(**PENALTIES)
+    return pair
+
+
+@dataclass
+class Asked:
+    """One request of a mixture; `arrives` and `leaves` are steps of the loop."""
+
+    decoder: str
+    prompt: list[int]
+    arrives: int
+    leaves: int | None
+    sampling: Sampling
+
+    def turn(self, pair: ModelPair):
+        task = Task.read(pair, self.prompt, self.decoder, self.sampling, Batching())
+        (turn,), _ = prepare(task, itertools.count().__next__)
+        return turn
+
+
+samplings = st.builds(
+    Sampling,
+    max_new_tokens=st.integers(1, 9),
+    seed=st.integers(0, 99),
+    temperature=st.sampled_from([0.0, 0.7, 1.0, 1.4]),
+    top_k=st.sampled_from([0, 1, 5, 30]),
+    top_p=st.sampled_from([0.5, 0.9, 1.0]),
+    penalties=st.booleans(),
+)
+mixtures = st.lists(
+    st.builds(
+        Asked,
+        st.sampled_from(list(catalog)),
+        st.sampled_from(PROMPTS),
+        st.integers(0, 12),
+        st.none() | st.integers(1, 20),
+        samplings,
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def tokens_of(turn):
+    tree = turn.request.tree
+    return tree.new_tokens(turn.request.answer)
+
+
+def decoded_together(pair, mixture, **options):
+    """The turns, at the end of a loop in which each came and went as it was to."""
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    turns = [asked.turn(pair) for asked in mixture]
+    over = []
+    with Loop(engines, **options) as loop:
+        for step in itertools.count():
+            for asked, turn in zip(mixture, turns, strict=True):
+                if asked.arrives == step:
+                    loop.add(turn)
+                if (
+                    asked.leaves is not None
+                    and asked.arrives + asked.leaves == step
+                    and turn in loop.turns
+                ):
+                    loop.cancel(turn)
+            over += [turn for turn, entry in loop.step() if entry is None]
+            if step > 32 and not loop.turns:
+                break
+    assert not any(engine.caches for engine in engines.values())  # all rows came back
+    assert sorted(map(id, over)) == sorted(
+        id(t) for t in turns if t.request.finished != "cancelled"
+    )
+    return turns
+
+
+@given(
+    mixtures,
+    st.sampled_from([None, 1, 3]),
+    st.sampled_from([None, 5]),
+    st.sampled_from([1, 3, 100]),
+)
+@settings(max_examples=60)
+def test_each_gets_the_tokens_that_it_gets_alone(pair, mixture, max_batch, prefill_chunk, patience):
+    """Temperatures of a pass were once those of its first request.
+
+    A request that looks at few tokens got those of another."""
+    options = {"max_batch": max_batch, "prefill_chunk": prefill_chunk, "patience": patience}
+    for asked, turn in zip(mixture, decoded_together(pair, mixture, **options), strict=True):
+        sampling = {
+            name: getattr(asked.sampling, name) for name in asked.sampling.__dataclass_fields__
+        }
+        alone = generate(pair, asked.prompt, asked.decoder, **sampling)
+        found = tokens_of(turn)
+        if turn.request.finished == "cancelled":
+            searched = "beam" in asked.decoder  # whose text may change until its end
+            assert searched or found == alone.tokens[: len(found)]
+        else:
+            assert (found, turn.request.finished) == (alone.tokens, alone.finished)
+
+
+def test_lengths_chosen_by_the_clock_keep_the_tokens_of_temperature_0(pair):
+    """At other temperatures only the law stays: lengths decide which random numbers count."""
+    method = catalog["speculative"](draft_length="auto")
+    mixture = [
+        Asked(method, prompt, i, None, Sampling(12, temperature=0))
+        for i, prompt in enumerate(PROMPTS)
+    ]
+    for asked, turn in zip(mixture, decoded_together(pair, mixture), strict=True):
+        assert tokens_of(turn) == generate(pair, asked.prompt, "greedy", max_new_tokens=12).tokens
+
+
+def drafting_without_end(request):
+    """A decoder that asks the draft model for ever."""
+    node = request.tip
+    while True:
+        (reading,) = yield request.ask("draft", [node])
+        node = request.tree.add(node, reading.likeliest(1)[0][0])
+
+
+def test_nobody_starves(pair):
+    """Drafts go first, so that all share the target's pass.
+
+    A decoder that drafts without end would keep the others from ever being answered."""
+    endless, greedy = (
+        Asked(name, PROMPTS[0], 0, None, Sampling(4)).turn(pair)
+        for name in ("speculative", "greedy")
+    )
+    endless.decoding = drafting_without_end(endless.request)
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    with Loop(engines, patience=5) as loop:
+        loop.add(endless)
+        loop.add(greedy)
+        for steps in itertools.count(1):
+            if (greedy, None) in loop.step():
+                break
+            assert steps < 40
+        assert tokens_of(greedy) == generate(pair, PROMPTS[0], "greedy", max_new_tokens=4).tokens
+    assert not any(engine.caches for engine in engines.values())
+
+
+@pytest.mark.parametrize("where", ["in line", "active", "begun"])
+def test_a_cancelled_request_gives_its_rows_back(pair, where):
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    first, second = (
+        Asked("speculative", prompt, 0, None, Sampling(30)).turn(pair) for prompt in PROMPTS[:2]
+    )
+    with Loop(engines, max_batch=1) as loop:
+        loop.add(first)
+        loop.add(second)
+        for _ in range({"in line": 1, "active": 1, "begun": 8}[where]):
+            loop.step()
+        loop.cancel(second if where == "in line" else first)
+        with pytest.raises(ValueError, match="not in deque"):
+            loop.cancel(second if where == "in line" else first)
+        while loop.turns:
+            loop.step()
+    assert not any(engine.caches for engine in engines.values())
+    assert [t.request.finished for t in (first, second)].count("cancelled") == 1
+
+
+def test_an_error_in_a_pass_leaves_no_rows_behind(pair, monkeypatch):
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    calls, forward = iter(range(100)), pair.packed["target"].forward
+
+    def failing(**inputs):
+        if next(calls) == 3:
+            raise RuntimeError("out of memory")
+        return forward(**inputs)
+
+    monkeypatch.setattr(pair.packed["target"], "forward", failing)
+    turns = [Asked("speculative", prompt, 0, None, Sampling(30)).turn(pair) for prompt in PROMPTS]
+    with Loop(engines) as loop:
+        for turn in turns:
+            loop.add(turn)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            list(iter(loop.step, None))  # which it never returns
+    assert not any(engine.caches for engine in engines.values())
+
+
+class Telling:
+    """A greedy decoder that remembers the hidden states of each reading."""
+
+    def __init__(self, layers):
+        self.layers, self.states = layers, []
+
+    def decode(self, request):
+        while not request.finished:
+            (reading,) = yield request.ask("target", [request.tip], features=self.layers)
+            self.states.append(reading.features)
+            token = reading.likeliest(1)[0][0]
+            node = request.tree.add(request.tip, token)
+            yield request.advance([Trial(node, request.tip, token, Fate.SAMPLED, 1.0, None)], node)
+
+
+def test_decoders_that_want_different_layers_share_a_pass(pair):
+    """Each gets its own, in the order of its requests."""
+    tellers = [Telling((0, -1)), Telling((1,)), Telling(())]
+    turns = [Asked("greedy", prompt, 0, None, Sampling(5)).turn(pair) for prompt in PROMPTS[:3]]
+    for teller, turn in zip(tellers, turns, strict=True):
+        turn.decoding = teller.decode(turn.request)
+    with Loop({"target": pair.packed["target"].engine()}) as loop:
+        for turn in turns:
+            loop.add(turn)
+        while loop.turns:
+            loop.step()
+    for teller, turn in zip(tellers, turns, strict=True):
+        tree = turn.request.tree
+        text = torch.tensor([tree.tokens[: tree.prompt_length] + tokens_of(turn)[:-1]])
+        with torch.inference_mode():
+            states = pair.target(text, use_cache=False, output_hidden_states=True).hidden_states
+        for i, told in enumerate(teller.states):
+            for layer, state in zip(teller.layers, told, strict=True):
+                torch.testing.assert_close(state, states[layer][0, tree.prompt_length - 1 + i])

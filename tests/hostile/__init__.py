@@ -1,0 +1,1 @@
+"""Attacks the page; see __main__.py."""

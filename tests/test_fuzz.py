@@ -1,0 +1,25 @@
+"""Half a minute of `python -m tests.fuzz`, and a test that it would find something."""
+
+from unittest import mock
+
+import pytest
+
+from tests import fuzz
+
+
+def test_odd_values_give_a_result_or_the_documented_error():
+    """Odd values raised errors of Python, torch and the tokenizer, some in the midst of the work.
+
+    They were fractions, arrays, half characters, names of 5,000 letters and unknown options."""
+    seen = fuzz.fuzz(300)
+    assert set(seen) <= {"", "InputError", "ModelError"}
+    assert min(seen[""], seen["InputError"]) > 50
+
+
+def test_a_fault_is_found_and_its_call_printed():
+    fault = mock.patch("decoders.values.quoted", side_effect=RuntimeError("planted"))
+    with fault, pytest.raises(RuntimeError, match="planted") as caught:
+        fuzz.fuzz(100)
+    (call,) = [line for line in caught.value.__notes__ if "run(" in line]
+    with fault, pytest.raises(RuntimeError, match="planted"):
+        exec(call)

@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from training.corpus import (
+    END_ID,
+    CorpusSettings,
+    Mixture,
+    documents,
+    drop_near_duplicates,
+    is_held_out,
+    prepare,
+    shingle_hashes,
+)
+from training.recipe import sizes
+
+TINY = sizes()["tiny"].corpus
+
+
+@pytest.fixture(scope="module")
+def work(data, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("work")
+    prepare(data, folder, TINY)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def tokenizer(work):
+    return AutoTokenizer.from_pretrained(work / "tokenizer")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        " ",
+        "  \n\n\t a  b ",
+        "naïve 👩‍👩‍👧 🦊",
+        "狐と熊。",
+        "\x00\x07\x1b\r\n\u200b\ufeff",
+        "a.  'b' n't",
+        "x<|endoftext|>\n y",
+    ],
+)
+def test_tokenizer_is_lossless_on(text, tokenizer):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+@given(text=st.text())
+def test_tokenizer_is_lossless(text, tokenizer):
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_tokenizer_has_one_end_of_text(tokenizer):
+    assert len(tokenizer) == TINY.vocab_size
+    assert tokenizer.encode("<|endoftext|>") == [tokenizer.eos_token_id] == [END_ID]
+
+
+def test_no_document_is_lost_or_on_both_sides(data, work, tokenizer):
+    def texts(name, side):
+        ids = np.load(work / "tokens" / f"{name}.{side}.npy")
+        return {
+            tokenizer.decode(part[:-1])
+            for part in np.split(ids, np.flatnonzero(ids == END_ID) + 1)
+            if len(part)
+        }
+
+    for name in TINY.weights:
+        all_documents = set(documents(data / f"{name}.txt.xz"))
+        held_out = {d for d in all_documents if is_held_out(d, TINY.held_out_every)}
+        assert texts(name, "held_out") == held_out
+        assert texts(name, "train") <= all_documents - held_out
+
+
+def test_near_duplicates_across_the_split_are_dropped_and_counted(work):
+    report = prepare(None, work, TINY)  # from the cache: the data folder is not read again
+    held_out = [np.load(work / "tokens" / f"{name}.held_out.npy") for name in TINY.weights]
+    seen = np.concatenate(
+        [shingle_hashes(part, TINY.shingle) for ids in held_out for part in split(ids)]
+    )
+    for name in TINY.weights:
+        train = np.load(work / "tokens" / f"{name}.train.npy")
+        assert not np.isin(shingle_hashes(train, TINY.shingle), seen).any()
+        assert report[name]["train_documents"] == (train == END_ID).sum()
+    assert sum(entry["near_duplicates_dropped"] for entry in report.values()) > 0
+
+
+def split(ids):
+    return np.split(ids, np.flatnonzero(ids == END_ID))
+
+
+def test_dropping_near_duplicates_by_hand():
+    held_out = np.array([1, 2, 3, 4, 5], np.uint16)
+    train = np.array([9, 1, 2, 3, 7, 0, 1, 2, 8, 3, 0, 2, 3, 4, 0], np.uint16)
+    kept, dropped = drop_near_duplicates(train, np.unique(shingle_hashes(held_out, 3)), 3)
+    assert kept.tolist() == [1, 2, 8, 3, 0]
+    assert dropped == 2
+
+
+def test_batches_are_packed_text_and_a_function_of_the_random_source():
+    ids = np.array([1, 2, 3, 0, 4, 5, 0], np.uint16)
+    mixture = Mixture(
+        [ids, np.array([9, 9, 0], np.uint16), np.zeros(0, np.uint16)], [1.0, 0.0, 1.0]
+    )
+    rows = mixture.batch(np.random.default_rng(0), 50, 3)
+    assert (rows == mixture.batch(np.random.default_rng(0), 50, 3)).all()
+    legal = {tuple(np.take(ids, range(i, i + 4), mode="wrap").tolist()) for i in range(len(ids))}
+    assert {tuple(row) for row in rows.tolist()} <= legal
+
+
+@pytest.mark.parametrize("exists", [False, True])
+def test_missing_or_empty_data_folder_is_named(tmp_path, exists):
+    folder = tmp_path / "data"
+    if exists:
+        folder.mkdir()
+    with pytest.raises(ValueError, match=f"{folder}.*--data"):
+        prepare(folder, tmp_path / "work", CorpusSettings({"tinystories": 1.0}))

@@ -1,0 +1,160 @@
+"""Journals of earlier versions: sound experiments open unchanged.
+
+Wrong counts are reported, and the missing items can be run."""
+
+import gzip
+import sqlite3
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from tests.workbench.experiments.benches import Reader
+from tests.workbench.experiments.killed import Pretend
+from workbench.experiments import driver, identity
+from workbench.experiments.files import markdown
+from workbench.experiments.journal import Journal
+from workbench.experiments.report import report
+from workbench.experiments.workers import Crew
+
+WRITTEN = Path(__file__).with_name(
+    "b2b7125.sql.gz"
+)  # by the code of that commit, with answers that repeat their prompts
+SOUND, TIMED_TWICE, BATCHES = "ed002042181c", "33f6b59b580e", "864b13185d41"
+SHARED = "06b768e24f82"  # two parts share a decoder, of 5 prompts and of 2
+BEFORE_RAISED, RAISED, BEFORE_LOWERED, LOWERED = (
+    "ce205f457a9e",
+    "4ccda4a24cd9",
+    "12b4de75bf12",
+    "ab7c63e87ebe",
+)
+
+
+def written(folder: Path) -> Path:
+    """A journal that b2b7125 wrote: experiments to their end, one with 4 of 6 items."""
+    folder.mkdir(exist_ok=True)
+    path = folder / "experiments.sqlite"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.executescript(
+            gzip.decompress(WRITTEN.read_bytes()).decode().replace("FOLDER", str(folder))
+        )
+    (folder / "own.txt").write_text("\n".join(f"prompt {i}" for i in range(9)))
+    return path
+
+
+@pytest.fixture
+def old(tmp_path, monkeypatch) -> Journal:
+    journal = Journal(written(tmp_path))
+    monkeypatch.setattr(identity, "code", lambda: journal.experiment(SOUND).environment["code"])
+    return journal
+
+
+def resumed(journal: Journal, id: str) -> list:
+    """The prompts that ran when the experiment was resumed, which keeps its id."""
+    bench = Reader()
+    with Crew(Pretend(bench=bench)) as crew:
+        experiment = driver.prepare(journal.experiment(id).request, crew)
+        *_, last = driver.run(experiment, journal, crew)
+    assert (experiment.id, last.done) == (id, last.total)
+    return [prompts for _, prompts in bench.ran]
+
+
+def prompts(journal: Journal, id: str) -> list[dict[int, int]]:
+    """For each cell how often it has each prompt; each answer is of the prompt that it names."""
+    found = []
+    for kept in journal.kept(id):
+        outputs = [row.outputs[0] for row in kept.rows.values()]
+        assert all(o.text == f"prompt {o.prompt}" for o in outputs)
+        found.append(dict(Counter(o.prompt for o in outputs)))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("id", "done", "total", "ran"),
+    [
+        (SOUND, 5, 5, []),
+        (TIMED_TWICE, 4, 6, [(1,), (2,)]),
+        (BATCHES, 18, 18, []),
+        (BEFORE_RAISED, 4, 4, []),
+        (BEFORE_LOWERED, 6, 6, []),
+    ],
+)
+def test_sound_experiments_open_unchanged_and_are_resumed_without_doing_anything_twice(
+    old, id, done, total, ran
+):
+    """Item numbers now mean a prompt and a timing.
+
+    Before, the third of two prompts timed twice was the first one again."""
+    now = old.progress(id)
+    assert (now.done, now.total, now.miscounted) == (done, total, False)
+    assert resumed(old, id) == ran
+    if id == TIMED_TWICE:
+        assert prompts(old, id) == [{0: 2, 1: 2, 2: 2}] * 2
+
+
+def test_rows_that_were_taken_for_those_of_other_prompts_are_put_under_their_own(old):
+    """p0 p1 p0 p1 p1 p2 was taken for two timings of each of three prompts.
+
+    And p0 p1 p2 p0 for two of each of two."""
+    raised, lowered = old.progress(RAISED), old.progress(LOWERED)
+    assert (raised.done, raised.total, raised.miscounted) == (5, 6, True)
+    assert (lowered.done, lowered.total, lowered.miscounted) == (4, 4, True)
+    assert prompts(old, RAISED) == [{0: 2, 1: 2, 2: 1}] * 2
+    assert prompts(old, LOWERED) == [{0: 2, 1: 2}] * 2
+    assert resumed(old, RAISED) == [(2,)]
+    assert resumed(old, LOWERED) == []
+
+
+def test_items_that_were_cut_off_are_missing_and_can_be_run(old):
+    """The page said "7 of 7 items done" although three prompts of a decoder had never been run."""
+    now = old.progress(SHARED)
+    assert (now.done, now.total, now.miscounted) == (7, 10, True)
+    assert prompts(old, SHARED) == [dict.fromkeys(range(5), 1), {0: 1, 1: 1}, {0: 1, 1: 1}]
+    assert resumed(old, SHARED) == [(2,), (3,), (4,)]
+    assert prompts(old, SHARED) == [
+        dict.fromkeys(range(5), 1),
+        dict.fromkeys(range(5), 1),
+        {0: 1, 1: 1},
+    ]
+
+
+def test_reports_say_what_an_earlier_version_did(old):
+    assert (
+        "under its own prompt, and 1 of 6 items still have to be run: resume the experiment."
+        in markdown(report(old, RAISED))
+    )
+    assert (
+        "under its own prompt, and nothing is missing: replace reports made by that version."
+        in markdown(report(old, LOWERED))
+    )
+    assert "earlier version" not in markdown(report(old, SOUND))
+
+
+def test_files_are_brought_up_to_date_once_and_by_one_process(tmp_path):
+    path = written(tmp_path)
+    with ThreadPoolExecutor(8) as threads:
+        journals = list(threads.map(lambda _: Journal(path), range(8)))
+    assert {journal.progress(RAISED) for journal in journals} == {Journal(path).progress(RAISED)}
+
+
+def test_damaged_rows_do_not_keep_a_file_from_being_brought_up_to_date(tmp_path):
+    path = written(tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        one = (
+            "cell = (SELECT cell FROM cells WHERE experiment = ? AND label = 'greedy') AND item = ?"
+        )
+        db.execute(f"UPDATE rows SET json = 'x' WHERE {one}", (SOUND, 0))
+        db.execute(
+            f"UPDATE rows SET json = json_set(json, '$.outputs[0].prompt', -5) WHERE {one}",
+            (SOUND, 1),
+        )
+        db.execute(
+            f"UPDATE rows SET json = json_set(json, '$.outputs[0].prompt', 'two') WHERE {one}",
+            (SOUND, 2),
+        )
+    found = report(Journal(path), SOUND)
+    assert found.cells[0].damaged == [0, 1, 2]
+    assert [len(cell.rows) for cell in found.cells] == [0, 3, 2]
+    assert (found.progress.done, found.progress.total) == (2, 5)

@@ -1,0 +1,291 @@
+"""The Experiments tab without a browser: run, look, stop, resume, refusals, a second visitor."""
+
+import sqlite3
+import time
+from contextlib import closing
+
+import gradio as gr
+import pytest
+from gradio.utils import get_upload_folder
+
+from tests.workbench.experiments.test_schema import RAISED, SOUND, written
+from tests.workbench.page.conftest import a_host
+from tests.workbench.page.visitor import Visitor
+from workbench.kinds.experiment.form import ExperimentsTab
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.layout import build
+from workbench.page.widgets.inputs import fits
+
+PLAN = (
+    'title = "Mine <b>"\n[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
+    '[[draw]]\nkind = "front"\npart = "part 1"\nx = "tokens/s"\ny = ["perplexity"]\n'
+)
+
+
+def served(host: Host) -> gr.Blocks:
+    """A page that has this tab alone."""
+    with gr.Blocks() as page:
+        ExperimentsTab(host, gr.State(PairChoice()))
+    return page
+
+
+@pytest.fixture
+def page(host, monkeypatch) -> gr.Blocks:
+    monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
+    return served(host)
+
+
+@pytest.fixture
+def visitor(page) -> Visitor:
+    return Visitor(page)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    file = tmp_path / "mine.toml"
+    file.write_text(PLAN)
+    return file
+
+
+def started(visitor: Visitor, plan) -> None:
+    visitor.open("Experiments")
+    visitor.put("experiment-plan", "own")
+    visitor.give("experiment-file", plan)
+    visitor.press("experiment-run")
+    assert visitor.breakdowns == []
+
+
+def ended(visitor: Visitor, until: str) -> str:
+    """The same, once nothing runs any more."""
+    said = ticked(visitor, until)
+    deadline = time.monotonic() + 120
+    while visitor.visible(visitor.find("experiment-stop")):
+        assert time.monotonic() < deadline
+        said = ticked(visitor, until, at_least=1)
+    return said
+
+
+def ticked(visitor: Visitor, until: str, at_least: int = 0) -> str:
+    """The progress, as soon as it has this text."""
+    timer = next(block for block in visitor.page.blocks.values() if isinstance(block, gr.Timer))
+    deadline = time.monotonic() + 120
+    while (
+        until not in (said := visitor.value(visitor.find("experiment-progress")) or "")
+        or at_least > 0
+    ):
+        at_least -= 1
+        assert time.monotonic() < deadline, said
+        time.sleep(0.05)
+        visitor.fire(timer, "tick")
+        assert visitor.breakdowns == []
+    return said
+
+
+def test_a_plan_of_ones_own_runs_and_its_tables_and_figures_are_shown(visitor, plan):
+    started(visitor, plan)
+    said = ended(visitor, "2 of 2 items done")
+    assert "Mine &lt;b&gt;" in said
+    tables = visitor.value(visitor.find("experiment-report"))
+    assert "<td>speculative</td>" in tables
+    assert "Mine <b>" not in tables
+    assert '<svg class="plot"' in tables
+    assert not visitor.visible(visitor.find("experiment-stop"))
+    assert not visitor.visible(visitor.find("experiment-resume"))
+
+
+def test_a_second_visitor_and_a_restarted_page_see_the_same(visitor, plan, host):
+    started(visitor, plan)
+    ended(visitor, "2 of 2 items done")
+    for other in (Visitor(visitor.page, session="another"), Visitor(served(host))):
+        other.open("Experiments")
+        assert "2 of 2 items done" in other.value(other.find("experiment-progress"))
+        assert other.value(other.find("experiment-report")) == visitor.value(
+            visitor.find("experiment-report")
+        )
+
+
+def test_it_waits_its_turn_says_so_and_is_stopped_and_resumed(visitor, plan, host):
+    with host.device.turn:  # a comparison has the device
+        started(visitor, plan)
+        assert "loading the models" in ticked(visitor, "loading")
+    ended(visitor, "2 of 2 items done")
+    plan.write_text(PLAN.replace("limit = 2", "limit = 3"))
+    visitor.give("experiment-file", plan)
+    with host.device.turn:
+        visitor.press("experiment-run")
+        visitor.press("experiment-stop")
+    said = ended(visitor, "stopped; press Resume to finish it")
+    assert "of 3 items done" in said
+    assert visitor.visible(visitor.find("experiment-resume"))
+    visitor.press("experiment-resume")
+    ticked(visitor, "3 of 3 items done")
+
+
+def test_what_an_earlier_version_did_and_what_is_damaged_is_said_when_an_experiment_is_opened(
+    pair, tmp_path
+):
+    """Results of other prompts stood in tables without a word.
+
+    One damaged row left the tab without any, and offered no Resume."""
+    path = written(tmp_path)
+    visitor = Visitor(served(a_host(pair, tmp_path)))
+    visitor.open("Experiments")
+    past, said = visitor.find("experiment-past"), visitor.find("experiment-report")
+    visitor.put("experiment-past", RAISED)
+    assert "1 of 6 items still have to be run: resume the experiment." in visitor.value(said)
+    assert visitor.visible(visitor.find("experiment-resume"))
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute(
+            "UPDATE rows SET json = 'x' WHERE item = 1 AND cell IN (SELECT cell FROM cells WHERE "
+            "part = 'quality')"
+        )
+    visitor.put("experiment-past", SOUND)
+    assert visitor.breakdowns == []
+    assert (
+        "1 row of the journal cannot be read and is left out (quality, multinomial, prompt 2)"
+        in visitor.value(said)
+    )
+    assert "4 of 5 items done" in visitor.value(visitor.find("experiment-progress"))
+    assert visitor.visible(visitor.find("experiment-resume"))
+    label = next(label for label, id in visitor.told(past, "choices") if id == SOUND)
+    assert " · unfinished · " in label
+
+
+def test_a_fault_is_told_only_where_it_happened(visitor, plan, host, monkeypatch):
+    """A pair that could not be loaded was reported beside an earlier, sound experiment."""
+    started(visitor, plan)
+    ended(visitor, "2 of 2 items done")
+    earlier = visitor.value(visitor.find("experiment-past"))
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            host.pairs, "get", lambda choice: PairKeeper.get(host.pairs, PairChoice("/no/such"))
+        )
+        plan.write_text(PLAN.replace("Mine <b>", "Another one"))
+        visitor.give("experiment-file", plan)
+        visitor.press("experiment-run")
+        said = ended(visitor, "There is no folder /no/such")
+    assert '<div role="alert">Another one: There is no folder' in said
+    plan.write_text(PLAN.replace("Mine <b>", "A third one").replace("limit = 2", "limit = 1"))
+    visitor.give("experiment-file", plan)
+    visitor.press("experiment-run")
+    assert 'role="alert"' not in ended(visitor, "1 of 1 items done")
+    visitor.put("experiment-past", earlier)
+    assert "alert" not in visitor.value(visitor.find("experiment-progress"))
+
+
+def test_files_are_made(visitor, plan):
+    started(visitor, plan)
+    ticked(visitor, "2 of 2 items done")
+    visitor.press("experiment-make")
+    files = visitor.value(visitor.find("experiment-files"))
+    assert [f.rsplit(".", 1)[1] for f in files] == ["html", "md", "csv"]
+    # where they do not stay for ever, as they did
+    assert all(f.startswith(get_upload_folder()) for f in files)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[[part]]\ndecoders = ["gredy"]', "did you mean 'greedy'"),
+        ("nonsense", "mine.toml is not TOML"),
+        (
+            '[[part]]\nprompts = ["/etc/hosts.txt"]\ndecoders = ["greedy"]',
+            "There is no set of prompts",
+        ),
+        ('[[part]]\nprompts = ["squad"]\ndecoders = ["greedy"]', "does not come with the project"),
+    ],
+)
+def test_a_plan_that_cannot_be_used_is_a_sentence_and_nothing_starts(visitor, plan, text, says):
+    plan.write_text(text)
+    started(visitor, plan)
+    assert says in visitor.value(visitor.find("experiment-note")).replace("&#x27;", "'")
+
+
+def test_without_a_file_it_says_so(visitor):
+    visitor.put("experiment-plan", "own")
+    visitor.press("experiment-run")
+    assert "No plan is chosen" in visitor.value(visitor.find("experiment-note"))
+
+
+def test_a_shared_machine_offers_no_plan_of_ones_own_and_no_list(pair, tmp_path, plan):
+    visitor = Visitor(served(a_host(pair, tmp_path, public=True)))
+    assert "own" not in [value for _, value in visitor.find("experiment-plan").choices]
+    assert not visitor.find("experiment-past").visible
+    visitor.put("experiment-plan", "own")
+    visitor.give("experiment-file", plan)
+    visitor.press("experiment-run")
+    assert "No plan is chosen" in visitor.value(visitor.find("experiment-note"))
+
+
+def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a_restart(
+    pair, tmp_path, monkeypatch
+):
+    """There, the list of experiments was hidden and empty, so that Resume could not be pressed.
+
+    A restarted page forgot it."""
+    (tmp_path / "plans").mkdir()
+    (tmp_path / "plans" / "stories.toml").write_text(PLAN.replace("limit = 2", "limit = 3"))
+    monkeypatch.setattr("workbench.experiments.plan_file.FOLDER", tmp_path / "plans")
+    host = a_host(pair, tmp_path, public=True)
+    visitor = Visitor(served(host))
+    visitor.open("Experiments")
+    with host.device.turn:
+        visitor.press("experiment-run")
+        visitor.press("experiment-stop")
+    ended(visitor, "stopped; press Resume to finish it")
+    again = Visitor(served(host), session="another")
+    again.open("Experiments")
+    assert again.visible(again.find("experiment-resume"))
+    past = again.find("experiment-past")
+    assert [id for _, id in again.told(past, "choices")] == [again.value(past)]
+    again.press("experiment-resume")
+    assert "3 of 3 items done" in ended(again, "3 of 3 items done")
+    assert again.breakdowns == []
+
+
+def test_advice_is_given_with_the_pair_that_is_loaded(visitor):
+    visitor.put("advice-count", 2)
+    visitor.put("advice-temperature", 0)
+    visitor.press("advice-ask")
+    said = visitor.value(visitor.find("advice-answer"))
+    assert visitor.breakdowns == []
+    assert "predicted x greedy" in said
+    assert "at temperature 0" in said
+
+
+def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
+    """What an experiment had written could be seen in no panel, tree or chart.
+
+    The numbers of prompts were no texts, which the page refuses of a list to choose from."""
+    texts = visitor.find("experiment-texts")
+    visitor.fire(texts, "expand")
+    said = visitor.value(visitor.find("experiment-opened"))
+    assert "No text of this experiment can be opened yet." in said
+    started(visitor, plan)
+    ended(visitor, "2 of 2 items done")
+    visitor.fire(texts, "expand")
+    cell, prompt = (visitor.find(f"experiment-{name}") for name in ("cell", "prompt"))
+    assert visitor.told(cell, "choices") == ["part 1: greedy", "part 1: speculative"]
+    assert visitor.told(prompt, "choices") == ["1", "2"]
+    visitor.put("experiment-cell", "part 1: speculative")
+    visitor.put("experiment-prompt", "2")
+    assert all(fits(each, visitor.value(each)) for each in (cell, prompt))
+    for _ in range(2):  # it is kept once
+        visitor.press("experiment-open")
+        assert visitor.breakdowns == []
+        (listed,) = host.store.list(kind="comparison")
+        assert f"?run={listed.id}" in visitor.value(visitor.find("experiment-opened"))
+    run = host.store.get(listed.id)
+    assert [r.decoder for r in run.results] == ["greedy", "speculative"]
+    assert all(r.alone.tokens and r.alone.rounds and r.laps for r in run.results)
+    assert "".join(t.text for t in run.results[1].alone.tokens) == run.results[1].alone.text
+    assert run.environment["target"]["name"] == run.models.split(" + ")[0]
+    again = Visitor(build(host), f"run={run.id}")
+    assert again.value(again.find("prompt")) == run.title
+    assert len(again.value(again.find("panels"))["panels"]) == 2
+
+    visitor.put("experiment-prompt", None)
+    visitor.press("experiment-open")
+    assert "Choose a decoder and a prompt." in visitor.value(visitor.find("experiment-opened"))

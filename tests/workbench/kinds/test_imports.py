@@ -1,0 +1,253 @@
+"""A file from outside gives a run that everything here can handle, or one sentence."""
+
+import copy
+import json
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decoders import InputError
+from workbench.kinds import imports
+from workbench.kinds.batch.findings import findings
+from workbench.kinds.links import to_query
+from workbench.runs.estimates import BatchFigures, rows, times_greedy
+from workbench.runs.record import Run
+from workbench.runs.store import RunStore
+from workbench.show import draws, files, strip, tables, verdicts
+
+VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
+DEEP = json.loads("[" * 300 + "]" * 300)
+HOSTILE = (
+    DEEP,
+    None, True, False, 0, 1, -1, 5, 2**53 + 1, 10**400, -(10**400), 1e308, -1e308, 5e-324,
+    float("nan"), float("inf"), 0.5, "", "x", "9999-99-99", "9999-12-31T23:59:59",
+    "0001-01-01T00:00:00+14:00", "<script>alert(1)</script>", "\x00", "é 🦊", [], [[]], [None], {},
+    {"x": 1}, ["greedy"], {"name": "stories"}, {"name": "stories", "texts": None, "count": 1},
+)  # fmt: skip
+
+
+def places(data: Any, path: tuple = ()) -> Iterator[tuple]:
+    """Every place of a tree of plain data; of long lists, the first two and the last items."""
+    yield path
+    if isinstance(data, dict):
+        for name, value in data.items():
+            yield from places(value, (*path, name))
+    elif isinstance(data, list):
+        for i in sorted({0, 1, len(data) - 1} & set(range(len(data)))):
+            yield from places(data[i], (*path, i))
+
+
+def changed(data: Any, path: tuple, value: Any) -> Any:
+    """A copy that has the value at the place, or without the place if the value is "remove"."""
+    data = copy.deepcopy({"": data})
+    container, key = data, ""
+    for step in path:
+        container, key = container[key], step
+    if value == "remove" and path:
+        del container[key]
+    else:
+        container[key] = value
+    return data[""]
+
+
+def use(run: Run) -> None:
+    """All uses of a run in the workbench, wherever it came from."""
+    assert Run.from_json(json.dumps(run.to_json(), allow_nan=False)) == run
+    assert Run.from_json(run.dumps()) == run
+    assert isinstance(run.models, str)
+    for row in rows(run.results):
+        for result, greedy in zip(row.results, row.greedy, strict=True):
+            for decoding in (False, True):
+                times = times_greedy(result, greedy, decoding)
+                assert times is None or math.isfinite(times)
+    figures = BatchFigures(run)
+    for decoder in figures.decoders:
+        for size in figures.sizes:
+            figures.least_acceptance(decoder, size)
+            for scheme in figures.schemes(decoder):
+                figures.times_greedy(decoder, size, scheme)
+    to_query(run.kind, run.study)
+    for write in (
+        files.to_json,
+        files.to_csv,
+        lambda run: str(tables.figures(run)),
+        lambda run: str(tables.facts(run)),
+    ):
+        assert write(run)
+    tables.side_by_side(run, run)
+    findings(run)
+    tables.notes(run)
+    strip.run_panels(run)
+    if run.kind == "draw":
+        assert verdicts.headline(run) or not run.results
+        assert str(draws.table(run)) + draws.trees(run) + draws.proof(run)
+
+
+@pytest.fixture(scope="session")
+def documents(run, batch_run, draw_run, branch_run) -> list[tuple[Any, list[tuple]]]:
+    """A run of each kind as written today and by version 1, each with its places.
+
+    Cut short to be quick."""
+    found = [each.to_json() for each in (run, batch_run, draw_run, branch_run)]
+    found += [
+        json.loads((VERSION_1 / f"{name}.json").read_text()) for name in ("comparison", "batch")
+    ]
+    for data in found:
+        for results in ("results", "cells"):
+            data[results] = data.get(results, [])[:3]
+            if not data[results]:
+                del data[results]
+    return [(data, list(places(data))) for data in found]
+
+
+@settings(max_examples=400)
+@given(data=st.data())
+def test_whatever_stands_in_a_file_it_is_a_run_or_one_sentence(documents, data):
+    """`metrics: {}`, texts in place of numbers, 10^400 and `settings.speculative: 5` gave a 500
+    without a message and stayed in the list; an impossible date stayed on top of it."""
+    document, where = documents[data.draw(st.integers(0, len(documents) - 1), "document")]
+    path = where[data.draw(st.integers(0, len(where) - 1), "place")]
+    document = changed(document, path, data.draw(st.sampled_from(("remove", *HOSTILE)), "change"))
+    text = json.dumps(document)
+    found, sentence = None, ""
+    try:
+        found = imports.read(text)
+    except InputError as refusal:
+        sentence = str(refusal)
+    assert "\n" not in sentence
+    assert len(sentence) < 1000
+    if found is not None:
+        use(found)
+
+
+@settings(max_examples=100)
+@given(
+    st.one_of(
+        st.text(),
+        st.binary(),
+        st.recursive(st.none() | st.integers() | st.text(), st.lists).map(json.dumps),
+    )
+)
+def test_any_file_at_all_is_answered(text):
+    with pytest.raises(InputError, match="This is not a run of the workbench"):
+        imports.read(text)
+
+
+@pytest.fixture(params=["run", "batch_run", "draw_run", "branch_run"])
+def any_run(request) -> Run:
+    return request.getfixturevalue(request.param)
+
+
+def test_an_export_comes_back_as_it_was(any_run):
+    assert imports.read(json.dumps(any_run.to_json())) == any_run
+
+
+@pytest.mark.parametrize("name", ["comparison", "comparison_t0", "batch"])
+def test_files_of_version_1_are_read_whole(name):
+    text = (VERSION_1 / f"{name}.json").read_bytes()
+    assert imports.read(text) == Run.from_json(text)
+    use(imports.read(text))
+
+
+def refused(run: Run, change: Callable[[dict], Any]) -> str:
+    data = run.to_json()
+    change(data)
+    with pytest.raises(InputError) as refusal:
+        imports.read(json.dumps(data))
+    return str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (
+            lambda d: d["study"]["settings"].update(speculative=5),
+            "The settings of speculative must be one JSON object",
+        ),
+        (lambda d: d["study"]["settings"].update(max_new_tokens=10**9), "max_new_tokens must be"),
+        (lambda d: d["study"]["settings"].update(surprise=1), "no setting 'surprise'"),
+        (lambda d: d["study"].update(prompt=7), "The prompt must be a text"),
+        (lambda d: d["study"].pop("settings"), "study"),
+        (lambda d: d.update(study={}), "study"),
+        (lambda d: d.update(kind="nonsense"), "kind"),
+        (lambda d: d.update(created="9999-99-99"), "created"),
+        (lambda d: d.update(created="9999-12-31"), "the date is in the future"),
+        (lambda d: d["results"][0]["metrics"].update(seconds="long"), "metrics"),
+        (lambda d: d["results"][0]["metrics"].update(seconds=10**400), "metrics"),
+        (lambda d: d["results"][0]["metrics"].update(seconds=float("inf")), "metrics"),
+        (lambda d: d["environment"].update(threads=float("nan")), "environment"),
+    ],
+)
+def test_what_could_not_be_shown_is_refused_with_its_reason(run, change, says):
+    """It was stored first and then failed on every page that listed it."""
+    assert says in refused(run, change)
+
+
+def test_a_circle_of_parents_is_refused(run):
+    """A circle of parents kept the browser drawing for ever."""
+
+    def circle(data):
+        trials = next(
+            r["trials"]
+            for result in data["results"]
+            for r in result["samples"][0]["rounds"]
+            if len(r["trials"]) > 1
+            for r in [r]
+        )
+        trials[0]["parent"] = trials[1]["node"]
+
+    assert "its own ancestor" in refused(run, circle)
+
+
+def test_metrics_may_be_missing(run):
+    """`metrics: {}` gave a 500; older versions had fewer of them."""
+    data = run.to_json()
+    for result in data["results"]:
+        result["metrics"] = {}
+    use(imports.read(json.dumps(data)))
+
+
+def test_what_is_read_can_be_kept_and_listed(any_run, tmp_path):
+    store = RunStore(tmp_path / "runs.sqlite")
+    kept = store.add(imports.read(any_run.dumps()))
+    assert store.get(kept.id) == kept
+
+
+def nested(levels: int) -> Any:
+    return [] if levels == 0 else [nested(levels - 1)]
+
+
+TOO_MUCH = {
+    "title": lambda data: data.update(title="x" * 2_000_000),
+    "prompt": lambda data: data["study"].update(prompt="x" * 2_000_000),
+    "models": lambda data: data["environment"]["target"].update(name="x" * 30_000),
+    "token": lambda data: data["results"][0]["samples"][0]["tokens"][0].update(text="x" * 30_000),
+    "remark": lambda data: data["results"][0].update(remarks=["x" * 30_000]),
+    "names": lambda data: data["results"][0].update(metrics={"x" * 2000: 1.0}),
+    "fields": lambda data: data["results"][0].update(metrics={f"x{i}": 1.0 for i in range(2000)}),
+    "depth": lambda data: data["environment"].update(deep=nested(100)),
+    "results": lambda data: data.update(results=[
+        {**data["results"][0], "samples": [{"prompt": 0, "prompt_length": 1}]}
+    ] * 10_001),
+    "tokens": lambda data: data["results"][0]["samples"][0].update(tokens=[token(data)] * 100_001),
+}  # fmt: skip
+
+
+def token(data: dict) -> dict:
+    return {**data["results"][0]["samples"][0]["tokens"][0], "alternatives": []}
+
+
+@pytest.mark.parametrize("what", TOO_MUCH)
+def test_a_file_that_no_page_could_show_is_refused_in_one_sentence(run, what):
+    """A run with a title of two million characters was imported, and the list of runs froze the
+    browser whenever it was opened."""
+    data = json.loads(json.dumps(run.to_json()))
+    TOO_MUCH[what](data)
+    with pytest.raises(InputError, match="an imported run may have at most") as refusal:
+        imports.read(json.dumps(data))
+    assert len(str(refusal.value)) < 300

@@ -1,0 +1,118 @@
+"""Texts that the target never writes prove a fault; effects of rounding do not."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import decoders
+from decoders.warp import Warping, warp
+from tests.models import plain_logits
+from tests.workbench.measuring.test_draws import draw, ended
+from workbench.measuring import support
+from workbench.measuring.support import FINE, cut_off
+from workbench.runs.draws import findings
+from workbench.show.verdicts import verdicts
+
+logits = st.lists(st.floats(-3, 3), min_size=3, max_size=8)
+warpings = st.builds(
+    Warping,
+    st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]),
+    st.integers(0, 6),
+    st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]),
+)
+
+
+@given(logits, st.data(), warpings, st.sampled_from([0.0, 1e-3, 0.05, 0.5]))
+def test_what_any_rounding_lets_in_is_not_cut_off(row, data, warping, noise):
+    """An exact decoder asks in passes of another shape: near-ties at the edge of top-k and top-p
+    may fall the other way there."""
+    rounding = data.draw(st.lists(st.floats(-noise, noise), min_size=len(row), max_size=len(row)))
+    here = torch.tensor(row, dtype=torch.float64)
+    there = warp(here + torch.tensor(rounding, dtype=torch.float64), warping)
+    for token in range(len(row)):
+        if there[token] > 0:
+            assert not cut_off(here, token, warping, noise + 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("warping", "row", "out"),
+    [
+        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.0, 0.0], [2, 3]),
+        (Warping(1.0, 2, 1.0), [3.0, 2.0, 1.95, 0.0], [3]),  # a near-tie at the edge of top-k
+        (Warping(1.0, 0, 0.9), [3.0, 0.0, -1.0, -2.0], [1, 2, 3]),  # 0.93, 0.05, 0.02, 0.01
+        # at the edge of top-p: the second may be in
+        (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
+        (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
+        (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
+    ],
+)
+def test_what_is_cut_off(warping, row, out):
+    row = torch.tensor(row)
+    assert [token for token in range(4) if cut_off(row, token, warping, FINE)] == out
+
+
+def ids_of(pair) -> list[int]:
+    return list(pair.tokenizer("abab").input_ids)
+
+
+def test_a_decoder_that_ignores_top_k_is_caught_by_one_text(pair, unmetered, monkeypatch):
+    """Through the models: with top-k 2 it draws from three tokens."""
+    shared = {"top_k": 2, "top_p": 1.0, "temperature": 1.0, "draws": 40}
+    usual = decoders.catalog["speculative"].warping
+    assert verdicts(ended(pair, draw("multinomial", "speculative", **shared), unmetered))[
+        1
+    ].startswith("Speculative: No difference")
+    monkeypatch.setattr(
+        decoders.catalog["speculative"],
+        "warping",
+        lambda self, warping: (
+            Warping(warping.temperature, 3, warping.top_p)
+            if warping.top_k == 2
+            else usual(self, warping)
+        ),
+    )
+    run = ended(pair, draw("multinomial", "speculative", **shared), unmetered)
+    right, wrong = findings(run)
+    assert (right.never, right.unlike) == ("", False)
+    assert (wrong.p, wrong.unlike) == (0, True)
+    assert f"Unlike the target: seed {wrong.seed} wrote “" in verdicts(run)[1]
+    never = [tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0]
+    assert never
+    for *before, token in never:
+        allowed = plain_logits(pair.target, [*ids_of(pair), *before]).topk(2).indices.tolist()
+        assert token not in allowed
+
+
+def test_of_a_few_texts_at_a_time_the_same_are_ruled_out(pair, unmetered, monkeypatch):
+    monkeypatch.setattr(
+        decoders.catalog["multinomial"],
+        "warping",
+        lambda self, warping: Warping(warping.temperature, 0, 1.0),
+    )
+    study = draw("multinomial", top_k=5, top_p=1.0, temperature=1.0, draws=60)
+    runs = []
+    for at_once in (7, 64):
+        monkeypatch.setattr(support, "AT_ONCE", at_once)
+        runs.append(ended(pair, study, unmetered))
+    few, many = ({tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0} for run in runs)
+    assert few == many
+    assert len(few) > 5
+    # None begins with another: what follows an impossible token is not asked about.
+    assert not any(a != b and b[: len(a)] == a for a in few for b in few)
+
+
+@pytest.mark.parametrize("shared", [{"top_k": 3}, {"top_p": 0.5}, {"top_k": 20, "top_p": 0.95}])
+def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered, shared):
+    names = ["multinomial", "speculative", "specinfer", "dsbd", "beam_sampling"]
+    run = ended(
+        pair, draw(*names, draws=100, temperature=1.0, **{"top_p": 1.0, **shared}), unmetered
+    )
+    assert [each.never for each in findings(run)] == [""] * 5
+    assert all(prefix.p > 0 for prefix in run.exact)
+
+
+def test_without_top_k_and_top_p_nothing_is_asked(pair, unmetered, monkeypatch):
+    monkeypatch.setattr(support, "decoders", None)
+    run = ended(pair, draw("multinomial", top_p=1.0), unmetered)
+    assert len(findings(run)) == 1

@@ -1,0 +1,8 @@
+"""Tools that make the data which ships with the project or is committed to it.
+
+python -m tools.record         assets/recorded: the runs that the page opens with
+python -m tools.batch          assets/batch/measured.json: the figures of the Batch tab
+python -m tools.picture        assets/workbench.png: the page in README.md
+python -m tools.architectures  docs/models.md: which models run
+python -m tools.experiment ID  docs/stories.md and the decoders' table of the model card
+"""

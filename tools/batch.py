@@ -1,0 +1,171 @@
+"""Tables 2 to 4 of EMS-SD (Ni et al. 2024, arXiv 2405.07542) on the embedded pair.
+
+Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
+
+    python -m tools.batch [--pair FOLDER] [--sizes 1 2 4 8 16 24] [--prompts 24] [--tokens 64]
+                          [--repeats 1] [--timings 1] [--only TABLE ...] [--json FOLDER]
+                          [--file assets/batch/measured.json]
+
+`lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the
+draft model (gamma 4) on story openings, both at temperature 0 with texts of one length. Runs that
+are compared stand close together, batch size by batch size. Prints Markdown, and writes the figures
+that the Batch tab shows. `python -m tests.speed.batch` prints these tables and two more, and writes
+nothing.
+"""
+
+import argparse
+import os
+import shlex
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import decoders
+from workbench.kinds.batch.findings import findings, paper_table
+from workbench.kinds.batch.study import SIZES, Batch
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.models.presets import PairChoice
+from workbench.runs.estimates import BatchFigures, speed
+from workbench.runs.events import Event, Finished
+from workbench.runs.record import Run
+from workbench.runs.shipped import SHIPPED, Measured
+from workbench.show.tables import markdown
+from workbench.studies.prompts import PromptSet, built_in
+from workbench.studies.schemes import SCHEMES
+from workbench.studies.settings import Settings
+
+METHODS = {
+    "lookup": (decoders.catalog["lookup"](match=2, copy=7), "refrains"),
+    "speculative": (decoders.catalog["speculative"](draft_length=4), "stories"),
+}
+
+
+def followed(events: Iterable[Event]) -> Run:
+    for event in events:
+        if isinstance(event, Finished):
+            r = event.result
+            print(
+                f"{r.decoder} {r.batch_size} {r.scheme}: {speed(r) or 0:.0f} tokens/s",
+                file=sys.stderr,
+            )
+    return event.run
+
+
+def tables(run: Run, decoder: str) -> str:
+    """Both tables, the findings beside them, and the ratio of the paper's claim."""
+    figures = BatchFigures(run)
+    texts = [
+        "Tokens/s, the reading of prompts left out (times greedy at the same batch size):",
+        markdown(paper_table(figures, decoder, decoding=True)),
+        "All of it, prompts included:", markdown(paper_table(figures, decoder, decoding=False)),
+        *findings(run),
+    ]  # fmt: skip
+    both, vanilla = (
+        {n: figures.speed(decoder, n, scheme, True) for n in figures.sizes}
+        for scheme in ("unpadded", "vanilla")
+    )
+    ratios = [
+        f"{both[n] / vanilla[n]:.2f} at batch {n}"
+        for n in figures.sizes
+        if n > 1 and both[n] and vanilla[n]
+    ]
+    return "\n\n".join(
+        [
+            *texts,
+            f"Both unpadded over vanilla, prompts left out: {', '.join(ratios) or 'not measured'}.",
+        ]
+    )
+
+
+@dataclass(frozen=True)
+class Bench:
+    """Measures batches on one pair, with the options of the command line.
+
+    Attributes:
+        device: runs them
+        choice: the pair
+        args: the options that `options` declares
+    """
+
+    device: Device
+    choice: PairChoice
+    args: argparse.Namespace
+
+    @classmethod
+    def of(cls, args: argparse.Namespace) -> "Bench":
+        choice = PairChoice(str(args.pair) if args.pair else None)
+        return cls(Device(PairKeeper()), choice, args)
+
+    def measure(
+        self,
+        name: str,
+        methods: Sequence[decoders.Method],
+        prompts: PromptSet,
+        sizes: Sequence[int],
+        shared: Mapping[str, Any],
+        schemes: Sequence[str] = tuple(SCHEMES),
+        tokens: int | None = None,
+    ) -> Run:
+        settings = Settings(
+            tuple(methods),
+            max_new_tokens=tokens or self.args.tokens,
+            repeats=self.args.repeats,
+            timings=self.args.timings,
+            **shared,
+        )
+        study = Batch(prompts, settings, tuple(sizes), tuple(schemes))
+        run = followed(self.device.run(study, self.choice))
+        if self.args.json:
+            (self.args.json / f"{name}.json").write_text(run.dumps())
+        return run
+
+    def tables(self, names: Iterable[str]) -> list[Run]:
+        """Measure and print the tables of these methods."""
+        runs = []
+        for name in names:
+            method, prompts = METHODS[name]
+            print(f"\n### {name} on {prompts}\n")
+            first = built_in(prompts).first(self.args.prompts)
+            runs.append(self.measure(name, (method,), first, self.args.sizes, {"temperature": 0.0}))
+            print(tables(runs[-1], name))
+        return runs
+
+
+def options(description: str | None, tables: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of every measurement of batches.
+
+    Args:
+        description: what `--help` says
+        tables: those that `--only` may name
+    """
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--pair", type=Path, help="a folder with target/ and draft/ (default: the embedded pair)"
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
+    parser.add_argument("--prompts", type=int, default=24)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--timings", type=int, default=1)
+    parser.add_argument("--only", nargs="+", choices=tables, default=tables, metavar="TABLE")
+    parser.add_argument("--json", type=Path, help="a folder for the runs as JSON")
+    return parser
+
+
+def main() -> None:
+    parser = options(__doc__, tuple(METHODS))
+    parser.add_argument("--file", type=Path, default=SHIPPED, help=f"(default: {SHIPPED})")
+    args = parser.parse_args()
+    load = os.getloadavg()
+    runs = Bench.of(args).tables(name for name in METHODS if name in args.only)
+    command = shlex.join(["python", "-m", "tools.batch", *sys.argv[1:]])
+    args.file.write_text(Measured(command, load, tuple(runs)).to_json(), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Advice: whether speculative decoding pays for a pair on this machine."""

@@ -1,0 +1,214 @@
+"""The tab for batches: a set of prompts, decoders, batch sizes, and schemes for sharing a batch."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.kinds.batch.results import BatchResults, Live, lay_out_card
+from workbench.kinds.batch.study import Batch
+from workbench.models.presets import PairChoice
+from workbench.page.parts import words
+from workbench.page.parts.frame import StudyTab
+from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.messages import Faults, Updates, Values
+from workbench.page.widgets.uploads import Given, GivenFile
+from workbench.runs.shipped import shipped
+from workbench.studies import prompts
+from workbench.studies.prompts import PromptSet
+from workbench.studies.schemes import SCHEMES
+
+SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
+CHOSEN_SIZES = (1, 4, 8, 16)
+OWN = "own"
+SETS = [
+    ("Prompts that repeat themselves", "refrains"),
+    ("Openings of stories", "stories"),
+    ("Your own file", OWN),
+]
+START = {
+    **Batch.usual,
+    "decoders": ["lookup", "speculative"],
+    "max_new_tokens": 32,
+    "temperature": 0.0,
+}
+PROMPTS = 24
+OPENING = {
+    "prompts": {"name": SETS[0][1], "count": PROMPTS},
+    "settings": {**START, "sizes": list(CHOSEN_SIZES), "schemes": list(SCHEMES)},
+}
+NO_FILE = "No file is chosen; choose one, or take a built-in set."
+INTRODUCTION = (
+    "The requests of a batch accept different numbers of draft tokens. A framework with aligned "
+    "tensors pads inputs and caches to the longest; the engine here needs no padding (EMS-SD). All "
+    "schemes give the same tokens; this tab measures their cost, using the pair loaded in the "
+    "Compare tab."
+)
+
+
+class BatchTab(StudyTab):
+    study: ClassVar[type[Batch]] = Batch
+    id, title, prefix = "batch", "Batch", "batch-"
+    opening: ClassVar[Mapping[str, Any]] = OPENING
+    linked: ClassVar[Mapping[str, Any]] = OPENING
+
+    results: BatchResults
+
+    def lay_out(self) -> None:
+        gr.Markdown(INTRODUCTION, elem_classes="wb-note")
+        with gr.Row():
+            with gr.Column(min_width=320):
+                self.set = gr.Radio(
+                    SETS, value=SETS[0][1], label="Prompts", elem_id="batch-prompts"
+                )
+                self.file = GivenFile(
+                    label="A text file with one prompt per line, or .jsonl with a "
+                    '"prompt" in each line', elem_id="batch-file",
+                    visible=False, file_types=[".txt", ".jsonl"], height=120,
+                )  # fmt: skip
+                self.read = gr.HTML(elem_id="batch-file-note", elem_classes="wb-note")
+                self.lay_out_asked()
+                with gr.Row():
+                    self.lay_out_buttons()
+            with gr.Column(min_width=320):
+                with gr.Row():
+                    self.count = gr.Number(
+                        PROMPTS, label="Number of prompts", precision=0, minimum=1, min_width=140,
+                        info="taken from the start of the set", elem_id="batch-count",
+                    )  # fmt: skip
+                    self.ignore_eos = gr.Checkbox(
+                        True, label="ignore end of text", info="gives every output the same length",
+                        min_width=180, elem_id="batch-eos",
+                    )  # fmt: skip
+                self.sizes = gr.CheckboxGroup(
+                    list(SIZES),
+                    value=list(CHOSEN_SIZES),
+                    label="Batch sizes",
+                    elem_id="batch-sizes",
+                )
+                self.schemes = gr.CheckboxGroup(
+                    [(scheme.label, name) for name, scheme in SCHEMES.items()],
+                    value=list(SCHEMES), label="Schemes", elem_id="batch-schemes",
+                    info="Inputs, caches, both or neither are padded. In a dynamic batch, the next "
+                    "request takes a finished one's place.",
+                )  # fmt: skip
+        self.lay_out_folds()
+        self.results = BatchResults()
+        if found := shipped():
+            lay_out_card(found)
+        # The prompts of the file, which is read once, or the reason why it cannot be read.
+        self.own = gr.State(NO_FILE)
+
+    @property
+    def inputs(self) -> list[Any]:
+        return [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]
+
+    @property
+    def fields(self) -> list[Any]:
+        return [*self.inputs, self.file, self.own, self.read]
+
+    @property
+    def more(self) -> Sequence[Any]:
+        return [self.own]
+
+    @property
+    def looked_at(self) -> Sequence[Any]:
+        return [self.results.decoder, self.results.decoding]
+
+    def _wire(self) -> None:
+        super()._wire()
+        self.set.change(lambda name: gr.update(visible=name == OWN), self.set, self.file, **QUIET)
+        # Not `change`: if a run is opened, that follows its emptied box, too, and would take its
+        # prompts away.
+        self.file.upload(self._read, self.file, [self.own, self.read], **QUIET)
+        self.file.clear(lambda: (NO_FILE, ""), None, [self.own, self.read], **QUIET)
+
+    def fill(self, data: Mapping[str, Any]) -> Updates:
+        chosen, settings = data.get("prompts", {}), data.get("settings", {})
+        name, built_in = (
+            chosen.get("name", SETS[0][1]),
+            chosen.get("name", SETS[0][1]) in prompts.BUILT_IN,
+        )
+        updates = {
+            self.set: name if built_in else OWN,
+            self.file: gr.update(value=None, visible=not built_in),
+            self.count: chosen.get("count", PROMPTS),
+            self.ignore_eos: settings.get("ignore_eos", True),
+            self.sizes: list(settings.get("sizes", CHOSEN_SIZES)),
+            self.schemes: list(settings.get("schemes", SCHEMES)),
+        }
+        updates |= dict(
+            zip(
+                (self.own, self.read),
+                (NO_FILE, "") if built_in else _held(lambda: PromptSet.from_json(chosen)),
+                strict=True,
+            )
+        )
+        return {**updates, **self.form.filled({**START, **settings})}
+
+    # ---- the study in the form
+
+    def faults(self, values: Values, *more: Any) -> dict[Any, str]:
+        faults: dict[Any, str] = {
+            field: f"No {name} is chosen; choose at least one."
+            for field, name in ((self.sizes, "batch size"), (self.schemes, "scheme"))
+            if not values[field]
+        }
+        if isinstance(chosen := self._chosen(values, *more), str):
+            faults[self.set] = chosen
+        if not values[self.count]:
+            faults[self.count] = "The number of prompts is empty; give at least 1."
+        return faults
+
+    def made(self, values: Values, *more: Any) -> Batch:
+        chosen: Any = self._chosen(values, *more)  # there are no faults by now
+        try:
+            texts = chosen.first(int(values[self.count])).to_json()
+            return Batch.from_json({**self.typed(values), "prompts": texts})
+        except InputError as error:
+            raise Faults({self.schemes: str(error)}) from None
+
+    def typed(self, values: Values) -> dict[str, Any]:
+        own = {
+            "sizes": values[self.sizes],
+            "schemes": values[self.schemes],
+            "ignore_eos": values[self.ignore_eos],
+        }
+        chosen = {"name": values[self.set], "count": values[self.count]}
+        return {"prompts": chosen, "settings": {**self.form.typed(values), **own}}
+
+    def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
+        sizes, count = data["settings"]["sizes"], data["prompts"]["count"]
+        large = [size for size in sizes if count and size > count]
+        again = (
+            f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
+            if large
+            else ""
+        )
+        return words.chosen(data["settings"]) + again
+
+    def follow(self, study: Batch, *looked_at: Any) -> Live:
+        return Live(self.results, *looked_at)
+
+    def _chosen(self, values: Values, own: PromptSet | str) -> PromptSet | str:
+        """The chosen prompts, or the reason why there are none."""
+        return own if values[self.set] == OWN else prompts.built_in(values[self.set])
+
+    def _read(self, file: Given | None) -> tuple[PromptSet | str, str]:
+        """The prompts of an uploaded file, and a note about them."""
+        return (
+            (NO_FILE, "") if file is None else _held(lambda: prompts.parse(file.name, file.content))
+        )
+
+
+def _held(find: Callable[[], PromptSet]) -> tuple[PromptSet | str, str]:
+    """The prompts, or the reason why there are none; and a note about them."""
+    try:
+        chosen = find()
+    except InputError as error:
+        return str(error), words.note(str(error), "alert")
+    return chosen, words.note(chosen.described)
+
+
+TAB = BatchTab

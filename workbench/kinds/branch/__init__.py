@@ -1,0 +1,1 @@
+"""Branches: a comparison that continues a text from one of its tokens."""

@@ -1,0 +1,143 @@
+"""Branching on the page: answers to the questions that the strip of panels asks."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.kinds.branch import branching
+from workbench.kinds.branch.branching import At, Choice
+from workbench.kinds.comparison.results import ComparisonResults
+from workbench.kinds.comparison.study import Comparison
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.parts.runner import Runner, sentence
+from workbench.page.widgets.handlers import DEVICE, QUIET
+from workbench.page.widgets.messages import Updates
+from workbench.studies.prompts import is_text
+
+Asked = dict[str, Any]
+
+
+class Branching:
+    """Answers questions about tokens of the strip.
+
+    The models list the alternatives of a token, and a new run continues from one of them.
+    """
+
+    def __init__(self, host: Host, runner: Runner, results: ComparisonResults, choice: gr.State):
+        self.host, self.runner, self.answer = host, runner, results.alternatives
+        results.strip.select(self._look, choice, self.answer, show_progress="hidden", **DEVICE)
+        results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
+
+    def _look(self, choice: PairChoice, event: gr.EventData) -> Asked:
+        """The tokens that could stand there, once the device is free."""
+        asked: Any = data(event)
+
+        def look() -> Asked:
+            choices, wanted = alternatives(
+                self.host, asked.get("run"), place(asked), choice, asked.get("token")
+            )
+            return {"choices": [asdict(each) for each in choices], "wanted": wanted}
+
+        return {**answered(asked), **guarded(look)}
+
+    def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
+        """Queue the run that continues from there, or answer with what is wrong."""
+        asked: Any = data(event)
+
+        def begin() -> Updates:
+            study = branch(
+                self.host, asked.get("run"), place(asked), choice, asked.get("token"), names(asked)
+            )
+            return self.runner.start(study, choice)
+
+        updates = guarded(begin)
+        return {self.answer: {**answered(asked), **updates}} if "error" in updates else updates
+
+
+def alternatives(
+    host: Host, run: str, where: At, choice: PairChoice, token: int | str | None = None
+) -> tuple[list[Choice], int | None]:
+    """The tokens that could stand at a place of a kept run's text.
+
+    One visitor at a time may call it.
+
+    Args:
+        host: the page's host
+        run: the id of the run
+        where: the place
+        choice: the visitor's pair
+        token: a token to list besides, see `branching.token_of`
+
+    Returns:
+        the alternatives, and the id of `token`
+
+    Raises:
+        InputError: as in `branching.listed`
+    """
+    return host.device.ask(choice, branching.listed, host.store.get(run), where, token)
+
+
+def branch(
+    host: Host,
+    run: str,
+    where: At,
+    choice: PairChoice,
+    token: int | str,
+    names: Sequence[str] | None = None,
+) -> Comparison:
+    """The study that continues a kept run's text from a place.
+
+    Args:
+        host: the page's host
+        run: the id of the run
+        where: the place
+        choice: the visitor's pair
+        token: see `branching.branch`, as for `names`
+
+    Raises:
+        InputError: as in `branching.branch`, and if the pair is not in memory
+    """
+    return branching.branch(host.loaded(choice), host.store.get(run), where, token, names)
+
+
+def guarded(do: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
+    """The return value of `do`, or {"error": a sentence}."""
+    try:
+        return do()
+    except Exception as error:
+        return {"error": sentence(error)}
+
+
+def data(event: gr.EventData) -> Asked:
+    """The data that the strip sent; a client may send anything."""
+    asked = getattr(event, "_data", None)
+    return asked if isinstance(asked, dict) else {}
+
+
+def answered(asked: Asked) -> Asked:
+    """The id of the question that this answers, for the strip; no two questions share one."""
+    return {"ask": asked.get("ask")}
+
+
+def place(asked: Asked) -> At:
+    """The place that a question is about; raises InputError for data that no strip sends."""
+    parts = [asked.get(name) for name in ("run", "decoder", "at", "token")]
+    if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
+        parts[3], (int, str, type(None))
+    ):
+        raise InputError("Name a token by its run, its decoder and its place.")
+    if not all(is_text(each) for each in parts if isinstance(each, str)):
+        raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
+    return At(asked["decoder"], asked["at"])
+
+
+def names(asked: Asked) -> list[str]:
+    """The decoders that shall continue; raises InputError if there are none."""
+    decoders = asked.get("decoders")
+    if not isinstance(decoders, list) or not decoders:
+        raise InputError("No decoder is chosen; choose at least one.")
+    return decoders

@@ -1,0 +1,1 @@
+"""Comparisons: one prompt, several decoders side by side."""

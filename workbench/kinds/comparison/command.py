@@ -1,0 +1,87 @@
+"""`python -m workbench compare`: one prompt, several decoders."""
+
+import argparse
+from collections.abc import Iterable
+from typing import Any
+
+from rich.console import Group
+from rich.table import Table as Grid
+from rich.text import Text
+
+from decoders import catalog
+from workbench.kinds.comparison.study import Comparison
+from workbench.runs.estimates import rows
+from workbench.runs.record import Result, Run
+from workbench.show.fates import FATES
+from workbench.show.panel import badge
+from workbench.show.tables import Table, by_decoder
+from workbench.studies.presets import SHOWN
+from workbench.terminal import flags, study
+from workbench.terminal.show import coloured, grid, plain, remarks
+
+START = {"decoders": [method.name for method in SHOWN]}
+DESCRIPTION = (
+    "Decode one prompt with several decoders, one after another so that each is timed alone."
+)
+EXAMPLES = """examples:
+  python -m workbench compare "Once upon a time"
+  python -m workbench compare "Once upon a time" --decoders greedy mtad --temperature 0 \\
+    --json out.json
+  python -m workbench compare "Once upon a time" --decoders dsbd --set dsbd.draft_beams=6 \\
+    --repeats 5 --csv out.csv
+  python -m workbench compare "The capital of France is" --models "SmolLM2-1.7B + SmolLM2-135M"
+  python -m workbench compare - < prompt.txt
+"""
+
+
+def register(commands: Any) -> None:
+    """Add the command to those of `python -m workbench`."""
+    decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
+    help = "decode one prompt with several decoders"
+    command = flags.command(commands, "compare", help, DESCRIPTION + decoders, EXAMPLES)
+    command.set_defaults(command=run)
+    flags.add_prompt(command)
+    flags.add(command, START, Comparison)
+
+
+def run(args: argparse.Namespace) -> int:
+    settings = flags.settings(args, START)
+    return study.run(Comparison(flags.prompt(args), settings), args)
+
+
+def legend(results: Iterable[Result]) -> Text:
+    """The fates that occur, each in its own style."""
+    occurring = {token.fate for result in results for token in result.alone.tokens}
+    entries = [
+        Text(style.label, style.terminal) for fate, style in FATES.items() if fate in occurring
+    ]
+    return Text("   ").join(entries)
+
+
+def text(result: Result) -> Group:
+    """The text of one decoder of a comparison under its name, with its badge or error."""
+    summary = catalog[result.decoder].summary if result.decoder in catalog else ""
+    name = Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim"))
+    parts = [name, coloured(result.alone.tokens)]
+    if result.agreement is not None:
+        parts.append(Text(badge(result.agreement)["text"], "dim"))
+    if result.error is not None:
+        parts.append(Text(plain(result.error), "red"))
+    return Group(*parts)
+
+
+def summary(run: Run) -> Group:
+    return Group("", "", legend(run.results), "", figures(run), *remarks(run))
+
+
+def figures(run: Run) -> Grid:
+    """The figures of a comparison: a row for each, a column for each decoder, named as in flags."""
+    of_decoders = rows(run.results)
+    table = by_decoder(of_decoders)
+    turned = zip(
+        table.heads,
+        *([row.decoder, *cells[1:]] for row, cells in zip(of_decoders, table.rows, strict=True)),
+        strict=True,
+    )
+    heads, *lines = map(list, turned)
+    return grid(Table(heads, lines))

@@ -1,0 +1,138 @@
+"""The tab for comparisons, the first one: one prompt, the chosen decoders side by side."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from workbench.kinds.branch.form import Branching
+from workbench.kinds.comparison.live import LivePanels
+from workbench.kinds.comparison.results import ComparisonResults, Live
+from workbench.kinds.comparison.study import Comparison
+from workbench.models.presets import PairChoice
+from workbench.page.parts import words
+from workbench.page.parts.form import DEFAULT_DECODERS, SHARED
+from workbench.page.parts.frame import StudyTab
+from workbench.page.parts.pair_picker import PairPicker
+from workbench.page.widgets.messages import Updates, Values
+from workbench.runs.recorded import recordings
+from workbench.studies import presets
+from workbench.studies.settings import shared
+
+CUSTOM = "custom"
+DRAWN = tuple(presets.SETTINGS[presets.OPENING])  # the settings that a preset sets
+START = {"decoders": DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}
+PROMPT = next(iter(presets.PROMPTS.values()))
+
+
+class CompareTab(StudyTab):
+    """Also picks the pair that all tabs use, and opens recorded runs."""
+
+    study: ClassVar[type[Comparison]] = Comparison
+    id, title, prefix = "compare", "Compare", ""
+    folded = "Decoders, settings, models"
+    empty = "The prompt is empty; write a few words, or take an example."
+    opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
+    linked: ClassVar[Mapping[str, Any]] = {"settings": {"decoders": DEFAULT_DECODERS}}
+
+    results: ComparisonResults
+
+    def lay_out(self) -> None:
+        with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(recordings())):
+            gr.HTML("Recorded runs:", elem_classes="wb-note chips-name")
+            self.gallery = [
+                gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()
+            ]
+        with gr.Row(elem_id="asking", equal_height=True):
+            self.lay_out_prompt(min_width=420)
+            with gr.Column(scale=5, min_width=560), gr.Row(elem_id="go", equal_height=True):
+                self.preset = gr.Dropdown(
+                    [(presets.described(name), name) for name in presets.SETTINGS]
+                    + [("your own settings", CUSTOM)],
+                    value=presets.OPENING,
+                    label="Sampling",
+                    elem_id="preset",
+                    scale=3,
+                    min_width=430,
+                )
+                self.lay_out_buttons()
+        with gr.Row(elem_classes="chips"):
+            gr.HTML("Examples:", elem_classes="wb-note chips-name")
+            self.examples = [
+                gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS
+            ]
+            self.lay_out_asked("token-count")
+        self.lay_out_folds()
+        self.results = ComparisonResults()
+
+    def lay_out_more_folds(self) -> None:
+        with gr.Accordion("Models", open=False, elem_id="models"):
+            PairPicker(self.host, self.pair)
+
+    @property
+    def fields(self) -> list[Any]:
+        return [self.prompt, self.asked, self.preset]
+
+    def _wire(self) -> None:
+        super()._wire()
+        for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
+            button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
+        drawn = [self._drawn(name) for name in DRAWN]
+        self.preset.input(self._preset, self.preset, [self.preset, *drawn], **self.noted.filling)
+        offered = [*self.form.offered.values()]
+        self.pair.change(self.offer, self.pair, offered, **self.noted.filling)
+        Branching(self.host, self.runner, self.results, self.pair)
+
+    def fill(self, data: Mapping[str, Any]) -> Updates:
+        return {**super().fill(data), self.preset: _preset_of(data.get("settings", {}))}
+
+    def greet(self) -> Updates:
+        """Updates for a fresh page: the length of the prompt that it opens with."""
+        says = words.note(self.says(self.opening, PairChoice()))
+        return {self.asked: says, **self.offer(PairChoice())}
+
+    @property
+    def unasked(self) -> Updates:
+        """Updates that hide parts of a run that nobody asked for: its outcome, and its address.
+
+        Its panels have come with the HTML.
+        """
+        kept = self.results.kept.run_id
+        return {self.runner.progress: "", kept: "", self.results.strip: gr.skip()}
+
+    # ---- the study in the form
+
+    def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
+        prompt, settings = data["prompt"], data["settings"]
+        count = self.host.tokens(prompt, bool(settings.get("chat_template")), choice)
+        return words.tokens(count, settings)
+
+    @property
+    def told(self) -> list[Any]:
+        return [*super().told, self.preset]
+
+    def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
+        told = super().telling(values, data, choice)
+        return {**told, self.preset: _preset_of(data["settings"])}
+
+    def follow(self, study: Comparison, *looked_at: Any) -> Live:
+        return Live(LivePanels(study), self.results)
+
+    def _preset(self, name: str) -> Updates:
+        """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""
+        if name not in presets.SETTINGS:
+            return {self.preset: gr.skip()}
+        return {self._drawn(each): value for each, value in presets.SETTINGS[name].items()}
+
+    def _drawn(self, name: str) -> Any:
+        return next(
+            c.component for c in self.form.controls if (c.owner, c.field.name) == (SHARED, name)
+        )
+
+
+def _preset_of(settings: Mapping[str, Any]) -> str:
+    """The preset that these settings follow; those left out have their default."""
+    return presets.named({**{f.name: f.default for f in shared()}, **settings}) or CUSTOM
+
+
+TAB = CompareTab

@@ -1,0 +1,65 @@
+"""A comparison: one prompt, several decoders side by side, with full traces."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from workbench.studies.prompts import Prompt, checked
+from workbench.studies.schemes import BASELINE
+from workbench.studies.settings import Settings
+from workbench.studies.start import Start
+from workbench.studies.study import Job, Study
+
+
+@dataclass(frozen=True)
+class Comparison(Study):
+    """A comparison.
+
+    Attributes:
+        prompt: the text to continue
+        settings: the decoders and the settings that they share
+        start: for a branch, the tokens that it continues; the prompt is their text
+
+    Raises:
+        InputError: for a prompt that is not a text, or is empty or too long
+    """
+
+    kind: ClassVar[str] = "comparison"
+    named: ClassVar[str] = "prompt"
+    by_decoder: ClassVar[bool] = True
+
+    prompt: str
+    settings: Settings
+    start: Start | None = None
+
+    def __post_init__(self) -> None:
+        checked(self.prompt)
+
+    @property
+    def title(self) -> str:
+        return self.prompt
+
+    @property
+    def prompts(self) -> tuple[Prompt, ...]:
+        return (Prompt(self.prompt, "The prompt", self.start.ids if self.start else ()),)
+
+    def jobs(self) -> list[Job]:
+        """The jobs: all decoders with the first seed, then with the next.
+
+        Greedy comes first, because the others are compared with it.
+        """
+        methods = sorted(self.settings.methods, key=lambda m: m.name != BASELINE)
+        return [
+            Job(m, i, self.settings.seed + i) for i in range(self.settings.repeats) for m in methods
+        ]
+
+    def to_json(self) -> dict[str, Any]:
+        start = {"start": self.start.to_json()} if self.start else {}
+        return {"prompt": self.prompt, "settings": self.settings.to_json(), **start}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> "Comparison":
+        start = Start.from_json(data["start"]) if data.get("start") is not None else None
+        # Both are validated where they are used.
+        prompt, settings = (cast(Any, data.get(key)) for key in ("prompt", "settings"))
+        return cls(prompt, Settings.from_json(settings), start)

@@ -1,0 +1,1 @@
+"""Draws: one prompt continued with many seeds by each decoder."""

@@ -1,0 +1,1 @@
+"""Experiments: their tab and their command; `workbench.experiments` runs them."""

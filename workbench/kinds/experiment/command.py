@@ -1,0 +1,242 @@
+"""`python -m workbench experiment`: a plan of many prompts, decoders and settings.
+
+Each row is saved as soon as it is finished.
+"""
+
+import argparse
+import sys
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, TextColumn
+from rich.progress import Progress as Bar
+from rich.text import Text
+from transformers.utils import logging as transformers_logging
+
+from decoders import InputError
+from decoders.errors import quoted
+from workbench.experiments import driver, plan_file
+from workbench.experiments.files import WRITERS, markdown
+from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.notices import notices
+from workbench.experiments.plan import Plan, pair_name
+from workbench.experiments.report import Report, report
+from workbench.experiments.request import Request
+from workbench.experiments.workers import Crew, InProcess, Pool, gpus
+from workbench.measuring.device import Device
+from workbench.models.keeper import PairKeeper
+from workbench.show.tables import Table
+from workbench.studies.text import counted
+from workbench.terminal import flags, show
+from workbench.terminal.study import interruptible
+
+DESCRIPTION = (
+    "Run a plan: every pair, set of prompts, decoder and setting that it names. Stop it at any "
+    "time and run it again, or resume it: finished work is never repeated."
+)
+EXAMPLES = """examples:
+  python -m workbench experiment --list
+  python -m workbench experiment show stories
+  python -m workbench experiment stories --limit 5
+  python -m workbench experiment mtad-table4 --data DOWNLOADS --limit 50 --gpus all
+  python -m workbench experiment my-plan.toml --models "SmolLM2-1.7B + SmolLM2-135M"
+  python -m workbench experiment resume ID
+  python -m workbench experiment report ID --to html csv md
+"""
+ACTIONS = ("show", "resume", "report")
+
+
+def register(commands: Any) -> None:
+    """Add the command to those of `python -m workbench`."""
+    help = "run a plan of many prompts, decoders and settings"
+    command = flags.command(commands, "experiment", help, DESCRIPTION, EXAMPLES)
+    command.set_defaults(command=run)
+    command.add_argument(
+        "words", nargs="*", metavar="PLAN",
+        help="a plan's name or file; show and a plan; resume or report and an experiment's id",
+    )  # fmt: skip
+    command.add_argument("--list", action="store_true", help="list plans and past experiments")
+    command.add_argument("--limit", metavar="N", help="use only the first N prompts of each set")
+    help = "folder of downloaded sets of prompts"
+    command.add_argument("--data", type=Path, metavar="FOLDER", help=help)
+    flags.add_models(command)
+    command.add_argument("--gpus", metavar="all|N", help="a process on each GPU, or on N of them")
+    help = "workers on a Ray cluster: its address, auto, or local"
+    command.add_argument("--ray", metavar="ADDRESS", help=help)
+    help = f"also write the report as files: {', '.join(WRITERS)}"
+    command.add_argument("--to", nargs="+", metavar="KIND", default=[], help=help)
+    help = "folder for these files (default: here)"
+    command.add_argument("--out", type=Path, metavar="FOLDER", default=Path(), help=help)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run the command; the exit status is 0, 1 if a row failed, 130 if it was stopped."""
+    for kind in args.to:
+        if kind not in WRITERS:
+            raise InputError(f"--to takes {', '.join(WRITERS)}, not {quoted(kind)}.")
+    if not args.out.is_dir():
+        raise InputError(f"There is no folder {args.out} to write a report into.")
+    console, journal, words = Console(highlight=False), Journal(), args.words
+    if args.list or not words:
+        listed(console, journal)
+        return 0
+    named = words[0] in ACTIONS
+    action, name = (words[0], " ".join(words[1:2])) if named else ("run", words[0])
+    if len(words) > (1 if action == "run" else 2) or not name:
+        raise InputError(
+            f"`experiment {action}` takes one name: a plan's or an experiment's; "
+            "`experiment --list` shows them."
+        )
+    if action == "show":
+        console.print(Text(show.plain(described(plan(name)))))
+        return 0
+    if action == "report":
+        found = report(journal, name)
+        console.print(Text(show.plain(markdown(found))), soft_wrap=True)
+        write(found, args)
+        return 0
+    if action == "resume":
+        for sentence in notices(report(journal, name)):
+            console.print(Text(show.plain(sentence)), soft_wrap=True)
+    request = journal.experiment(name).request if action == "resume" else asked(name, args)
+    return follow(request, journal, args, console, name if action == "resume" else None)
+
+
+def plan(name: str) -> Plan:
+    """A plan by its name or file."""
+    return plan_file.read(name) if Path(name).suffix == ".toml" else plan_file.find(name)
+
+
+def asked(name: str, args: argparse.Namespace) -> Request:
+    """The request for a plan, by its name or file, with the options."""
+    if args.limit is not None and not (args.limit.isdecimal() and int(args.limit) > 0):
+        raise InputError(f"--limit takes a whole number of at least 1, not {quoted(args.limit)}.")
+    if args.data is not None and not args.data.exists():
+        raise InputError(
+            f"There is no folder {args.data}; --data takes the folder of downloaded sets."
+        )
+    found, named = plan(name), args.models or args.device != "auto" or args.dtype != "auto"
+    choice = flags.pair(args) if named else None
+    folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
+    data = str(folder.resolve()) if folder else None
+    return Request(found.source, f"{found.name}.toml", choice, args.limit and int(args.limit), data)
+
+
+def pool(args: argparse.Namespace) -> Pool:
+    """The workers that the options name."""
+    if args.gpus and args.ray:
+        raise InputError("Give either --gpus or --ray, not both.")
+    if args.gpus:
+        return gpus(args.gpus)
+    if args.ray:
+        from workbench.experiments.cluster import Cluster  # an extra
+
+        return Cluster(args.ray)
+    return InProcess(Device(PairKeeper()))
+
+
+def follow(
+    request: Request,
+    journal: Journal,
+    args: argparse.Namespace,
+    console: Console,
+    resumed: str | None,
+) -> int:
+    """Run an experiment with a bar, and print its report.
+
+    Args:
+        request: the request
+        journal: the file that keeps experiments
+        args: the options
+        console: prints the report
+        resumed: id of the experiment to resume, None for a new one
+
+    Returns:
+        the exit status: 0, 1 if a row failed, 130 if it was stopped
+    """
+    request.read()  # raises errors of the plan before models are loaded
+    with Crew(pool(args)) as crew:
+        with Console(stderr=True).status("Loading the models"):
+            transformers_logging.disable_progress_bar()
+            experiment = driver.prepare(request, crew)
+        if resumed not in (None, experiment.id):
+            console.print(
+                f"The code or the models have changed since {resumed}: this continues as "
+                f"experiment {experiment.id}.",
+                soft_wrap=True,
+            )
+        cells = counted(sum(len(block.cells) for block in experiment.blocks), "cell")
+        console.print(
+            Text(show.plain(f"{experiment.plan.title}: experiment {experiment.id}, {cells}")),
+            soft_wrap=True,
+        )
+        now = _watched(experiment, journal, crew)
+    found = report(journal, experiment.id)
+    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
+    write(found, args)
+    if now.done < now.total:
+        print(
+            f"{now.done} of {now.total} items are done; run `experiment resume {experiment.id}` to "
+            "finish the rest.",
+            file=sys.stderr,
+        )
+        return 130
+    return int(now.failed > 0)
+
+
+def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Progress:
+    """Run an experiment with a bar; its progress at the end."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
+    )
+    with (
+        interruptible() as stop,
+        closing(driver.run(experiment, journal, crew, stop)) as happening,
+        Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar,
+    ):
+        task = bar.add_task("", left="")
+        for now in happening:
+            left = "" if now.eta is None else f", about {show.duration(now.eta)} left"
+            words = "stopping after this item" if stop.is_set() else now.doing
+            bar.update(task, description=words, completed=now.done, total=now.total, left=left)
+            bar.refresh()
+    return now
+
+
+def write(found: Report, args: argparse.Namespace) -> None:
+    """Write the report's files that the options name."""
+    for kind in args.to:
+        for name, text in WRITERS[kind](found).items():
+            flags.write(args.out / name, text)
+            print(f"written: {args.out / name}")
+
+
+def listed(console: Console, journal: Journal) -> None:
+    """Print the plans and past experiments."""
+    plans = [[name, plan_file.find(name).title] for name in plan_file.shipped()]
+    console.print(show.grid(Table(["plan", "title"], plans)), "")
+    past = []
+    for p in journal.experiments():
+        created, running = p.created[:16].replace("T", " "), "running" if p.running else ""
+        count = f"{p.done}/{p.total}"
+        past.append([p.id, created, p.title, count, running, f"{p.failed or ''}"])
+    heads = ["experiment", "created (UTC)", "plan", "items done", "", "failed"]
+    console.print(show.grid(Table(heads, past)) if past else "There are no experiments yet.")
+
+
+def described(found: Plan) -> str:
+    """A plan in words: its title, parts and notes."""
+    lines = [found.title, "", found.about.strip(), ""]
+    for part in found.parts:
+        pairs = ", ".join(map(pair_name, part.pairs))
+        methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
+        lines.append(
+            f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
+            f"{', '.join(part.prompts)}{f' (first {part.limit})' if part.limit else ''}; "
+            f"{pairs}; {part.max_new_tokens} tokens"
+        )
+    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])

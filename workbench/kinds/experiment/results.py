@@ -1,0 +1,169 @@
+"""An experiment on the page: its progress, tables and charts, from the journal alone."""
+
+import html
+import time
+from typing import Any
+
+import gradio as gr
+
+from decoders import InputError
+from workbench.experiments.background import Background
+from workbench.experiments.journal import Journal, Progress
+from workbench.experiments.report import Report, report
+from workbench.experiments.rows import Kept
+from workbench.experiments.sections import as_html, sections
+from workbench.kinds.experiment.opened import as_run, prompts
+from workbench.page.host import Host
+from workbench.page.parts import words
+from workbench.page.widgets.handlers import QUIET
+
+# Between two drawings of a running experiment; drawing takes time from the timed decoders.
+REDRAW_SECONDS = 10.0
+
+
+class ExperimentView:
+    """An experiment's progress and report.
+
+    `drawn` updates `outputs`. `shown` holds the state drawn last, so that nothing is drawn twice.
+
+    Args:
+        journal: the file that keeps experiments
+        background: runs experiments in this process
+    """
+
+    def __init__(self, journal: Journal, background: Background):
+        self.journal, self.background = journal, background
+        self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
+        self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
+        self.shown = gr.State(None)  # (experiment, items done, time) of the last drawing
+
+    @property
+    def outputs(self) -> list[Any]:
+        return [self.progress, self.report, self.shown]
+
+    def now(self, id: str | None) -> Progress | None:
+        """The progress of an experiment; None if it is still loading and so not in the journal."""
+        try:
+            return self.journal.progress(id) if id else None
+        except InputError:
+            return None
+
+    def drawn(
+        self, id: str | None, shown: tuple[str, int, float] | None
+    ) -> tuple[Progress | None, list[Any]]:
+        """The experiment's progress, and the values of `outputs`.
+
+        Args:
+            id: the experiment's id
+            shown: the state drawn last, None if there is none
+        """
+        now = self.now(id)
+        if now is None:
+            return None, [self._says(None), "", None]
+        if shown is not None and shown[0] == now.id:
+            waits = now.running and time.monotonic() - shown[2] < REDRAW_SECONDS
+            if waits or shown[1] == now.done:
+                return now, [self._says(now), gr.skip(), gr.skip()]
+        try:
+            found = report(self.journal, now.id)
+        except InputError as error:  # the request is damaged, or names a decoder that is gone
+            return now, [words.note(str(error), "alert"), "", None]
+        now = found.progress  # the report has found damaged rows
+        return now, [self._says(now), _content(found), (now.id, now.done, time.monotonic())]
+
+    def _says(self, now: Progress | None) -> str:
+        work = self.background.work
+        fault, left = "", ""
+        # The fault of an experiment that never began is shown with any other.
+        if work and work.fault and work.id in (None, now and now.id):
+            fault = words.note(f"{work.title}: {work.fault}", "alert")
+        if now is None:
+            running = self.background.running
+            return (words.note(self.background.says(None)) if running else "") + fault
+        if now.running and now.eta is not None:
+            left = f" · about {words.seconds_left(now.eta)} left"
+        line = words.note(self.background.says(now) + left)
+        return line + words.bar(now.done / max(1, now.total)) + fault
+
+
+def _content(found: Report) -> str:
+    each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
+    return "".join(each)
+
+
+NO_TEXT = "No text of this experiment can be opened yet."
+
+
+class Opener:
+    """Opens a prompt of a decoder's cell as a run, with its texts, trees and charts.
+
+    Args:
+        host: the page's host
+        journal: the file that keeps experiments
+    """
+
+    def __init__(self, host: Host, journal: Journal):
+        self.host, self.journal = host, journal
+        with gr.Accordion(
+            "Open a text of this experiment", open=False, elem_id="experiment-texts"
+        ) as self.fold:
+            with gr.Row():
+                self.cell = gr.Dropdown(
+                    [], label="Decoder", elem_id="experiment-cell", scale=3, min_width=280
+                )
+                self.prompt = gr.Dropdown(
+                    [], label="Prompt", elem_id="experiment-prompt", min_width=140
+                )
+                self.open = gr.Button("Open as a run", elem_id="experiment-open", min_width=140)
+            self.note = gr.HTML(elem_id="experiment-opened", elem_classes="wb-note")
+
+    def wire(self, past: gr.Dropdown) -> None:
+        """Connect the fields; `past` holds the experiment's id.
+
+        The cells are listed as the fold opens: reading them takes time from what is timed.
+        """
+        fields = [self.cell, self.prompt, self.note]
+        offering = [self.fold.expand, past.input]
+        gr.on(offering, self._offered, [past, self.cell], fields, **QUIET)
+        self.cell.input(self._chosen, [past, self.cell], self.prompt, **QUIET)
+        asked = [past, self.cell, self.prompt]
+        self.open.click(self._opened, asked, self.note, **QUIET)
+
+    def _cells(self, id: str | None) -> dict[str, Kept]:
+        """The cells that have a prompt to open, by their part and name."""
+        found = report(self.journal, id or "")
+        cells = [cell for cell in found.cells if prompts(cell)]
+        return {f"{cell.part}: {found.names(cell.part)[cell.cell]}": cell for cell in cells}
+
+    def _offered(self, id: str | None, name: str | None) -> list[Any]:
+        try:
+            cells = self._cells(id) if id else {}
+        except InputError:  # the note above says what is wrong with the experiment
+            cells = {}
+        name = name if name in cells else next(iter(cells), None)
+        says = "" if cells else words.note(NO_TEXT)
+        chosen = _numbers(cells.get(name or ""))
+        return [gr.update(choices=[*cells], value=name), chosen, says]
+
+    def _chosen(self, id: str | None, name: str | None) -> Any:
+        try:
+            return _numbers(self._cells(id).get(name or ""))
+        except InputError:
+            return gr.skip()
+
+    def _opened(self, id: str | None, name: str | None, number: str | None) -> str:
+        try:
+            cell = self._cells(id).get(name or "")
+            if cell is None or not (number or "").isdecimal():
+                raise InputError("Choose a decoder and a prompt.")
+            run = as_run(self.journal, id or "", cell.part, cell.cell, int(number or 0) - 1)
+            self.host.store.save(run)
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return f'<div role="status">Kept as <a href="?run={run.id}">run {run.id}</a></div>'
+
+
+def _numbers(cell: Kept | None) -> Any:
+    """The choice of prompts, counted from 1."""
+    numbers = [str(number + 1) for number in prompts(cell)] if cell else []
+    return gr.update(choices=numbers, value=next(iter(numbers), None))

@@ -1,0 +1,225 @@
+"""The tab of a kind of study: a form, Run, progress, and the results of this or a past run."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import gradio as gr
+
+from workbench.models.presets import PairChoice
+from workbench.page.host import Host
+from workbench.page.parts import words
+from workbench.page.parts.figures import Figures
+from workbench.page.parts.form import SettingsForm
+from workbench.page.parts.runner import Follower, Results, Runner, Wiring
+from workbench.page.widgets.handlers import QUIET
+from workbench.page.widgets.messages import Faults, NotedForm, Updates, Values
+from workbench.runs.record import Run
+from workbench.studies.study import Study
+
+
+class StudyTab:
+    """The tab of a kind of study.
+
+    `show(run)` fills it with a past run, `fill(data)` only its form; both give updates for
+    `outputs`. A kind with one prompt needs only the attributes; others lay out their own inputs and
+    results.
+
+    Attributes:
+        study: the kind's class of studies
+        id: the name of the tab in addresses
+        title: its name on the page
+        prefix: the beginning of the `elem_id` of each of its parts
+        folded: the title of the fold with decoders and settings
+        opening: the study that the form shows at first, as its `to_json` gives it
+        linked: the part of that study that links leave out
+        shown: the settings that the form shows if a link or a run leaves them out
+        empty: the message for an empty prompt
+        results: the parts that show a run
+        prompt: the input of the prompt, if the kind has one prompt
+        asked: the line that sums up the form
+        share: the link to the settings
+    """
+
+    study: ClassVar[type[Study]]
+    id: ClassVar[str]
+    title: ClassVar[str]
+    prefix: ClassVar[str]
+    folded: ClassVar[str] = "Decoders, settings"
+    opening: ClassVar[Mapping[str, Any]]
+    linked: ClassVar[Mapping[str, Any]]
+    shown: ClassVar[Mapping[str, Any]] = {}
+    empty: ClassVar[str] = "The prompt is empty; write a few words."
+
+    results: Any  # a `Results`
+    prompt: gr.Textbox
+    asked: gr.HTML
+    share: gr.HTML
+
+    def __init__(self, host: Host, pair: gr.State):
+        self.host, self.pair = host, pair
+        most = host.limits.of_settings
+        self.form = SettingsForm(
+            self.opening["settings"], most, f"{self.prefix}decoders", self.study.own()
+        )
+        self.runner = Runner(host, self.id, self.prefix)
+        with gr.Tab(self.title, id=self.id, elem_id=self.prefix[:-1] or None) as self.tab:
+            self.lay_out()
+            self.noted = NotedForm([*self.inputs, *self.form.components])
+        self._wire()
+
+    # ---- what a kind may replace
+
+    def lay_out(self) -> None:
+        """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""
+        with gr.Row(equal_height=True):
+            self.lay_out_prompt(min_width=320)
+            with gr.Column(scale=4, min_width=320), gr.Row(equal_height=True):
+                self.lay_out_buttons()
+        with gr.Row(elem_classes="chips"):
+            self.lay_out_asked()
+        self.lay_out_folds()
+        self.results = self.lay_out_results()
+
+    def lay_out_results(self) -> Results:
+        """Lay out the parts that show a run."""
+        return Figures(self.prefix)
+
+    @property
+    def inputs(self) -> list[Any]:
+        """The inputs besides decoders and settings; the first shows why a study is refused."""
+        return [self.prompt]
+
+    @property
+    def fields(self) -> list[Any]:
+        """The components that `fill` changes besides decoders and settings."""
+        return self.inputs
+
+    def fill(self, data: Mapping[str, Any]) -> Updates:
+        """Updates that fill the form.
+
+        Args:
+            data: a study, as its `to_json` gives it; parts left out have their default
+        """
+        prompt = {self.prompt: data["prompt"]} if "prompt" in data else {}
+        return {**prompt, **self.form.filled({**self.shown, **data.get("settings", {})})}
+
+    def typed(self, values: Values) -> dict[str, Any]:
+        """The study in the form, as its `to_json` gives it, unchecked."""
+        return {"prompt": values[self.prompt], "settings": self.form.typed(values)}
+
+    def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
+        """The line that sums up the form.
+
+        Args:
+            data: the study in the form, as `typed` gives it
+            choice: the visitor's pair
+        """
+        return words.chosen(data["settings"])
+
+    def follow(self, study: Any, *looked_at: Any) -> Follower:
+        """The part that shows a study while it runs."""
+        return self.results.follow()
+
+    def faults(self, values: Values, *more: Any) -> dict[Any, str]:
+        """A message for each input that cannot be used."""
+        return {} if values[self.prompt].strip() else {self.prompt: self.empty}
+
+    def made(self, values: Values, *more: Any) -> Study:
+        """The study in the form, once that has no faults."""
+        return self.study.from_json(self.typed(values))
+
+    @property
+    def more(self) -> Sequence[Any]:
+        """States that `faults` and `made` take besides the form's values."""
+        return []
+
+    @property
+    def looked_at(self) -> Sequence[Any]:
+        """Components that `follow` takes besides the study."""
+        return []
+
+    # ---- the same for all kinds
+
+    def lay_out_prompt(self, min_width: int) -> None:
+        with gr.Column(scale=5, min_width=min_width):
+            self.prompt = gr.Textbox(
+                self.opening["prompt"],
+                label="Prompt",
+                placeholder="Text for the models to continue",
+                lines=1,
+                max_lines=12,
+                elem_id=f"{self.prefix}prompt",
+            )
+
+    def lay_out_buttons(self) -> None:
+        self.runner.lay_out_buttons(self.study.verb)
+
+    def lay_out_asked(self, name: str = "asked") -> None:
+        """Lay out the line that sums up the form, and the link.
+
+        They are not in a fold, whose content is not on the page while it is shut.
+        """
+        link, says = (
+            words.settings_link(self.study.kind, self.opening, self.linked),
+            words.note(self.says(self.opening, PairChoice())),
+        )
+        classes = ["wb-note", "wb-asked"]
+        self.asked = gr.HTML(says, elem_id=f"{self.prefix}{name}", elem_classes=classes)
+        self.share = gr.HTML(link, elem_id=f"{self.prefix}settings-link", elem_classes="wb-note")
+
+    def lay_out_folds(self) -> None:
+        with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form"):
+            self.form.lay_out_decoders()
+            with gr.Accordion("Settings", open=False, elem_id=f"{self.prefix}settings"):
+                self.form.lay_out_settings()
+            self.lay_out_more_folds()
+        self.runner.lay_out_progress()
+
+    def lay_out_more_folds(self) -> None:
+        """Lay out further folds below those of the settings."""
+
+    @property
+    def outputs(self) -> list[Any]:
+        form = [*self.fields, *self.runner.outputs, *self.form.outputs]
+        return [*form, *self.results.outputs]
+
+    def show(self, run: Run) -> Updates:
+        done = {self.runner.progress: words.outcome(run)}
+        return {**self.fill(run.study), **self.results.show(run), **done}
+
+    def _wire(self) -> None:
+        self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
+        gr.on(
+            [self.noted.values.change, self.pair.change],
+            self._told,
+            [self.noted.values, self.pair],
+            self.told,
+            trigger_mode="always_last",
+            **QUIET,
+        )
+        asked = self.noted, self.pair, self.more, self._study, self.inputs[0]
+        self.runner.wire(Wiring(*asked, self.looked_at, self.follow, self.results))
+
+    @property
+    def told(self) -> list[Any]:
+        """The components that change with the form."""
+        return [self.share, self.asked]
+
+    def _told(self, noted: list[Any], choice: PairChoice) -> Updates:
+        values = self.noted.read(noted)
+        return self.telling(values, self.typed(values), choice)
+
+    def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
+        """Updates of the link that fills this form, and of the line that sums it up."""
+        link = words.settings_link(self.study.kind, data, self.linked)
+        return {self.share: link, self.asked: words.note(self.says(data, choice))}
+
+    def offer(self, choice: PairChoice) -> Updates:
+        """Updates that show the settings that depend on the pair."""
+        return self.form.offer(self.host.offers(choice))
+
+    def _study(self, values: Values, *more: Any) -> Study:
+        faults = {**self.form.faults(values), **self.faults(values, *more)}
+        if faults:
+            raise Faults(faults)
+        return self.made(values, *more)

@@ -1,0 +1,238 @@
+"""The panel of one decoder: plain data for workbench/web/strip.js."""
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from decoders import Fate, Method, catalog
+from workbench.runs.estimates import Row, label, unsteady
+from workbench.runs.events import Progress
+from workbench.runs.laps import round_seconds
+from workbench.runs.record import Agreement
+from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.show.laws import Claim, claim
+from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
+from workbench.show.rules import Rule
+from workbench.show.spread import figure, range_text, spread
+
+ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
+# The figures in every panel; the others unfold. If greedy did not run, tokens/s replaces the first.
+MAIN = ("x_greedy", "block_efficiency", "perplexity")
+PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
+NEAR_TIE = (
+    "A near-tie: the two likeliest tokens differ by less than the rounding measured between passes "
+    "of different shapes."
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Panel:
+    """The panel of one decoder; made by `waiting`, `running` or `finished`.
+
+    Attributes:
+        decoder: its id
+        claim: its claim on the output with the settings of the run
+        prompt: the prompt
+        status: "waiting", "running", "done" or "failed"
+        state: the status in words
+        title: its name; "" for the decoder's usual one
+        tokens: its text
+        rounds: its rounds
+        provisional: whether a later round may take tokens back
+        row: its results so far: the figures come from all of them, the badge and the error from the
+            first
+        pace: its speed, beside the title
+        place: the place in which it finished its text, "" if that is unknown, and why it is shared
+            or unknown
+        marks: the marks that it won
+        fellows: the decoders whose texts differ from its own by chance alone
+        rule: the rule by which drafts are kept, for the card of a token
+    """
+
+    decoder: str
+    claim: Claim
+    prompt: str
+    status: str
+    state: str
+    title: str = ""
+    tokens: Sequence[TokenRecord] = ()
+    rounds: Sequence[RoundRecord] = ()
+    provisional: bool = False
+    row: Row | None = None
+    pace: str = ""
+    place: tuple[str, str] = ("", "")
+    marks: Sequence[str] = ()
+    fellows: Sequence[str] = ()
+    rule: Rule = dataclasses.field(default_factory=dict)
+
+    @staticmethod
+    def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
+        return Panel(method.name, claim(method, temperature), prompt, "waiting", "waiting")
+
+    @staticmethod
+    def running(
+        method: Method, prompt: str, temperature: float, progress: Progress | None = None
+    ) -> "Panel":
+        """A decoder at work.
+
+        Until it is done, it shows only the refused and unreached drafts of its rounds, and no
+        likely alternatives of its tokens: data sent ten times a second takes time from it.
+        """
+        says = claim(method, temperature)
+        if progress is None:
+            return Panel(method.name, says, prompt, "running", "reading the prompt")
+        return Panel(
+            method.name, says, prompt, "running",
+            f"token {len(progress.tokens)} of {progress.budget}",
+            tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens],
+            rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+            pace=f"{significant(progress.done / progress.seconds)} tokens/s so far"
+            if progress.seconds else "",
+        )  # fmt: skip
+
+    @staticmethod
+    def finished(
+        row: Row, prompt: str, claim: Claim, marks: Sequence[str] = (), fellows: Sequence[str] = ()
+    ) -> "Panel":
+        """A decoder that is done: the text of its first repeat, the figures of all."""
+        first = row.first
+        end = first.alone.finished
+        return Panel(
+            row.decoder, claim, prompt, "failed" if first.error else "done",
+            "failed" if first.error else ENDS.get(end or "", end or ""),
+            title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
+            pace=_pace(row), marks=marks, fellows=fellows,
+        )  # fmt: skip
+
+    def to_json(self) -> str:
+        """Compact JSON for strip.js."""
+        method, first = catalog[self.decoder], self.row and self.row.first
+        data = {
+            "decoder": self.decoder,
+            "title": self.title or label(self.decoder),
+            "stands_for": method.stands_for,
+            "claim": self.claim.chip,
+            "claim_help": self.claim.help,
+            "pace": self.pace,
+            "marks": self.marks,
+            "summary": method.summary,
+            "status": self.status,
+            "state": self.state,
+            "prompt": self.prompt
+            if len(self.prompt) <= PROMPT_SHOWN
+            else "…" + self.prompt[-PROMPT_SHOWN:],
+            "tokens": self.tokens,
+            "rounds": self.rounds,
+            "clock": round_seconds(first) if first else [],
+            "place": self.place,
+            "provisional": self.provisional,
+            "rule": self.rule,
+            "numbers": self._figures(),
+            "others": _others(self.row) if self.row else [],
+            "badge": badge(first.agreement) if first and first.agreement else None,
+            "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
+            "notes": [remark for result in self.row.results for remark in result.remarks]
+            if self.row
+            else [],
+            "error": first.error if first else None,
+        }
+        return json.dumps(data, default=_fields, separators=(",", ":"))
+
+    def _figures(self) -> list[dict[str, Any]]:
+        row = self.row
+        if row is None or row.first.error is not None:
+            return []
+        sure = not unsteady(row)
+        main = MAIN if any(row.greedy) else ("speed", *MAIN[1:])
+        return [
+            {
+                "name": q.name,
+                "label": q.label,
+                "value": figure(q, row, sure),
+                "detail": self._detail(q, row),
+                "help": q.help,
+                "main": q.name in main,
+            }
+            for q in QUANTITIES
+        ]
+
+    def _detail(self, quantity: Quantity, row: Row) -> str:
+        others = (
+            ", ".join(map(label, self.fellows))
+            if len(self.fellows) < 3
+            else f"{len(self.fellows)} others"
+        )
+        by_chance = f"differs from {others} by chance alone"
+        own = _detail(quantity, row)
+        return (
+            " · ".join(filter(None, (own, by_chance)))
+            if self.fellows and quantity.name == "perplexity"
+            else own
+        )
+
+
+def _others(row: Row) -> list[dict[str, Any]]:
+    """The texts of the repeats after the first."""
+    return [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error]
+
+
+def _pace(row: Row) -> str:
+    """The speed in a few words; "" if there is none."""
+    speed = BY_NAME["speed"]
+    if row.first.error is not None or spread(speed, row) is None:
+        return ""
+    return f"{figure(speed, row, not unsteady(row))} tokens/s"
+
+
+def _detail(quantity: Quantity, row: Row) -> str:
+    """The counts behind a figure; of a timed one, also the number of timings and their range."""
+    if len(row.results) > 1:
+        first = quantity.counts(row.first)
+        return " · ".join(
+            filter(None, (f"mean of {len(row.results)} repeats", first and f"the first: {first}"))
+        )
+    found, counts = spread(quantity, row), quantity.counts(row.first)
+    if quantity.timed is None or found is None:
+        return counts
+    timings = len(row.first.laps)
+    how = "timed once" if timings < 2 else ""
+    if found.range:
+        how = f"{range_text(quantity, found.range)} in {timings} timings"
+    return " · ".join(filter(None, (how, counts)))
+
+
+def _fields(record: Any) -> dict[str, Any]:
+    return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
+
+
+def _refused(round_: RoundRecord) -> RoundRecord:
+    return dataclasses.replace(
+        round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)]
+    )
+
+
+def badge(agreement: Agreement) -> dict[str, str]:
+    """Whether the output is that of its reference, and if not, how they differ."""
+    name = label(agreement.reference)
+    if not agreement.differing:
+        return {
+            "kind": "same",
+            "text": f"✓ identical to {name}",
+            "help": f"Every token equals that of {name} decoding.",
+        }
+    text = (
+        "≠ differs"
+        if agreement.differs_at is None
+        else f"≠ differs at token {agreement.differs_at + 1}"
+    )
+    if agreement.near_tie and agreement.gap is not None:
+        text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
+    elif agreement.gap is not None:
+        text += f" (target gap {agreement.gap:.3f} nats)"
+    help = (
+        NEAR_TIE
+        if agreement.near_tie
+        else f"Its output should be that of {name} decoding here, but is not."
+    )
+    return {"kind": "tie" if agreement.near_tie else "differs", "text": text, "help": help}

@@ -1,0 +1,1 @@
+"""The closed forms of `decoders.theory` as figures: numbers in, Plotly figures out."""

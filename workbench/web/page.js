@@ -1,0 +1,224 @@
+// What the page does in the browser next to the panels; Gradio's handlers call it by name.
+"use strict";
+
+const WorkbenchPage = (() => {
+  const { make } = Workbench;
+
+  /** Fields changed: note the form as it stands and take their messages away. */
+  function note(noted, ...values) {
+    const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
+    return [values, ...values.map((value, i) => (same(value, i) ? { __type__: "update" } : { __type__: "update", loading_status: { validation_error: null } }))];
+  }
+
+  /** Put each message at its field; null takes one away. */
+  const tell = (messages) => {
+    setTimeout(unfoldMessages, 100); // once they are drawn
+    return messages.map((message) => ({ __type__: "update", loading_status: { validation_error: message, show_validation_error: true } }));
+  };
+
+  /** Show the folds of the chosen decoders. */
+  const unfold = (names) => (chosen) => names.map((name) => ({ __type__: "update", visible: chosen.includes(name) }));
+
+  /** While a line says that it waits for the device: how many visitors are ahead. Gradio tells the place in the queue, in a text of its
+   *  own that the style sheet hides; one more has the device. */
+  function queued(id) {
+    let ticks = 0, waited = false;
+    const timer = setInterval(() => {
+      const line = document.getElementById(id), says = line?.querySelector('[role="status"]'), waits = says?.textContent.startsWith(WAITING);
+      const place = /queue: (\d+)\//.exec(line?.querySelector(".progress-text")?.textContent || "");
+      if (waits && place) says.textContent = `${WAITING}: ${place[1]} ahead of you.`;
+      waited = waited || waits;
+      if (!waits && (waited || (ticks += 1) > 40)) clearInterval(timer);
+    }, 250);
+  }
+  const WAITING = "Waiting for the device";
+
+  /** A study begins: its results come into view, and the address no longer names the run that was on screen. It is what is done before
+   *  the study is sent off: a handler of its own came after the end of a short study, and took that one's address away. */
+  const began = (prefix) => (...inputs) => {
+    const link = document.querySelector(`#${prefix}settings-link a`);
+    if (link) WorkbenchAddress.show(new URL(link.href).search.slice(1), prefix);
+    const progress = document.querySelector(`#${prefix}progress`);
+    const calm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    if (progress) progress.scrollIntoView({ block: "start", behavior: calm ? "auto" : "smooth" });
+    queued(`${prefix}progress`);
+    return inputs.length === 1 ? inputs[0] : inputs;
+  };
+
+  /** What the panels show when the page opens, if its address asks for nothing: it comes with the HTML, before Gradio's scripts. */
+  let first = null;
+  const opening = () => first;
+
+  /** Draw it where it stands until `ready`; Gradio will choose light or dark by the same rule. */
+  function open(panels) {
+    first = panels;
+    if (WorkbenchAddress.elsewhere) document.getElementById("opening").hidden = true;
+    const theme = new URLSearchParams(location.search).get("__theme"), system = matchMedia("(prefers-color-scheme: dark)").matches;
+    document.body.classList.toggle("dark", theme === "dark" || (theme !== "light" && system));
+    Workbench.show(document.querySelector("#opening .panels"), panels);
+  }
+
+  /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
+  const ready = (buttons) => () => new Promise((resolve) => setTimeout(() => {
+    document.getElementById("opening")?.remove();
+    WorkbenchAddress.ready();
+    const update = { __type__: "update", interactive: true };
+    resolve(buttons === 1 ? update : Array(buttons).fill(update));
+  }, 50));
+
+  /** A run ends when its page is left or reloaded, or with its server: the page that opens next in this tab says so, once the server has
+   *  looked for what was finished of it: here is its id, "" if nothing was, null for no such run. A browser may refuse to remember. */
+  addEventListener("pagehide", () => {
+    if (!document.querySelector(".wb-stop")) return;
+    try { sessionStorage.setItem("left", document.querySelector("[data-run]")?.dataset.run || ""); } catch { /* then nothing is said */ }
+  });
+  function left() {
+    let id = null;
+    try { id = sessionStorage.getItem("left"); sessionStorage.removeItem("left"); } catch { /* as above */ }
+    return id;
+  }
+
+  /** Ctrl+Enter presses Run in the tab on screen. */
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Enter" || !(event.ctrlKey || event.metaKey)) return;
+    const button = [...document.querySelectorAll(".wb-run")].find((found) => found.offsetParent);
+    if (!button) return;
+    event.preventDefault();
+    button.click();
+  });
+
+  /** Links within the page: the address names a run or settings, which a plain link would drop. The keyboard goes on from there. */
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest && event.target.closest(".wb-jump a");
+    const place = link && document.querySelector(link.hash);
+    if (!link) return;
+    event.preventDefault();
+    if (!place) return;
+    if (place.tagName === "DETAILS") place.open = true;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
+  });
+
+  /** A message in a fold that is shut is not seen: open the folds around it. */
+  function unfoldMessages() {
+    for (const message of document.querySelectorAll(".validation-error")) {
+      for (let fold = message.closest(".gr-accordion"); fold; fold = fold.parentElement.closest(".gr-accordion")) {
+        const button = fold.querySelector(":scope > button.label-wrap");
+        if (button && !button.classList.contains("open")) button.click();
+      }
+    }
+  }
+
+  const themed = (mark) => {
+    const theme = new URLSearchParams(location.search).get("__theme");
+    return theme ? `${mark}__theme=${theme}` : "";
+  };
+
+  /** The address names the run on screen, so that a reload or a copied address brings it back. */
+  const address = (id, prefix) => id && WorkbenchAddress.show(`run=${id}`, prefix);
+
+  /** Ask before runs are deleted; the handler deletes those that are ticked in what this returns. */
+  const confirmed = (table, ...filters) => {
+    const { chosen = [], rows = [] } = table || {};
+    const one = rows.find((row) => row.id === chosen[0]);
+    const what = chosen.length === 1 && one ? `the run “${one.title.slice(0, 80)}”` : `${chosen.length} runs`;
+    const agreed = chosen.length && confirm(`Delete ${what}? This cannot be undone.`);
+    return [table, agreed ? chosen : [], ...filters];
+  };
+
+  const COLUMNS = { when: "when (UTC)", kind: "kind", title: "prompt", decoders: "decoders", models: "models", best: "fastest" };
+  const BELOW = { when: "id", decoders: "asked" }; // what stands in small print under a column's text
+  const UP = { title: true, kind: true, decoders: true, models: true }; // what texts are sorted by first; dates and speeds from the top
+
+  /** The rows by a column: the fastest by their speed, texts as a reader sorts them; equal ones stay newest first. */
+  function sorted(rows, { column, up }) {
+    const speed = (row) => (row.speed === null || row.speed === undefined ? -1 : row.speed);
+    const order = column === "best" ? (a, b) => speed(a) - speed(b) : (a, b) => a[column].localeCompare(b[column]);
+    return [...rows].sort((a, b) => (up ? 1 : -1) * order(a, b));
+  }
+
+  function line(row, ticked) {
+    const box = make("input", { type: "checkbox", "aria-label": `Choose the run ${row.title}` });
+    box.value = row.id;
+    box.addEventListener("change", ticked);
+    const cells = Object.keys(COLUMNS).map((name) => {
+      const text = make("bdi", {}, row[name]);
+      const below = BELOW[name] && make("small", {}, row[BELOW[name]]);
+      return make(`td.${name}`, {}, name === "title" ? make("a", { href: `?run=${row.id}` }, text) : text, below);
+    });
+    const line = make("tr", {}, make("td", {}, box), ...cells);
+    line.addEventListener("click", (event) => !event.target.closest("a, input") && !String(getSelection()) && box.click());
+    return line;
+  }
+
+  /** A row for each run, with a box to tick; a head sorts by its column. Texts enter through textContent, so nothing in them can be
+   *  executed. */
+  function tableOfRuns(root, rows, ticked) {
+    const body = make("tbody"), count = make("p.count", { role: "status" }, `${rows.length} run${rows.length === 1 ? "" : "s"}`);
+    const heads = Object.entries(COLUMNS).map(([name, text]) => {
+      const button = make("button", { type: "button" }, text);
+      button.addEventListener("click", () => {
+        const up = root.sort.column === name ? !root.sort.up : Boolean(UP[name]);
+        root.sort = { column: name, up };
+        fill();
+      });
+      return make("th", { scope: "col", "data-column": name }, button);
+    });
+    const lines = new Map(rows.map((row) => [row.id, line(row, ticked)]));
+    function fill() {
+      body.replaceChildren(...sorted(rows, root.sort).map((row) => lines.get(row.id)));
+      for (const head of heads) {
+        const own = head.dataset.column === root.sort.column;
+        if (own) head.setAttribute("aria-sort", root.sort.up ? "ascending" : "descending");
+        else head.removeAttribute("aria-sort");
+      }
+    }
+    fill();
+    const head = make("thead", {}, make("tr", {}, make("td"), ...heads));
+    return [count, make("div.wb-table.wb-runs", {}, make("table", {}, head, body))];
+  }
+
+  /** Draw the table if its rows are others than before. A list from the server has rows alone: ticks are the browser's, so that an
+   *  answer that comes late takes none away, and a tick leaves the focus where it is. They are kept in the order ticked. */
+  function runs(root, props, trigger) {
+    const boxes = () => [...root.querySelectorAll("input")];
+    const ticked = () => {
+      const now = boxes().filter((box) => box.checked).map((box) => box.value);
+      root.ticks = [...(root.ticks || []).filter((id) => now.includes(id)), ...now.filter((id) => !(root.ticks || []).includes(id))];
+      props.value = { ...props.value, chosen: root.ticks };
+      trigger("change");
+    };
+    root.sort = root.sort || { column: "when", up: false };
+    const { rows = [], chosen, empty = "" } = props.value || {};
+    const kept = chosen || root.ticks || [];
+    const drawn = JSON.stringify([rows, empty]);
+    if (root.drawn !== drawn) root.replaceChildren(...(rows.length ? tableOfRuns(root, rows, ticked) : [make("p.count", { role: "status" }, empty)]));
+    root.drawn = drawn;
+    for (const box of boxes()) box.checked = kept.includes(box.value);
+    if (!chosen && rows.length) ticked();
+  }
+
+  /** Bring what a button made into view, and the focus with it. */
+  function reveal(id) {
+    const place = document.getElementById(id);
+    if (!place || !place.textContent.trim()) return;
+    place.tabIndex = -1;
+    place.focus({ preventScroll: true });
+    place.scrollIntoView({ block: "start" });
+  }
+
+  /** Plotly draws a chart in a hidden tab as wide as it thinks fit, and nothing tells it of its tab's opening: the page's size does. */
+  function redraw() {
+    for (const plot of document.querySelectorAll(".js-plotly-plot")) {
+      const drawn = plot.querySelector(".main-svg");
+      const off = drawn && plot.offsetParent && Math.abs(drawn.getBoundingClientRect().width - plot.clientWidth) > 1;
+      if (off && window.Plotly) window.Plotly.Plots.resize(plot);
+    }
+  }
+  addEventListener("DOMContentLoaded", () => new ResizeObserver(redraw).observe(document.body));
+  addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
+  for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
+
+  return { open, opening, ready, left, note, tell, unfold, began, queued, address, confirmed, runs, reveal };
+})();

@@ -1,0 +1,296 @@
+// The coloured text: panels side by side under a legend.
+// Everything a visitor or a model wrote enters the page through textContent, so nothing in it can be executed.
+"use strict";
+
+const Workbench = (() => {
+  /** make("p.note", {title: "..."}, child or text, ...) -> element */
+  function make(selector, attributes = {}, ...children) {
+    const [tag, ...classes] = selector.split(".");
+    const element = document.createElement(tag || "div");
+    if (classes.length) element.className = classes.join(" ");
+    for (const [name, value] of Object.entries(attributes)) {
+      if (value !== null && value !== undefined && value !== false) element.setAttribute(name, value === true ? "" : value);
+    }
+    element.append(...children.filter((child) => child !== null && child !== undefined));
+    return element;
+  }
+
+  const fates = () => Workbench.fates;
+  const number = (value, digits = 3) =>
+    value === null || value === undefined ? "–" : value !== 0 && Math.abs(value) < 0.001 ? value.toExponential(Math.max(1, digits - 2)) : value.toFixed(digits);
+  /** Whitespace and control characters as glyphs, for places where a token stands alone: there they would vanish or turn the line. */
+  const visible = (text) => {
+    const glyphs = text.replace(/\n/g, "⏎").replace(/\t/g, "⇥").replace(/ /g, "␣").replace(/[\u202a-\u202e\u2066-\u2069\u200e\u200f\u061c]/g, "¤");
+    return glyphs.replace(/[\0-\x1f\x7f]/g, (c) => String.fromCharCode(c === "\x7f" ? 0x2421 : 0x2400 + c.charCodeAt(0))) || "▫";
+  };
+
+  /** What the clock gave, with ≈ if the timings of its panel cannot be trusted. */
+  const timed = (panel, text) => `${panel.unsteady ? "≈" : ""}${text}`;
+  const calm = () => matchMedia("(prefers-reduced-motion: reduce)").matches;
+
+  // ---- tokens
+
+  /** A token as a span whose textContent is exactly its text; glyphs for newlines come from the style sheet. */
+  function tokenSpan(token) {
+    const span = make(`span.tok.${token.fate}`, { tabindex: "-1" });
+    token.text.split(/(\n)/).forEach((part) => {
+      if (part === "\n") span.append(make("span.newline", {}, part));
+      else if (part) span.append(part);
+    });
+    if (token.text === "") span.classList.add("part");
+    if (/^ \S+$/.test(token.text)) span.classList.add("word");
+    if (/[\u202a-\u202e\u2066-\u2069]/.test(token.text)) span.classList.add("turns"); // an unclosed one would turn all that follows
+    span.token = token;
+    return span;
+  }
+
+  /** The refused and unreached drafts of a round that were tried in place of `token`: those of a chain in the order tried; of a tree,
+   *  whose branches would be a jumble in one line, the refused ones, and how many others there were. */
+  function refusedBefore(token, parent, rounds) {
+    const round = rounds[token.round];
+    if (!round || token.fate === "accepted") return { shown: [], others: 0 };
+    const branch = new Set(), parents = new Set();
+    let forks = false;
+    const found = round.trials.filter((t) => {
+      if ((t.fate !== "rejected" && t.fate !== "discarded") || (t.parent !== parent && !branch.has(t.parent))) return false;
+      forks = forks || parents.has(t.parent);
+      parents.add(t.parent);
+      branch.add(t.node);
+      return true;
+    });
+    const shown = forks ? found.filter((t) => t.fate === "rejected") : found;
+    return { shown, others: found.length - shown.length };
+  }
+
+  /** The spans of what was refused before a token, hidden until the reader asks for them. */
+  function refusedSpans(token, parent, rounds) {
+    const { shown, others } = refusedBefore(token, parent, rounds);
+    const spans = shown.map(tokenSpan);
+    if (others) spans.push(make("span.others", { title: "drafts of other branches, not reached: step through the rounds to see them" }, `+${others}`));
+    for (const span of spans) {
+      span.classList.add("refused");
+      span.round = token.round; // a trial does not say it, and the panel's rounds are parsed anew while its spans stay
+    }
+    return spans;
+  }
+
+  /** Bring the spans of `box` in line with `tokens`, touching only what changed, so that hover and selection survive. */
+  function fillText(box, tokens, rounds, provisional) {
+    // The first token's parent is the last of the prompt: the smallest parent there is.
+    const trunk = rounds.length ? Math.min(...rounds[0].trials.map((t) => t.parent)) : -1;
+    const keys = tokens.map((t) => `${t.node}/${t.id}/${t.fate}/${t.text}/${t.round}`);
+    const old = box.keys || [];
+    let same = 0;
+    while (same < keys.length && keys[same] === old[same]) same += 1;
+    const spans = box.tokens || [];
+    for (const group of spans.splice(same)) group.forEach((span) => span.remove());
+    spans.forEach((group, i) => { group[group.length - 1].token = tokens[i]; }); // more is known of it once the decoder is done
+    for (let i = same; i < tokens.length; i += 1) {
+      const parent = i ? tokens[i - 1].node : trunk;
+      const group = [...refusedSpans(tokens[i], parent, rounds), tokenSpan(tokens[i])];
+      box.append(...group);
+      spans.push(group);
+    }
+    box.keys = keys;
+    box.tokens = spans;
+    box.classList.toggle("provisional", Boolean(provisional));
+    const first = box.querySelector(".tok:not(.refused)");
+    if (first && !box.querySelector('.tok[tabindex="0"]')) first.tabIndex = 0;
+  }
+
+  // ---- panels
+
+  function numbersList(numbers) {
+    const list = make("dl.numbers");
+    for (const n of numbers) {
+      list.append(make(`div.${n.name}`, { title: n.help }, make("dt", {}, n.label), make("dd", {}, n.value), n.detail ? make("dd.detail", {}, n.detail) : null));
+    }
+    return list;
+  }
+
+  /** The beams that lived to the end and lost: leaves among the kept nodes of the last rounds, without the answer. */
+  function losingBeams(panel) {
+    const trials = new Map();
+    const parents = new Set();
+    for (const round of panel.rounds) {
+      for (const t of round.trials) {
+        if (t.fate !== "rejected" && t.fate !== "discarded") trials.set(t.node, { ...t, round: round.index });
+      }
+    }
+    for (const t of trials.values()) parents.add(t.parent);
+    const answer = new Set(panel.tokens.map((t) => t.node));
+    const last = panel.rounds[panel.rounds.length - 1], left = new Set(last ? Workbench.tips(last) : []);
+    const tips = [...trials.values()].filter((t) => left.has(t.node) && !parents.has(t.node) && !answer.has(t.node));
+    return tips.map((tip) => {
+      const path = [];
+      for (let t = tip; t; t = trials.get(t.parent)) path.unshift(t);
+      return { path, score: path.reduce((sum, t) => sum + (t.log_p || 0), 0) };
+    }).sort((a, b) => b.score - a.score);
+  }
+
+  function beamsFold(panel) {
+    const beams = losingBeams(panel);
+    if (!beams.length) return null;
+    const fold = make("details.beams", {}, make("summary", {}, `${beams.length} losing beam${beams.length > 1 ? "s" : ""}`));
+    for (const beam of beams) {
+      const text = make("div.wb-text", { dir: "auto" });
+      fillText(text, beam.path, [], false);
+      fold.append(make("div.beam", {}, beam.score ? make("span.detail", {}, `joint log p ${number(beam.score, 2)} nats`) : null, text));
+    }
+    return fold;
+  }
+
+  /** The colours of a text in words. */
+  function countFates(panel) {
+    const counts = new Map();
+    for (const token of panel.tokens) counts.set(token.fate, (counts.get(token.fate) || 0) + 1);
+    return `Tokens: ${[...counts].map(([name, count]) => `${count} ${(fates()[name] || { label: name }).label}`).join(", ") || "none"}.`;
+  }
+
+  /** What the repeats after the first one wrote. */
+  function otherTexts(panel) {
+    const fold = make("details.beams", {}, make("summary", {}, panel.others.length > 1 ? `${panel.others.length} more texts, one for each repeat` : "The other repeat's text"));
+    for (const { seed, text } of panel.others) {
+      fold.append(make("div.beam", {}, make("span.detail", {}, `seed ${seed}`), make("div.wb-text", { dir: "auto" }, text)));
+    }
+    return fold;
+  }
+
+  function newPanel(root, index) {
+    const parts = {
+      title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
+      prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
+      end: make("span.end"), foot: make("div.foot"),
+    };
+    const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.pace),
+      make("div.chips-line", {}, parts.marks, parts.claim, parts.unsteady, parts.state), parts.summary,
+      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.foot);
+    root.panels[index] = { box, parts };
+    root.grid.append(box);
+    return root.panels[index];
+  }
+
+  function showPanel(root, index, panel) {
+    const { box, parts } = root.panels[index] || newPanel(root, index);
+    box.dataset.decoder = panel.decoder;
+    box.dataset.status = panel.status;
+    parts.title.textContent = panel.title;
+    parts.title.title = panel.stands_for || "";
+    parts.claim.textContent = panel.claim;
+    parts.claim.title = panel.claim_help;
+    const written = panel.status === "done" && panel.tokens.length > 0;
+    parts.state.textContent = written ? "" : panel.state;
+    parts.end.textContent = written ? ` (${panel.state})` : "";
+    parts.pace.textContent = panel.pace || "";
+    parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
+    parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
+    parts.summary.textContent = panel.summary;
+    parts.prompt.textContent = panel.prompt;
+    fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
+    parts.foot.replaceChildren();
+    if (panel.error) parts.foot.append(make("p.wb-error", { role: "alert" }, panel.error));
+    parts.unsteady.hidden = !panel.unsteady;
+    parts.unsteady.replaceChildren(make("summary", {}, "≈ unsteady"), make("p", {}, `${panel.unsteady}.`));
+    for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
+    if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
+    const over = panel.status === "done" && panel.rounds.length;
+    const beams = over && beamsFold(panel);
+    if (beams) parts.foot.append(beams);
+    if (panel.numbers.length) {
+      parts.foot.append(numbersList(panel.numbers.filter((n) => n.main)));
+      const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(panel.numbers.filter((n) => !n.main)));
+      others.open = root.more.has(panel.decoder);
+      others.addEventListener("toggle", () => root.more[others.open ? "add" : "delete"](panel.decoder));
+      others.append(make("p.fates", {}, countFates(panel)));
+      parts.foot.append(others);
+    }
+    if (panel.others && panel.others.length) parts.foot.append(otherTexts(panel));
+    if (over) {
+      const button = make("button.replay-open", { type: "button" }, "Step through its rounds");
+      button.addEventListener("click", () => Workbench.replay(root, panel, button));
+      parts.foot.append(button);
+    }
+  }
+
+  function legend(root) {
+    const toggle = make("input", { type: "checkbox" });
+    toggle.addEventListener("change", () => {
+      root.classList.toggle("show-refused", toggle.checked);
+      trimLegend(root, root.shown);
+    });
+    const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
+    const says = make("p.says", { "aria-live": "polite" }, POINT);
+    for (const [name, fate] of Object.entries(fates())) {
+      bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
+    }
+    bar.append(Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"), says);
+    explain(root, bar, says);
+    return bar;
+  }
+
+  const POINT = "Point at a word, or tap it, to see where it came from. Click it, or tap it again, to see what else could stand there.";
+
+  /** Under the legend stands what the colour of the token under the pointer means. */
+  function explain(root, bar, says) {
+    const at = (event) => event.target.closest && event.target.closest(".tok, .entry");
+    const show = (event) => {
+      const found = at(event);
+      if (!found) return;
+      const name = found.dataset.fate || (found.token && found.token.fate) || (found.closest(".entry") || {dataset: {}}).dataset.fate;
+      const fate = fates()[name];
+      if (!fate) return;
+      says.textContent = `${fate.label}: ${fate.help}`;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.toggle("pointed", entry.dataset.fate === name);
+    };
+    const hide = (event) => {
+      if (!at(event)) return;
+      says.textContent = POINT;
+      for (const entry of bar.querySelectorAll(".entry")) entry.classList.remove("pointed");
+    };
+    root.addEventListener("pointerover", show);
+    root.addEventListener("focusin", show);
+    root.addEventListener("pointerout", hide);
+    root.addEventListener("focusout", hide);
+  }
+
+  /** Only fates that occur are in the legend; refused drafts once they are shown. */
+  function trimLegend(root, panels) {
+    const occurring = new Set(panels.flatMap((panel) => panel.tokens.map((token) => token.fate)));
+    for (const entry of root.querySelectorAll(".wb-legend .entry")) {
+      const refused = entry.dataset.fate === "rejected" || entry.dataset.fate === "discarded";
+      entry.hidden = refused ? !root.classList.contains("show-refused") : occurring.size > 0 && !occurring.has(entry.dataset.fate);
+    }
+  }
+
+  /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
+  function show(root, value) {
+    if (!root.grid) {
+      root.classList.add("wb");
+      root.panels = [];
+      root.shown = [];
+      root.sources = [];
+      root.more = new Set(); // decoders whose figures are unfolded
+      root.grid = make("div.wb-grid");
+      root.stage = Workbench.stage(root);
+      root.replaceChildren(legend(root), root.grid);
+      Workbench.card(root);
+      Workbench.branches(root);
+    }
+    const sources = (value && value.panels) || [];
+    root.hidden = sources.length === 0;
+    if (sources.length === 0 || !root.sources.length || root.run !== value.run) root.stage.replaceChildren();
+    root.run = value && value.run;
+    root.panels.splice(sources.length).forEach(({ box }) => box.remove());
+    root.shown.length = sources.length;
+    sources.forEach((source, i) => {
+      if (source === null || source === root.sources[i]) return;
+      root.shown[i] = JSON.parse(source);
+      showPanel(root, i, root.shown[i]);
+    });
+    root.sources = sources.map((source, i) => source ?? root.sources[i]);
+    trimLegend(root, root.shown);
+    root.racing();
+  }
+
+  return { show, make, visible, number, timed, calm, tokenSpan, fates: {} };
+})();
