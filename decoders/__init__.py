@@ -29,9 +29,8 @@ from decoders.errors import InputError, ModelError
 from decoders.generate import check, generate, stream
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
-from decoders.metrics import Metrics
 from decoders.places import Places, read
-from decoders.result import Event, Result
+from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
 from decoders.task import cache_need
 from decoders.trace import Fate, Round, Trial

@@ -5,7 +5,7 @@ import sys
 
 from decoders.catalog import catalog
 from decoders.errors import InputError
-from decoders.laws import Law
+from decoders.settings import Law
 
 
 def table() -> str:

@@ -15,22 +15,15 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from decoders.errors import InputError, first_line, quoted
-from decoders.laws import Law
-from decoders.methods.autoregressive import Greedy, Multinomial
-from decoders.methods.beam import BeamSampling, BeamSearch
-from decoders.methods.bild import BiLD
+from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.methods.block import BlockVerification
 from decoders.methods.dsbd import DSBD
-from decoders.methods.lookup import PromptLookup
-from decoders.methods.mcss import MCSS
-from decoders.methods.mtad import MTAD
-from decoders.methods.mtjd import MTJD
-from decoders.methods.ngram import NGramDrafts
-from decoders.methods.specinfer import SpecInfer
-from decoders.methods.spectr import SpecTr
+from decoders.methods.modelless import NGramDrafts, PromptLookup
+from decoders.methods.mtad import MTAD, MTJD
 from decoders.methods.speculative import Speculative
-from decoders.methods.typical import Typical
-from decoders.settings import Method, nearest
+from decoders.methods.tossless import BiLD, Typical
+from decoders.methods.trees import MCSS, SpecInfer, SpecTr
+from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
 CLAIMS = ("name", "law", "paper", "section", "summary")

@@ -14,10 +14,9 @@ from decoders.engine.protocols import Passes
 from decoders.inputs import as_prompts, decoded, encode_references
 from decoders.ledger import Ledger
 from decoders.loop import drive
-from decoders.metrics import measure
 from decoders.options import Batching, Prompt, Sampling, Stop
 from decoders.request import Request
-from decoders.result import Event, Result
+from decoders.result import Event, Result, measure
 from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId

@@ -1,23 +1,47 @@
-"""Settings of a decoder: frozen dataclass fields that carry their range and their help.
+"""The base of all decoders (Method): the law that it claims for its output, and its settings.
 
-They are checked when the decoder is built.
+Settings are frozen dataclass fields that carry their range and their help. They are checked when
+the decoder is built.
 """
 
 import dataclasses
 import difflib
 from collections.abc import Callable, Generator, Iterable
-from typing import Any, ClassVar, Self
+from enum import StrEnum
+from typing import Any, ClassVar, Literal, Self
 
 from decoders.errors import InputError, quoted
-from decoders.laws import Law
 from decoders.request import Ask, Request
 from decoders.trace import Round
 from decoders.values import allowed
 from decoders.warp import Warping
 
+Tested = Literal["target", "first step"]
 # The type of `decode`. A yielded item determines what is sent back, which no type can express:
 # readings (`list[Reading]`) for an ask, tokens (`list[Drawn]`) for a chain, None for a round.
 Decoding = Generator[Ask | Round, Any, None]
+
+
+class Law(StrEnum):
+    """A law of the output; as a text, its name in files, links and decoders of other packages."""
+
+    TARGET = "target"
+    BEAM_SAMPLING = "beam sampling"
+    PER_LAYER = "beam sampling per layer"
+
+    @property
+    def words(self) -> str:
+        """Words that complete "text distributed as"."""
+        per_layer = "beam sampling, given each layer's width"
+        return {Law.TARGET: "the target", Law.PER_LAYER: per_layer}.get(self, self.value)
+
+    @property
+    def tested(self) -> Tested:
+        """The distribution that draws can be tested against.
+
+        It is the target's of texts, or beam sampling's of the beams of the first step.
+        """
+        return "target" if self is Law.TARGET else "first step"
 
 
 def setting(

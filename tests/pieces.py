@@ -6,11 +6,10 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution, Small, Whole
-from decoders.drafts.draft import Draft
-from decoders.drafts.tree import Sampler, with_replacement
+from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.reading import Reading, Readings
 from decoders.request import Request
-from decoders.rules.walk import Rule
+from decoders.rules import Rule
 from decoders.sampling import SeededSource
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path

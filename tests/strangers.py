@@ -8,7 +8,7 @@ MODULE = """
 import sys
 from dataclasses import dataclass
 from decoders import Method, catalog
-from decoders.methods.autoregressive import Multinomial
+from decoders.methods.baselines import Multinomial
 from decoders.settings import setting
 
 

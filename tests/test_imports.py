@@ -15,12 +15,11 @@ FILES = [
 ]
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
-PLAIN = {"errors", "laws", "shapes", "values"}
+PLAIN = {"errors", "shapes", "values"}
 DATA = PLAIN | {"distribution", "ledger", "reading", "sampling", "theory", "trace", "tree", "warp"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
-    "laws": set(),
     "assets": set(),
     "quiet": set(),
     "shapes": set(),
@@ -36,15 +35,14 @@ DECODERS = {
     "ledger": PLAIN | {"trace"},
     "theory": PLAIN | {"distribution"},
     "request": DATA,
-    "metrics": REQUEST,
-    "result": REQUEST | {"metrics"},
+    "result": REQUEST,
     "settings": REQUEST,
     "inputs": PLAIN,
     "beams": REQUEST,
     "drafts": REQUEST,
-    "rules": REQUEST | {"drafts"},
+    "rules": REQUEST,
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
-    "catalog": {"errors", "laws", "methods", "settings"},
+    "catalog": {"errors", "methods", "settings"},
     "testing": REQUEST | {"settings", "turn"},
     "engine": PLAIN | {"assets", "devices", "inputs", "penalties", "tree"},
     "turn": REQUEST | {"settings"},
@@ -52,7 +50,7 @@ DECODERS = {
     "options": PLAIN | {"engine", "penalties"},
     "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
     "generate": REQUEST
-    | {"engine", "inputs", "loop", "metrics", "options", "result", "settings", "task", "turn"},
+    | {"engine", "inputs", "loop", "options", "result", "settings", "task", "turn"},
     "places": REQUEST | {"engine", "inputs", "options", "penalties", "task"},
     "integrations": REQUEST
     | {
@@ -62,7 +60,6 @@ DECODERS = {
         "generate",
         "inputs",
         "methods",
-        "metrics",
         "options",
         "penalties",
         "result",
@@ -76,14 +73,13 @@ DECODERS = {
         "engine",
         "generate",
         "inputs",
-        "metrics",
         "places",
         "quiet",
         "result",
         "settings",
         "task",
     },
-    "__main__": {"__init__", "catalog", "errors", "laws"},
+    "__main__": {"__init__", "catalog", "errors", "settings"},
     "selftest": REQUEST | {"__init__", "catalog", "engine", "generate"},
 }
 # The rooms of `workbench`: each may import all of `decoders` that its door or its plain files
@@ -119,7 +115,7 @@ KIND_FILES = {
     "command": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs", "laws",
+    "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs",
     "settings", "trace", "theory", "values", "warp",
 }  # fmt: skip
 ROOMS = {
@@ -291,7 +287,7 @@ def test_no_files_import_each_other_in_a_circle():
         ("decoders/engine/weights/x.py", "from decoders.engine.models.packed import PackedModel"),
         ("decoders/trace.py", "from decoders.request import Request"),
         ("decoders/loop.py", "from workbench.runs.record import Run"),
-        ("decoders/metrics.py", "import pandas"),
+        ("decoders/result.py", "import pandas"),
     ],
 )
 def test_an_arrow_that_is_not_in_the_table_is_found(file, source):

@@ -11,8 +11,7 @@ from transformers.generation.candidate_generator import (
     CandidateGenerator,
 )
 
-from decoders.drafts.draft import Draft
-from decoders.drafts.lookup import certain
+from decoders.drafts import Draft, certain
 from decoders.errors import InputError, ModelError
 from decoders.methods.speculative import LENIENCE, Lenient
 from decoders.reading import Reading

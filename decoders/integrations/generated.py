@@ -10,8 +10,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.generation.streamers import BaseStreamer
 
-from decoders.metrics import Metrics
-from decoders.result import Event, Result
+from decoders.result import Event, Metrics, Result
 from decoders.shapes import TokenId
 from decoders.trace import Round
 

@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoders.distribution import Distribution, minimum, residual
-from decoders.drafts.chain import chain
-from decoders.drafts.draft import Draft
-from decoders.laws import Law
+from decoders.drafts import Draft, chain
 from decoders.methods.speculative import DRAFT_LENGTH
 from decoders.request import Request
-from decoders.settings import Decoding, Method
+from decoders.settings import Decoding, Law, Method
 from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial
 

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
 from decoders.distribution import Distribution, residual
-from decoders.laws import Law
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.sampling import RandomSource
-from decoders.settings import Decoding, Method, claim, setting
+from decoders.settings import Decoding, Law, Method, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import beam_acceptances, dynamic_width
 from decoders.trace import Fate, Trial

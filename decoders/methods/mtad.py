@@ -1,16 +1,165 @@
-"""Multi-token assisted decoding (MTAD, first called MJSD): judges a draft's joint likelihood.
+"""Tokens chosen by their joint likelihood: the target's own (MTJD), or those of a draft (MTAD).
+
+MTJD is multi-token joint decoding (MJGD if greedy), MTAD is multi-token assisted decoding (first
+called MJSD). MTAD keeps the longest prefix of a draft whose joint likelihood under the target is
+not far below the draft model's.
 
 Source:
-    Qin et al. 2024 (arXiv 2407.09722), section 3.2.
+    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 3.
 """
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from decoders.beams import likeliest_path
-from decoders.drafts.lookup import Lookup
+from decoders.errors import InputError
+from decoders.methods.modelless import Lookup
+from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules.joint import keep_longest
 from decoders.settings import Decoding, Method, claim, setting
+from decoders.shapes import NodeId, TokenId
+from decoders.trace import Fate, Trial
+
+MOST_SEQUENCES = 100_000
+
+
+@dataclass(frozen=True)
+class MTJD(Method):
+    name = "mtjd"
+    title = "MTJD"
+    stands_for = "multi-token joint decoding"
+    law = None
+    paper, section = "Qin et al. 2024 (MTAD)", "3.1"
+    summary = (
+        "Chooses the next few tokens together, by their joint likelihood: likelier text, not "
+        "faster."
+    )
+
+    block_length: int = setting(4, "tokens committed at a time (K)", low=1, high=64)
+    beams: int = setting(8, "beams that search for them (W)", low=1, high=64)
+    form: str = setting(
+        "search",
+        "how the beams are chosen: beam search or beam sampling",
+        choices=("search", "sample"),
+    )
+    exact: bool = setting(
+        False, "try every sequence of K tokens; for tiny vocabularies", choices=(False, True)
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.exact and self.form == "sample":
+            raise InputError(
+                "mtjd: exact needs form='search'; beam sampling does not try every sequence."
+            )
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        return 1, 2 * MOST_SEQUENCES if self.exact else 1 + self.beams * self.block_length
+
+    def refuse(self, vocabulary: int, budget: int) -> None:
+        length = min(self.block_length, budget)
+        if self.exact and vocabulary**length > MOST_SEQUENCES:
+            raise InputError(
+                f"mtjd: exact would try {vocabulary}**{length} sequences, more than "
+                f"{MOST_SEQUENCES}; "
+                "take a smaller block_length, or beams."
+            )
+
+    def decode(self, request: Request) -> Decoding:
+        beams, sampled = None if self.exact else self.beams, self.form == "sample"
+        while not request.finished:
+            steps = min(self.block_length, request.left)
+            path = yield from likeliest_path(request, "target", beams, steps, sampled)
+            fate = Fate.SAMPLED if sampled else Fate.SEARCHED
+            trials = [
+                Trial(n, request.tree.tokens[n], parent, fate)
+                for n, parent in zip(path, [request.tip, *path], strict=False)
+            ]
+            yield request.advance(trials, path[-1])
+
+
+def log(probability: float) -> float:
+    return math.log(probability) if probability > 0 else -math.inf
+
+
+def joint_ratios(log_p: Sequence[float], log_q: Sequence[float]) -> list[float]:
+    """log r_j = sum over i <= j of log p(x_i) - log q(x_i), for each j.
+
+    Beam sampling warps the flattened joint, and so can draw tokens whose own conditional
+    probability is warped to 0. With p = 0 this and all longer prefixes fail (-inf); q = 0 < p
+    counts as a factor of 1.
+    """
+    ratios, ratio = [], 0.0
+    for p, q in zip(log_p, log_q, strict=True):
+        if p == -math.inf:
+            ratio = -math.inf
+        elif q > -math.inf:
+            ratio += p - q
+        ratios.append(ratio)
+    return ratios
+
+
+def keep_longest(
+    request: Request,
+    path: list[NodeId],
+    p: Sequence[Reading],
+    q: Sequence[Reading] | None,
+    threshold: float,
+    warped: bool,
+) -> tuple[list[Trial], NodeId]:
+    """Judge a draft path by its joint likelihood, and draw the token after it.
+
+    Prefix j passes if min(1, r_j) > threshold. The longest that passes is kept, even if a shorter
+    one fails; then one token is drawn from the warped target. Returns every trial and the new tip.
+
+    Args:
+        request: the request being decoded
+        path: the draft's nodes below the tip
+        p: the target's readings before each token of the path and after the last
+        q: the draft model's readings before each token; None for a certain path, as a copy is
+        threshold: tau
+        warped: compare warped distributions, not raw ones
+
+    Source:
+        Qin et al. 2024 (arXiv 2407.09722), section 3.2 and algorithm 1, where `eta <- j` is a
+        misprint for i, and eta starts at 0.
+    """
+    tokens = [request.tree.tokens[n] for n in path]
+    log_p = _log_probabilities(request, p[: len(path)], tokens, warped)
+    log_q = [0.0] * len(path) if q is None else _log_probabilities(request, q, tokens, warped)
+    ratios = [min(0.0, ratio) for ratio in joint_ratios(log_p, log_q)]
+    # In logs, because a tiny ratio would underflow to 0 and fail threshold 0, which keeps all that
+    # the target can write.
+    least = log(threshold)
+    passing = [j for j, ratio in enumerate(ratios) if ratio > least]
+    kept = passing[-1] + 1 if passing else 0
+    trials = [
+        Trial(
+            node, tokens[j], parent, Fate.ACCEPTED if j < kept else Fate.REJECTED,
+            math.exp(log_p[j]), math.exp(log_q[j]), math.exp(ratios[j]),
+        )
+        for j, (node, parent) in enumerate(zip(path, [request.tip, *path], strict=False))
+    ]  # fmt: skip
+    after = path[kept - 1] if kept else request.tip
+    if kept and tokens[kept - 1] in request.end_tokens:
+        return trials, after
+    probs = request.warp(p[kept])
+    token = request.source.draw(probs)[0]
+    fate = Fate.SAMPLED if not path else Fate.BONUS if kept == len(path) else Fate.CORRECTED
+    tip = request.tree.add(after, token)
+    trials.append(Trial(tip, token, after, fate, p=probs[token]))
+    return trials, tip
+
+
+def _log_probabilities(
+    request: Request, readings: Sequence[Reading], tokens: Sequence[TokenId], warped: bool
+) -> list[float]:
+    return [
+        log(request.warp(reading)[token]) if warped else reading.log_p(token)
+        for reading, token in zip(readings, tokens, strict=True)
+    ]
 
 
 @dataclass(frozen=True)

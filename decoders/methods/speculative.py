@@ -4,22 +4,24 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192).
 """
 
-from collections.abc import Callable, Generator
+from collections import defaultdict
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from decoders.drafts.chain import chain
-from decoders.drafts.draft import Draft
-from decoders.drafts.tree import confident, tree
-from decoders.laws import Law
+from decoders.drafts import Draft, Draw, chain, draft_model, tree
+from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.rules.speculative import SpeculativeRule
-from decoders.rules.walk import Rule, walk
-from decoders.settings import Decoding, Method, claim, setting
+from decoders.rules import Rule, SpeculativeRule
+from decoders.settings import Decoding, Law, Method, claim, setting
+from decoders.shapes import NodeId
 from decoders.theory import best_gamma
+from decoders.trace import Fate, Trial, Trials
 
 Propose = Callable[[Request], Generator[Ask, Any, Draft]]
+# The children of a node, their tests, and whether the last one tested was kept.
+Judged = tuple[list[Draw], list[tuple], bool]
 
 
 def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
@@ -34,6 +36,71 @@ def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
         draft = yield from propose(request)
         readings = yield request.ask("target", draft.nodes)
         yield request.advance(*walk(request, draft, readings, rule))
+
+
+def walk(
+    request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
+) -> tuple[Trials, NodeId]:
+    """Judge a draft: at each node, go on below the child that the rule keeps.
+
+    Args:
+        request: the request being decoded
+        draft: the draft
+        readings: the target's readings at `draft.nodes`
+        rule: judges the children of each node
+
+    Returns:
+        Every trial, and the new tip.
+    """
+    known = dict(zip(draft.nodes, readings, strict=True))
+    children = defaultdict(list)
+    for draw in draft.draws:
+        children[draw.parent].append(draw)
+    kept: list[Trial] = []
+    judged: list[Judged] = []
+    node = draft.root
+    while draws := children.pop(node, None):
+        reading = known[node]
+        p = request.warp(reading)
+        pick = rule.pick(p, draft.q.get(node), [d.token for d in draws], reading, request.source)
+        judged.append((draws, pick.tests, pick.kept))
+        if not pick.kept:
+            assert pick.rest is not None  # a rule that refuses says what is left
+            after, fate, probs = node, Fate.CORRECTED, pick.rest
+            break
+        draw = draws[len(pick.tests) - 1]
+        kept.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
+        node = draw.node
+    else:
+        p = probs = request.warp(known[node])
+        after, fate = node, Fate.BONUS if draft.draws else Fate.SAMPLED
+    tested = sum(len(tests) for _, tests, _ in judged)
+    untested = [draw for rest in children.values() for draw in rest]
+    trials = Trials(
+        kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept)
+    )
+    if fate == Fate.BONUS and request.tree.tokens[after] in request.end_tokens:
+        return trials, after  # nothing follows the end of the text
+    token = request.source.draw(probs)[0]
+    tip = request.tree.add(after, token)
+    kept.append(Trial(tip, token, after, fate, p=p[token]))
+    return trials, tip
+
+
+def in_order(
+    judged: Sequence[Judged], untested: Sequence[Draw], kept: Sequence[Trial]
+) -> list[Trial]:
+    """A walk's trials: the children of each visited node, all others, the target's own token."""
+    trials, ours = [], iter(kept)
+    for draws, tests, passed in judged:
+        for i, d in enumerate(draws):
+            if passed and i == len(tests) - 1:
+                trials.append(next(ours))
+            elif i < len(tests):
+                trials.append(Trial(d.node, d.token, d.parent, Fate.REJECTED, *tests[i]))
+            else:
+                trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
+    return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]
 
 
 DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
@@ -93,7 +160,7 @@ class Speculative(Lenient):
         length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
         if not self.confidence:
             return self.speculate(request, lambda r: chain(r, length()))
-        predict = partial(confident, least=self.confidence)
+        predict = partial(draft_model, least=self.confidence)
         return self.speculate(request, lambda r: tree(r, (1,) * length(), predict))
 
 

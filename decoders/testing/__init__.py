@@ -12,8 +12,7 @@ Example:
 
 from collections.abc import Iterable
 
-from decoders.laws import Law
-from decoders.settings import Method
+from decoders.settings import Law, Method
 from decoders.testing.laws import variation
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from decoders.laws import Law
+from decoders.settings import Law
 from decoders.testing.situations import Path, Situation, logits
 from decoders.warp import Warping
 

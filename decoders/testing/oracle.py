@@ -13,11 +13,10 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution
-from decoders.laws import Law
 from decoders.ledger import Ledger
 from decoders.reading import Readings
 from decoders.request import Request
-from decoders.settings import Method
+from decoders.settings import Law, Method
 from decoders.testing.laws import OUTPUTS, Chances, beam_probs, variation
 from decoders.testing.situations import Path, Situation, drafted, logits
 from decoders.trace import KEPT, Round, Trial, Trials

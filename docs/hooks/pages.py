@@ -18,8 +18,7 @@ from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
-from decoders.laws import Law  # noqa: E402
-from decoders.settings import Method  # noqa: E402
+from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {
     Law.TARGET: (

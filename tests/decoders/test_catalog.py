@@ -9,7 +9,7 @@ import pytest
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.methods import speculative
-from decoders.rules.speculative import SpeculativeRule
+from decoders.rules import SpeculativeRule
 from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.testing.laws import ancestral

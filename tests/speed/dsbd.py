@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 import torch
 
 import decoders
-from decoders.metrics import perplexity as of_tokens
+from decoders.result import perplexity as of_tokens
 from tests.speed.engine import interleaved, times_as_fast
 from tests.speed.lookup import prompts
 

@@ -6,7 +6,7 @@ from functools import cache
 
 import decoders
 from decoders import Method
-from decoders.laws import Law
+from decoders.settings import Law
 from decoders.trace import KEPT
 from workbench.measuring.detokenise import Pieces, Place
 from workbench.runs.record import Sample

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 
 from decoders import catalog
-from decoders.laws import Law
+from decoders.settings import Law
 from workbench.runs.cells import DEPTH, MOST, Tokens, cells, of_exact_samplers, variation
 from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Piece, Prefix

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from decoders import Method, catalog
-from decoders.laws import Law
+from decoders.settings import Law
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from decoders import Method, catalog
-from decoders.laws import Law
+from decoders.settings import Law
 from workbench.studies.schemes import BASELINE
 
 # Decoders that define a law.

@@ -7,7 +7,7 @@ from functools import partial
 from itertools import pairwise
 
 from decoders import Fate, catalog
-from decoders.laws import Law
+from decoders.settings import Law
 from workbench.runs.estimates import label
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import RoundRecord, TrialRecord

@@ -6,10 +6,9 @@ import pytest
 
 from decoders import catalog, generate
 from decoders.distribution import Small
-from decoders.drafts.chain import chain
-from decoders.drafts.tree import tree
+from decoders.drafts import chain, tree
 from decoders.methods import speculative
-from decoders.methods.autoregressive import Multinomial
+from decoders.methods.baselines import Multinomial
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
 from decoders.testing.oracle import Watched, assert_exact, decode

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.distribution import Small
-from decoders.drafts.tree import draft_model, tree, with_replacement, without_replacement
+from decoders.drafts import draft_model, tree, with_replacement, without_replacement
 from decoders.sampling import SeededSource
 from decoders.testing.situations import Drawn
 from decoders.warp import Warping, warp

@@ -14,7 +14,7 @@ from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate
 from decoders.warp import Warping
-from tests.decoders.methods.test_beam import WithoutReplacement, rewarped
+from tests.decoders.methods.test_baselines import WithoutReplacement, rewarped
 
 END = frozenset({1})
 PER_LAYER = "beam sampling per layer"

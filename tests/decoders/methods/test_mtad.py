@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import decoders
-from decoders.methods.autoregressive import Greedy
+from decoders.methods.baselines import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.sampling import SeededSource
 from decoders.testing.laws import beam_states, log_likelihood, variation, warp

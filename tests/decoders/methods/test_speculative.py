@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from decoders.distribution import Whole
-from decoders.drafts.chain import chain
+from decoders.drafts import chain
 from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative

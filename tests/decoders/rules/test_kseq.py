@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from decoders.distribution import Whole
-from decoders.rules.kseq import KSeqRule
-from decoders.rules.speculative import SpeculativeRule
+from decoders.rules import KSeqRule, SpeculativeRule
 from decoders.sampling import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
-from decoders.rules.speculative import SpeculativeRule
+from decoders.rules import SpeculativeRule
 from decoders.testing.laws import variation
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import outcomes

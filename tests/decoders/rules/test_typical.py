@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.catalog import catalog
-from decoders.rules.typical import TypicalRule
+from decoders.rules import TypicalRule
 from decoders.testing.laws import ancestral, variation
 from decoders.testing.oracle import Source, output_law
 from decoders.testing.situations import drawn

@@ -4,7 +4,7 @@ import dataclasses
 import math
 
 from decoders import Method
-from decoders.laws import Law
+from decoders.settings import Law
 from workbench.experiments.figures import LEAST_ITEMS, Interval
 from workbench.experiments.speedups import Advice, Line
 from workbench.show.laws import claim

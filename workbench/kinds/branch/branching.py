@@ -8,7 +8,7 @@ import decoders
 from decoders import InputError, ModelPair
 from decoders.errors import quoted
 from decoders.inputs import is_whole
-from decoders.laws import Law
+from decoders.settings import Law
 from decoders.warp import Warping, top
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring.admit import encode_prompt

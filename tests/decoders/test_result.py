@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from decoders.methods.autoregressive import Multinomial
+from decoders.methods.baselines import Multinomial
 from decoders.methods.speculative import Speculative
-from decoders.metrics import measure, perplexity, ratio
+from decoders.result import measure, perplexity, ratio
 from decoders.sampling import SeededSource
 from decoders.testing.laws import log_likelihood
 from decoders.testing.oracle import decode

@@ -1,16 +1,41 @@
-"""Beam search and beam sampling: continuations are kept by their joint likelihood.
+"""The baselines, which ask the target alone: sampling, beam search and beam sampling.
 
 Source:
-    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 2.1.
+    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 2.1, for the beams.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
-from decoders.laws import Law
 from decoders.request import Request
-from decoders.settings import Decoding, Method, setting
+from decoders.settings import Decoding, Law, Method, setting
 from decoders.trace import Fate, Trial
+from decoders.warp import Warping
+
+
+@dataclass(frozen=True)
+class Multinomial(Method):
+    name = "multinomial"
+    title = "Plain sampling"
+    law = Law.TARGET
+    paper, section = "Leviathan et al. 2023", "2.2"
+    summary = "Samples each token from the large model."
+
+    def decode(self, request: Request) -> Decoding:
+        while not request.finished:
+            drawn = yield request.draw("target", request.tip, min(request.ahead, request.left))
+            trials = [Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token]) for d in drawn]
+            yield request.advance(trials, drawn[-1].node)
+
+
+@dataclass(frozen=True)
+class Greedy(Multinomial):
+    name = "greedy"
+    title = "Greedy"
+    summary = "Takes the likeliest token each time: plain sampling at temperature 0."
+
+    def warping(self, warping: Warping) -> Warping:
+        return replace(warping, temperature=0.0)
 
 
 @dataclass(frozen=True)

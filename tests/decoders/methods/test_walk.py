@@ -4,9 +4,10 @@ from collections import Counter
 
 import torch
 
-from decoders.drafts.draft import Draft, Draw
+from decoders.drafts import Draft, Draw
+from decoders.methods.speculative import walk
 from decoders.reading import Readings
-from decoders.rules.walk import Pick, walk
+from decoders.rules import Pick
 from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE
 from decoders.trace import DRAFTED, KEPT, Fate

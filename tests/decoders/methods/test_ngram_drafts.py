@@ -3,7 +3,7 @@ import itertools
 import pytest
 import torch
 
-from decoders.drafts.ngram import NGram
+from decoders.methods.modelless import NGram
 from decoders.warp import Warping, warp
 from tests.pieces import commit, propose, request
 

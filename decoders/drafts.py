@@ -1,14 +1,48 @@
-"""A tree of draws: a chain, several chains or an expansion."""
+"""Drafts: draws in the request's tree, with the distributions that they came from.
+
+They are chains, copied or drawn, several chains, or trees.
+"""
 
 from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass, field
 
 from decoders.distribution import Distribution
-from decoders.drafts.draft import Draft, Draw
 from decoders.errors import InputError
 from decoders.reading import Reading
-from decoders.request import Ask, Request
+from decoders.request import Ask, Drawn, Request
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, TokenId
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """One drawn token. Equal draws share a node but remain separate draws."""
+
+    node: NodeId
+    parent: NodeId
+    token: TokenId
+
+
+@dataclass(slots=True)
+class Draft:
+    """The draws of one round.
+
+    Attributes:
+        root: the node that all draws are below
+        draws: the draws, in the order drawn
+        q: from a parent to the distribution that its children were drawn from. A parent without an
+            entry has one certain child (a point mass), as copied text has.
+    """
+
+    root: NodeId
+    draws: list[Draw] = field(default_factory=list)
+    q: dict[NodeId, Distribution] = field(default_factory=dict)
+
+    @property
+    def nodes(self) -> list[NodeId]:
+        """The nodes whose target logits a rule needs: the root and every draw, without repeats."""
+        return list(dict.fromkeys([self.root, *(d.node for d in self.draws)]))
+
 
 Predict = Callable[
     [Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution] | None]
@@ -17,26 +51,50 @@ Sampler = Callable[[RandomSource, Distribution, int], list[TokenId]]
 LARGEST_TREE = 512
 
 
+def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
+    """A chain of these tokens below the tip, up to an end token or the length left to the answer.
+
+    The tokens are certain, drawn from no distribution. So a rule tests each against a point mass,
+    which is exact wherever they come from.
+    """
+    draft = Draft(request.tip)
+    node = draft.root
+    for token in tokens[: max(0, request.left - 1)]:
+        child = request.tree.add(node, token)
+        draft.draws.append(Draw(child, node, token))
+        if token in request.end_tokens:
+            break
+        node = child
+    return draft
+
+
+def chain(request: Request, length: int) -> Generator[Ask, list[Drawn], Draft]:
+    """At most `length` tokens of the draft model below the tip, each drawn after the one before.
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, first half.
+    """
+    draft = Draft(request.tip)
+    steps = min(length, request.left - 1)
+    for drawn in (yield request.draw("draft", request.tip, steps)) if steps else ():
+        draft.draws.append(Draw(drawn.node, drawn.parent, drawn.token))
+        draft.q[drawn.parent] = drawn.q
+    return draft
+
+
 def draft_model(
-    request: Request, nodes: list[NodeId]
-) -> Generator[Ask, list[Reading], list[Distribution]]:
-    """The warped distributions of the draft model after these nodes."""
-    return [request.warp(reading) for reading in (yield request.ask("draft", nodes))]
-
-
-def confident(
-    request: Request, nodes: list[NodeId], least: float
+    request: Request, nodes: list[NodeId], least: float = 0.0
 ) -> Generator[Ask, list[Reading], list[Distribution] | None]:
-    """The warped distributions of the draft model, or None if it hesitates.
+    """The warped distributions of the draft model after these nodes, or None if it hesitates.
 
     It hesitates if its largest raw probability is below `least` at every node. This depends on the
     path so far and not on the token that would be drawn, so a draft that ends here is as exact as
     any.
     """
     readings = yield request.ask("draft", nodes)
-    return (
-        [request.warp(r) for r in readings] if max(r.highest for r in readings) >= least else None
-    )
+    if least and max(r.highest for r in readings) < least:
+        return None
+    return [request.warp(r) for r in readings]
 
 
 def with_replacement(source: RandomSource, q: Distribution, count: int) -> list[TokenId]:

@@ -7,8 +7,8 @@ import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from decoders.methods.mtad import joint_ratios, keep_longest
 from decoders.reading import Readings
-from decoders.rules.joint import joint_ratios, keep_longest
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source, Watched
 from decoders.testing.situations import WHOLE

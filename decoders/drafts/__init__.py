@@ -1,1 +1,0 @@
-"""Where draft tokens come from."""

@@ -1,0 +1,190 @@
+"""Drafts without a draft model: copied from text that exists already, or drawn from counts.
+
+Source:
+    Yang et al. 2023 (LLMA, arXiv 2304.04487); Saxena 2023 (prompt lookup); EMS-SD
+    (arXiv 2405.07542), section 4.1; Leviathan et al. 2023 (arXiv 2211.17192), section 3.6.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Generator, Iterable
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+
+from decoders.distribution import Distribution
+from decoders.drafts import Draft, certain, tree
+from decoders.inputs import as_references
+from decoders.methods.speculative import LENIENCE, Lenient
+from decoders.reading import Reading, Readings, held
+from decoders.request import Ask, Request
+from decoders.settings import Decoding, setting
+from decoders.shapes import NodeId, Probs, TokenId
+
+REFERENCES = setting(
+    (), "reference documents, as texts, that drafts may copy from", read=as_references
+)
+
+
+class Lookup:
+    """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
+
+    It reads the reference documents, then the prompt, then the output as it grows, each token once.
+
+    Args:
+        request: the request being decoded
+        match: longest run of tokens to look up; shorter runs are tried down to 1
+        copy: most tokens proposed
+        first: take the first occurrence in reading order, as LLMA's code does, rather than the last
+
+    Source:
+        LLMA, Yang et al. 2023 (arXiv 2304.04487); prompt lookup, Saxena 2023.
+    """
+
+    def __init__(self, request: Request, match: int, copy: int, first: bool = False):
+        self.match, self.copy, self.first = match, copy, first
+        # From a run of tokens to a text, and the index after the run in it.
+        self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}
+        for reference in request.references:
+            self._read([], reference)
+        self._text: list[TokenId] = []
+
+    def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
+        """A chain of certain tokens; empty if nothing matches."""
+        yield from ()  # asks no model
+        tree = request.tree
+        self._read(self._text, [tree.tokens[n] for n in tree.lineage(request.tip, len(self._text))])
+        return certain(request, self._continuation())
+
+    def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        """Append tokens to a text, and record for each of them the runs that it follows."""
+        for token in tokens:
+            for n in range(1, min(self.match, len(text)) + 1):
+                run = tuple(text[-n:])
+                if not (self.first and run in self._seen):
+                    self._seen[run] = text, len(text)
+            text.append(token)
+
+    def _continuation(self) -> list[TokenId]:
+        for n in range(min(self.match, len(self._text)), 0, -1):
+            match = self._seen.get(tuple(self._text[-n:]))
+            if match:
+                text, start = match
+                copied = text[start : start + self.copy]
+                # A match that reaches the end of the text continues with its own copy, so that a
+                # loop is drafted whole.
+                while text is self._text and len(copied) < self.copy:
+                    copied += copied[: self.copy - len(copied)]
+                return copied
+        return []
+
+
+@dataclass(frozen=True)
+class PromptLookup(Lenient):
+    name = "lookup"
+    title = "Prompt lookup"
+    paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
+    summary = (
+        "Copies its drafts from the prompt, the output or reference documents: no draft model at "
+        "all."
+    )
+
+    match: int = setting(
+        2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
+    )
+    copy: int = setting(7, "most tokens copied per round", low=1, high=64)
+    references: tuple[str, ...] = REFERENCES
+    prefer: str = setting(
+        "last",
+        "which of several matches to copy: the last, or the first in references, prompt and "
+        "output, as LLMA does",
+        choices=("last", "first"),
+    )
+    lenience: float = LENIENCE
+
+    def decode(self, request: Request) -> Decoding:
+        return self.speculate(
+            request, Lookup(request, self.match, self.copy, self.prefer == "first").propose
+        )
+
+
+class NGram:
+    """Smoothed counts of tokens and pairs in references, the prompt and the output so far.
+
+    Unigram: q1(x) = (count(x) + s / V) / (tokens + s).
+    Bigram: q2(x | y) = (count(y, x) + s q1(x)) / (count(y, .) + s).
+    Tokens are drawn from the warped tables, as from every other model.
+
+    Args:
+        request: the request being decoded
+        smoothing: s > 0, in counts
+        pairs: whether to use the bigram table
+    """
+
+    def __init__(self, request: Request, smoothing: float, pairs: bool):
+        self.smoothing, self.pairs = smoothing, pairs
+        # The loop sets it for drafts without a model.
+        assert request.vocabulary is not None
+        self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
+        self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
+        for reference in request.references:
+            self._count(reference, None)
+        self._depth = 0
+        self._last: TokenId | None = None
+
+    def predict(
+        self, request: Request, nodes: list[NodeId]
+    ) -> Generator[Ask, list[Reading], list[Distribution]]:
+        """The warped distribution of the token after each node."""
+        yield from ()  # asks no model
+        tree = request.tree
+        new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
+        self._last = self._count(new, self._last)
+        self._depth += len(new)
+        prior = (self._tokens + self.smoothing / len(self._tokens)) / (
+            self._tokens.sum() + self.smoothing
+        )
+        rows = torch.stack(
+            [self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes]
+        )
+        return [request.warp(reading) for reading in Readings(rows.log(), held(request.warping))]
+
+    def _after(self, token: TokenId, prior: Probs) -> Probs:
+        row, followers = self.smoothing * prior, self._pairs[token]
+        row[list(followers)] += torch.tensor(list(followers.values()), dtype=row.dtype)
+        return row / (followers.total() + self.smoothing)
+
+    def _count(self, tokens: Iterable[TokenId], last: TokenId | None) -> TokenId | None:
+        """Count tokens that follow `last`; returns the last token counted."""
+        for token in tokens:
+            self._tokens[token] += 1
+            if last is not None:
+                self._pairs[last][token] += 1
+            last = token
+        return last
+
+
+@dataclass(frozen=True)
+class NGramDrafts(Lenient):
+    name = "ngram"
+    title = "N-gram drafts"
+    paper, section = "Leviathan et al. 2023", "3.6"
+    summary = (
+        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
+    )
+
+    order: str = setting(
+        "bigram",
+        "the units counted: pairs of tokens, or single ones",
+        choices=("bigram", "unigram"),
+    )
+    draft_length: int = setting(3, "draft tokens per round (gamma)", low=1, high=64)
+    smoothing: float = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
+    references: tuple[str, ...] = REFERENCES
+    lenience: float = LENIENCE
+
+    def decode(self, request: Request) -> Decoding:
+        predict = NGram(request, self.smoothing, self.order == "bigram").predict
+        return self.speculate(
+            request, partial(tree, expansion=(1,) * self.draft_length, predict=predict)
+        )

@@ -1,0 +1,230 @@
+"""The rules by which the target's distributions judge the children of one node of a draft."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from decoders.distribution import Distribution, minimum, point_mass, residual
+from decoders.reading import Reading
+from decoders.sampling import RandomSource
+from decoders.shapes import TokenId
+from decoders.theory import kseq_division
+
+
+@dataclass(slots=True)
+class Pick:
+    """The outcome of a rule at one node.
+
+    Attributes:
+        tests: (p, q, accept probability, u) of each child that it tested, in the order drawn
+        kept: whether it kept the last one tested
+        rest: if not, the distribution that the target's token is drawn from instead
+    """
+
+    tests: list[tuple[float, float | None, float | None, float | None]] = field(
+        default_factory=list
+    )
+    kept: bool = False
+    rest: Distribution | None = None
+
+
+class Rule(Protocol):
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        """Judge the children of one node.
+
+        Args:
+            p: the target's warped distribution of the next token there
+            q: the distribution that the children were drawn from; None for a certain child
+            tokens: the children, in the order drawn
+            reading: the target's raw numbers there
+            source: the randomness
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class SpeculativeRule:
+    """Speculative sampling: accept with chance min(1, p / (l q)), else draw from the residual.
+
+    Attributes:
+        lenience: l in (0, 1]; 1 is exact
+        greedy: whether the temperature is 0. With lenience, a token is then accepted if p(x) >= l *
+            max p on the raw target (the paper prints the inequality the wrong way round).
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, section 2.3 and appendix A.5.
+    """
+
+    lenience: float = 1.0
+    greedy: bool = False
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        (token,) = tokens
+        p_token = p[token]
+        q_token = 1.0 if q is None else q[token]
+        if self.greedy and self.lenience < 1:
+            gap = math.exp(reading.log_p(token)) / reading.highest
+            probability = float(gap >= self.lenience)
+        else:
+            probability = min(1.0, p_token / (self.lenience * q_token))
+        kept, u = source.accept(probability)
+        pick = Pick([(p_token, q_token, probability, u)], kept)
+        if not kept:
+            pick.rest = residual(p, self.lenience * (point_mass(token) if q is None else q))
+        return pick
+
+
+class KSeqRule:
+    """K-SEQ, SpecTr's rule: accept draft i = 1 .. k in turn with probability min(1, p / (rho q)).
+
+    If none is accepted, draw from the residual: with beta = sum min(q, p/rho), it is
+
+        (p - min(q, p/rho) (1 - (1-beta)^k) / beta) / (1-beta)^k.
+
+    k is the number of drafts still on the accepted path; k = 1 is speculative decoding.
+
+    Source:
+        Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ.
+    """
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        assert q is not None  # its drafts are drawn
+        rho = kseq_division(p, q, len(tokens))
+        pick = Pick()
+        for token in tokens:
+            p_token, q_token = p[token], q[token]
+            probability = min(1.0, p_token / (rho * q_token))
+            pick.kept, u = source.accept(probability)
+            pick.tests.append((p_token, q_token, probability, u))
+            if pick.kept:
+                return pick
+        overlap = minimum(q, p / rho)
+        beta = overlap.total
+        scale = (1 - (1 - beta) ** len(tokens)) / beta if beta > 0 else 0.0
+        pick.rest = residual(p, scale * overlap)
+        return pick
+
+
+@dataclass(frozen=True, slots=True)
+class MultiRoundRule:
+    """Multi-round rejection: accept a child with probability min(1, p'/q), and at the end draw p'.
+
+    p' is p at first, and norm(max(0, p' - q)) after each rejection.
+
+    Attributes:
+        replacement: True if the children were drawn i.i.d. from q (SpecInfer): equal ones are tried
+            as often as they were drawn. False if they were drawn without replacement (MCSS): a
+            refused token is removed from q too.
+
+    Source:
+        Miao et al. 2023 (SpecInfer, arXiv 2305.09781); Yang et al. 2024 (MCSD, arXiv 2401.06706).
+    """
+
+    replacement: bool = True
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        assert q is not None  # children of a tree are drawn
+        pick, rest = Pick(), p
+        for token in tokens:
+            p_token, q_token = rest[token], q[token]
+            probability = min(1.0, p_token / q_token)
+            pick.kept, u = source.accept(probability)
+            pick.tests.append((p_token, q_token, probability, u))
+            if pick.kept:
+                break
+            rest = residual(rest, q)
+            if not self.replacement:
+                q = q.without(token)
+        pick.rest = rest
+        return pick
+
+
+def tossless(
+    token: TokenId, probability: float, kept: bool, p: Distribution, q: Distribution | None
+) -> Pick:
+    """The pick of a rule without randomness, which judges `token` by its probability alone.
+
+    A refused token is replaced by a draw from p itself, so such a rule is lossy.
+    """
+    q_token = 1.0 if q is None else q[token]
+    return Pick([(probability, q_token, None, None)], kept, rest=p)
+
+
+@dataclass(frozen=True)
+class TypicalRule:
+    """Medusa's typical acceptance: p(x) > min(epsilon, delta exp(-H(p))).
+
+    p and its entropy H (nats) are those after warping.
+
+    Source:
+        Cai et al. 2024 (Medusa, arXiv 2401.10774), typical acceptance.
+    """
+
+    epsilon: float = 0.09
+    delta: float = 0.3
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        (token,) = tokens
+        probability = p[token]
+        kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
+        return tossless(token, probability, kept, p, q)
+
+
+@dataclass(frozen=True)
+class RollbackRule:
+    """BiLD's rule: keep a token while -log p(x) <= rollback, or drop it with all that follows.
+
+    Attributes:
+        rollback: threshold in nats, on the raw p
+
+    Source:
+        Kim et al. 2023 (BiLD, arXiv 2302.07863), rollback policy.
+    """
+
+    rollback: float = 2.0
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        (token,) = tokens
+        log_p = reading.log_p(token)
+        return tossless(token, math.exp(log_p), -log_p <= self.rollback, p, q)

@@ -1,1 +1,0 @@
-"""The rules by which the target's distributions judge a draft."""
