@@ -111,7 +111,6 @@ KIND_FILES = {
     "form": "kinds.page",
     "fields": "kinds.page",
     "results": "kinds.page",
-    "endpoint": "kinds.page",
     "command": "kinds.terminal",
 }
 OFFERED = {

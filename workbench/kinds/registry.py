@@ -23,11 +23,11 @@ class Kind:
         study: its class of studies; None for a kind whose runs are of another kind, or that keeps
             no runs
         view: the look of its runs: a module with `VIEW`, a `workbench.show.view.View`
-        form: its tab: a module with `TAB`, a class that takes a `workbench.page.host.Host` and the
-            state with the chosen pair
+        form: its part of the page: a module with `TAB`, a class that takes a
+            `workbench.page.host.Host` and the state with the chosen pair, or with
+            `endpoints(host)`, which offers its endpoints, or with both
         command: its command in the terminal: a module with `register(commands)`; it may have
             `text(result)` and `summary(run)`, which show a finished text and a run's figures
-        endpoint: its endpoints: a module with `register(host)`
     """
 
     name: str
@@ -35,7 +35,6 @@ class Kind:
     view: Any = None
     form: Any = None
     command: Any = None
-    endpoint: Any = None
 
     def part(self, name: str) -> Any:
         """The part of this name; None if the kind has none."""
@@ -58,9 +57,9 @@ def in_folder(name: str, study: type[Study] | None, *parts: str) -> Kind:
 KINDS: dict[str, Kind] = {
     kind.name: kind
     for kind in (
-        in_folder("comparison", Comparison, "view", "form", "command", "endpoint"),
-        in_folder("branch", None, "command", "endpoint"),
-        in_folder("draw", Draw, "view", "form", "command", "endpoint"),
+        in_folder("comparison", Comparison, "view", "form", "command"),
+        in_folder("branch", None, "form", "command"),
+        in_folder("draw", Draw, "view", "form", "command"),
         in_folder("batch", Batch, "view", "form", "command"),
         in_folder("experiment", None, "form", "command"),
         in_folder("advice", None, "command"),

@@ -12,7 +12,7 @@ from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
 from workbench.runs.events import Ended
-from workbench.studies.settings import Settings
+from workbench.runs.record import Run
 from workbench.studies.study import Study
 
 
@@ -26,14 +26,17 @@ def offer(job: Callable[..., Any]) -> None:
 
 
 def answers(
-    host: Host, make: Callable[[], Study], answer: Callable[..., dict[str, Any]]
+    host: Host, make: Callable[[], Study], more: Callable[[Run], dict[str, Any]]
 ) -> Iterator[dict[str, Any]]:
     """Run a study.
+
+    The answer is the run's JSON with the fields of its study, those of `more`, and the reason why
+    it could not be kept, if there is one.
 
     Args:
         host: the page's host
         make: makes the study
-        answer: turns the run, and the reason why it could not be kept, into the answer
+        more: gives further fields for the run
 
     Yields:
         empty answers while it runs, and last the answer
@@ -44,7 +47,11 @@ def answers(
     # Answers in between let the server notice that a client has gone; the last one counts.
     with told(), closing(host.run(make(), PairChoice())) as events:
         for event in events:
-            yield answer(event.run, event.unkept) if isinstance(event, Ended) else {}
+            if isinstance(event, Ended):
+                run, unkept = event.run, {"unkept": event.unkept} if event.unkept else {}
+                yield {**run.to_json(), **run.study, **more(run), **unkept}
+            else:
+                yield {}
 
 
 @contextmanager
@@ -56,21 +63,16 @@ def told() -> Iterator[None]:
         raise gr.Error(sentence(error), print_exception=False) from error
 
 
-def asked(decoders: Any, settings: Any) -> Settings:
-    """The settings that a program asks for.
+def asked(decoders: Any, settings: Any) -> dict[str, Any]:
+    """The settings that a program asks for, as a study has them in JSON, unchecked.
 
     Args:
         decoders: names of the catalog
         settings: the other settings, or None
 
     Raises:
-        InputError: if they cannot be used
+        InputError: if `settings` is not an object, or names other decoders
     """
-    return Settings.from_json(plain(decoders, settings))
-
-
-def plain(decoders: Any, settings: Any) -> dict[str, Any]:
-    """The same as one object, unchecked; raises InputError if `settings` names other decoders."""
     if settings is not None and not isinstance(settings, dict):
         raise InputError(f"`settings` must be one JSON object, not {quoted(settings)}.")
     data = {"decoders": decoders, **(settings or {})}

@@ -53,38 +53,33 @@ class FirstPaint:
             text: Gradio's HTML
             query: the parameters of the address
         """
-        theme = (
+        head = (
             f"<title>{words.TITLE}</title>"
             f'<link rel="stylesheet" href="theme.css?v={self.page.theme_hash}">'
+            f"{web.head()}{web.page_script()}</head>"
         )
-        text = text.replace(
-            b"</head>", f"{theme}{web.head()}{web.page_script()}</head>".encode(), 1
-        )
-        return (
-            text.replace(b"<gradio-app", self.picture + b"<gradio-app", 1)
-            if nothing_asked(query)
-            else text
-        )
+        text = text.replace(b"</head>", head.encode(), 1)
+        if nothing_asked(query):
+            text = text.replace(b"<gradio-app", self.picture + b"<gradio-app", 1)
+        return text
 
 
 def _picture(host: Host, page: gr.Blocks) -> bytes:
-    run, prompt = recordings()[0].run, next(iter(presets.PROMPTS.values()))
+    drawn, prompt = drawn_run(recordings()[0].run), next(iter(presets.PROMPTS.values()))
     tabs = next(block for block in page.blocks.values() if isinstance(block, gr.Tabs))
-    drawn = drawn_run(run)
-    parts = {
-        "style": web.opening_style(),
-        "header": words.header(),
-        "tabs": _each(str(getattr(tab, "label", "")) for tab in tabs.children),
-        "gallery": _each(recording.title for recording in recordings()),
-        "prompt": html.escape(prompt),
-        "preset": html.escape(presets.described(presets.OPENING)),
-        "examples": _each(presets.PROMPTS),
-        "asked": words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
-        "headline": drawn.headline,
-        "steps": drawn.steps,
-        "panels": web.embed(drawn.panels),
-    }
-    return TEMPLATE.substitute(parts).encode()
+    return TEMPLATE.substitute(
+        style=web.opening_style(),
+        header=words.header(),
+        tabs=_each(str(getattr(tab, "label", "")) for tab in tabs.children),
+        gallery=_each(recording.title for recording in recordings()),
+        prompt=html.escape(prompt),
+        preset=html.escape(presets.described(presets.OPENING)),
+        examples=_each(presets.PROMPTS),
+        asked=words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
+        headline=drawn.headline,
+        steps=drawn.steps,
+        panels=web.embed(drawn.panels),
+    ).encode()
 
 
 def _each(texts: Iterable[str]) -> str:

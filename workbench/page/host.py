@@ -127,10 +127,8 @@ class Host:
             return replace(event, unkept=str(error))
         except Exception as error:
             log.exception("a run was not kept")
-            why = (
-                f"This run could not be kept ({type(error).__name__}); the server's log says more."
-            )
-            return replace(event, unkept=why)
+            why = f"This run could not be kept ({type(error).__name__})"
+            return replace(event, unkept=f"{why}; the server's log says more.")
         return event
 
     def loaded(self, choice: PairChoice) -> ModelPair:
@@ -160,9 +158,9 @@ class Host:
         pair = self.device.keeper.peek(choice)
         if pair is None:
             return None
-        return len(encode_prompt(pair, prompt, chat_template)) if prompt and is_text(
-            prompt
-        ) else 0, pair.positions
+        encodable = prompt and is_text(prompt)
+        used = len(encode_prompt(pair, prompt, chat_template)) if encodable else 0
+        return used, pair.positions
 
     def parameters(self, choice: PairChoice) -> list[int]:
         """The parameters of each model, the target first; [] if the pair is not in memory."""

@@ -2,32 +2,23 @@
 
 from copy import copy
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
-from fastapi.exceptions import RequestValidationError
-from starlette.middleware import Middleware
 
 from decoders import InputError
 from workbench.kinds import links
 from workbench.kinds.registry import KINDS, UNNAMED
 from workbench.models.presets import PairChoice
-from workbench.page.downloads import export_route
-from workbench.page.first_paint import Completing, FirstPaint, nothing_asked
+from workbench.page.first_paint import nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
-from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.inputs import CheckedBlocks
-from workbench.page.widgets.messages import Updates
-from workbench.page.widgets.tracebacks import unread
-from workbench.runs.record import LARGEST_FILE
+from workbench.page.widgets.handlers import QUIET, CheckedBlocks, Updates
 from workbench.runs.recorded import Recording, recorded, recordings
-from workbench.show import web
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
@@ -36,36 +27,9 @@ HERE = "nothing you type leaves this machine"
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
 
-THEME = gr.themes.Default(
-    primary_hue=gr.themes.colors.blue,
-    neutral_hue=gr.themes.colors.slate,
-    radius_size=gr.themes.sizes.radius_lg,
-    font=["ui-sans-serif", "system-ui", "sans-serif"],
-    font_mono=["ui-monospace", "monospace"],
-).set(
-    # Gradio's greys and blues are too pale to read: AA asks for a contrast of 4.5.
-    body_text_color_subdued="*neutral_600",
-    body_text_color_subdued_dark="*neutral_300",
-    block_info_text_color="*neutral_600",
-    block_info_text_color_dark="*neutral_300",
-    link_text_color="*primary_700",
-    link_text_color_dark="*primary_300",
-    input_placeholder_color="*neutral_500",
-    input_placeholder_color_dark="*neutral_400",
-    button_primary_background_fill="*primary_600",
-    button_primary_background_fill_hover="*primary_700",
-    button_primary_background_fill_dark="*primary_600",
-    button_primary_background_fill_hover_dark="*primary_700",
-    # A box that is not ticked could hardly be seen: AA asks for a contrast of 3 for graphics.
-    checkbox_border_color="*neutral_500",
-    checkbox_border_color_dark="*neutral_400",
-    button_cancel_background_fill="#b91c1c",
-    button_cancel_background_fill_hover="#991b1b",
-)
-
 
 def build(host: Host) -> gr.Blocks:
-    """The whole page. Launch it with `launch_options(host, page)`."""
+    """The whole page. Launch it with `workbench.page.opening.launch_options(host, page)`."""
     with CheckedBlocks(
         title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS
     ) as page:
@@ -86,9 +50,9 @@ def build(host: Host) -> gr.Blocks:
             elem_id="footer",
             elem_classes="wb-note",
         )
-        for kind in KINDS.values():
-            if (part := kind.part("endpoint")) is not None:
-                part.register(host)
+        for part in parts:
+            if hasattr(part, "endpoints"):
+                part.endpoints(host)
         pair.change(
             lambda found: words.header(found, host.parameters(found)), pair, header, **QUIET
         )
@@ -138,35 +102,14 @@ def build(host: Host) -> gr.Blocks:
 
         shown = [notice, tabs, *(part for tab in studies.values() for part in tab.outputs)]
         filling = first.noted.filling
-        opening = page.load(opened, left, shown, js="WorkbenchPage.left", **filling)
         buttons = [tab.runner.run for tab in studies.values()]
-        ready = f"WorkbenchPage.ready({len(buttons)})"
-        # Whatever happened in `opened`.
-        opening.then(None, None, buttons, js=ready, api_visibility="private")
+        # `then`, whatever happened in `opened`.
+        page.load(opened, left, shown, js="WorkbenchPage.left", **filling).then(
+            None, None, buttons, js=f"WorkbenchPage.ready({len(buttons)})", api_visibility="private"
+        )
         for button, recording in zip(first.gallery, recordings(), strict=True):
             button.click(lambda found=recording: beforehand(found), None, shown, **filling)
         for recording in recordings()[:1]:
             beforehand(recording)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
     return page
-
-
-def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
-    """The options of `page.launch`."""
-    return {
-        "theme": THEME,
-        "css_paths": web.WEB / "page.css",
-        "ssr_mode": False,
-        "run_history": False,
-        "footer_links": ["api", "settings"],
-        "show_error": True,
-        # Of the files that the page reads, a run is the largest.
-        "max_file_size": LARGEST_FILE,
-        # `pip install "gradio[mcp]"` makes /compare a tool.
-        "mcp_server": find_spec("mcp") is not None,
-        "app_kwargs": {
-            "routes": [export_route(host.store)],
-            "exception_handlers": {RequestValidationError: unread},
-            "middleware": [Middleware(Completing, paint=FirstPaint(host, page))],
-        },
-    }

@@ -9,7 +9,7 @@ import pytest
 
 from decoders import catalog
 from workbench.page.parts.form import SettingsForm
-from workbench.page.widgets.messages import NotedForm
+from workbench.page.widgets.handlers import NotedForm
 from workbench.studies.limits import Limits
 from workbench.studies.settings import Settings, shared
 

@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 from gradio.helpers import special_args
 
-from workbench.page.widgets.uploads import Given
+from workbench.page.widgets.components import Given
 from workbench.show.families import FAMILIES
 
 ELSEWHERE = "203.0.113.1"  # a visitor whose browser does not share the machine's cores

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.workbench.made import made_batch
-from workbench.kinds.batch.findings import paper_table
+from workbench.kinds.batch.view import paper_table
 from workbench.runs.estimates import BatchFigures
 from workbench.runs.timing import Load
 from workbench.show import batch, tables

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from workbench.kinds.comparison.live import LivePanels
+from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.estimates import rows

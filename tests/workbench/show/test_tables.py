@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tests.workbench.made import made_batch, made_result, with_results
-from workbench.kinds.batch import findings
+from workbench.kinds.batch import view as findings
 from workbench.runs.estimates import BatchFigures, rows
 from workbench.runs.record import Run
 from workbench.runs.timing import Energy, Load

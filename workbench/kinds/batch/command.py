@@ -7,8 +7,8 @@ from typing import Any
 from rich.console import Group
 from rich.text import Text
 
-from workbench.kinds.batch.findings import findings
-from workbench.kinds.batch.study import SIZES, Batch
+from workbench.kinds.batch.study import SIZES, START, Batch
+from workbench.kinds.batch.view import findings
 from workbench.runs.estimates import rows
 from workbench.runs.record import Run
 from workbench.show.tables import Table, figures
@@ -17,7 +17,6 @@ from workbench.studies.schemes import SCHEMES
 from workbench.terminal import flags, study
 from workbench.terminal.show import grid, plain, remarks
 
-START = {"decoders": ["lookup", "speculative"], "temperature": 0.0, **Batch.usual}
 DESCRIPTION = (
     "Decode a set of prompts in batches, and compare each padding scheme with greedy decoding at "
     "the same batch size."
@@ -47,8 +46,9 @@ SHOWN = (
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
     schemes = flags.listed("schemes", {name: scheme.help for name, scheme in SCHEMES.items()})
-    help = "decode a set of prompts in batches"
-    command = flags.command(commands, "batch", help, DESCRIPTION + schemes, EXAMPLES)
+    command = flags.command(
+        commands, "batch", "decode a set of prompts in batches", DESCRIPTION + schemes, EXAMPLES
+    )
     command.set_defaults(command=run)
     command.add_argument(
         "--prompts",

@@ -7,13 +7,12 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.batch.results import BatchResults, Live, lay_out_card
-from workbench.kinds.batch.study import Batch
+from workbench.kinds.batch.study import START, Batch
 from workbench.models.presets import PairChoice
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
-from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.messages import Faults, Updates, Values
-from workbench.page.widgets.uploads import Given, GivenFile
+from workbench.page.widgets.components import Given, GivenFile
+from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
 from workbench.runs.shipped import shipped
 from workbench.studies import prompts
 from workbench.studies.prompts import PromptSet
@@ -27,16 +26,11 @@ SETS = [
     ("Openings of stories", "stories"),
     ("Your own file", OWN),
 ]
-START = {
-    **Batch.usual,
-    "decoders": ["lookup", "speculative"],
-    "max_new_tokens": 32,
-    "temperature": 0.0,
-}
+SHOWN = {**START, "max_new_tokens": 32}
 PROMPTS = 24
 OPENING = {
     "prompts": {"name": SETS[0][1], "count": PROMPTS},
-    "settings": {**START, "sizes": list(CHOSEN_SIZES), "schemes": list(SCHEMES)},
+    "settings": {**SHOWN, "sizes": list(CHOSEN_SIZES), "schemes": list(SCHEMES)},
 }
 NO_FILE = "No file is chosen; choose one, or take a built-in set."
 INTRODUCTION = (
@@ -94,7 +88,7 @@ class BatchTab(StudyTab):
                     "request takes a finished one's place.",
                 )  # fmt: skip
         self.lay_out_folds()
-        self.results = BatchResults()
+        self.results = BatchResults(self.prefix)
         if found := shipped():
             lay_out_card(found)
         # The prompts of the file, which is read once, or the reason why it cannot be read.
@@ -126,26 +120,20 @@ class BatchTab(StudyTab):
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
         chosen, settings = data.get("prompts", {}), data.get("settings", {})
-        name, built_in = (
-            chosen.get("name", SETS[0][1]),
-            chosen.get("name", SETS[0][1]) in prompts.BUILT_IN,
-        )
-        updates = {
+        name = chosen.get("name", SETS[0][1])
+        built_in = name in prompts.BUILT_IN
+        own, says = (NO_FILE, "") if built_in else _held(lambda: PromptSet.from_json(chosen))
+        return {
             self.set: name if built_in else OWN,
             self.file: gr.update(value=None, visible=not built_in),
             self.count: chosen.get("count", PROMPTS),
             self.ignore_eos: settings.get("ignore_eos", True),
             self.sizes: list(settings.get("sizes", CHOSEN_SIZES)),
             self.schemes: list(settings.get("schemes", SCHEMES)),
+            self.own: own,
+            self.read: says,
+            **self.form.filled({**SHOWN, **settings}),
         }
-        updates |= dict(
-            zip(
-                (self.own, self.read),
-                (NO_FILE, "") if built_in else _held(lambda: PromptSet.from_json(chosen)),
-                strict=True,
-            )
-        )
-        return {**updates, **self.form.filled({**START, **settings})}
 
     # ---- the study in the form
 
@@ -170,23 +158,21 @@ class BatchTab(StudyTab):
             raise Faults({self.schemes: str(error)}) from None
 
     def typed(self, values: Values) -> dict[str, Any]:
-        own = {
-            "sizes": values[self.sizes],
-            "schemes": values[self.schemes],
-            "ignore_eos": values[self.ignore_eos],
+        return {
+            "prompts": {"name": values[self.set], "count": values[self.count]},
+            "settings": {
+                **self.form.typed(values),
+                "sizes": values[self.sizes],
+                "schemes": values[self.schemes],
+                "ignore_eos": values[self.ignore_eos],
+            },
         }
-        chosen = {"name": values[self.set], "count": values[self.count]}
-        return {"prompts": chosen, "settings": {**self.form.typed(values), **own}}
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
-        sizes, count = data["settings"]["sizes"], data["prompts"]["count"]
-        large = [size for size in sizes if count and size > count]
-        again = (
-            f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
-            if large
-            else ""
-        )
-        return words.chosen(data["settings"]) + again
+        says, count = words.chosen(data["settings"]), data["prompts"]["count"]
+        if large := [size for size in data["settings"]["sizes"] if count and size > count]:
+            says += f" · batches of {max(large)} use some prompts twice: only {count:g} are chosen"
+        return says
 
     def follow(self, study: Batch, *looked_at: Any) -> Live:
         return Live(self.results, *looked_at)

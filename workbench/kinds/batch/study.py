@@ -132,12 +132,15 @@ class Batch(Study):
         return jobs
 
     def to_json(self) -> dict[str, Any]:
-        own = {
-            "sizes": list(self.sizes),
-            "schemes": list(self.schemes),
-            "ignore_eos": self.ignore_eos,
+        return {
+            "prompts": self.prompt_set.to_json(),
+            "settings": {
+                **self.flat_settings,
+                "sizes": list(self.sizes),
+                "schemes": list(self.schemes),
+                "ignore_eos": self.ignore_eos,
+            },
         }
-        return {"prompts": self.prompt_set.to_json(), "settings": {**self.flat_settings, **own}}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> "Batch":
@@ -167,19 +170,12 @@ class Batch(Study):
 
     @classmethod
     def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        prompts, shown, settings = (
-            data.get("prompts") or {},
-            start.get("prompts", {}),
-            data["settings"],
-        )
+        prompts, settings = data.get("prompts") or {}, data["settings"]
         query: dict[str, Any] = {}
-        if prompts.get("name") in BUILT_IN:  # the texts of a file do not fit into a link
-            named = {"prompts": "name", "count": "count"}
-            query |= {
-                name: prompts[k]
-                for name, k in named.items()
-                if prompts.get(k) not in (None, shown.get(k))
-            }
+        for name, key in (("prompts", "name"), ("count", "count")):
+            shown = prompts.get("name") in BUILT_IN  # the texts of a file do not fit into a link
+            if shown and prompts.get(key) not in (None, start.get("prompts", {}).get(key)):
+                query[name] = prompts[key]
         for name in ("sizes", "schemes"):
             if name in settings and settings[name] != start.get("settings", {}).get(name):
                 query[name] = ",".join(map(str, settings[name]))
@@ -214,3 +210,7 @@ def _whole(text: str) -> int:
     if not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= 10_000:
         raise InputError(f"only whole numbers from 1 to 10,000 can be used, not {quoted(text)}.")
     return int(text)
+
+
+# The settings that the form and the command begin with.
+START = {**Batch.usual, "decoders": ["lookup", "speculative"], "temperature": 0.0}

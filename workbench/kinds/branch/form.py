@@ -1,6 +1,6 @@
-"""Branching on the page: answers to the questions that the strip of panels asks."""
+"""Branching: answers to what the strip of panels asks, and endpoints /alternatives and /branch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -9,13 +9,13 @@ import gradio as gr
 from decoders import InputError
 from workbench.kinds.branch import branching
 from workbench.kinds.branch.branching import At, Choice
-from workbench.kinds.comparison.results import ComparisonResults
+from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
+from workbench.page.api import answers, offer, told
 from workbench.page.host import Host
 from workbench.page.parts.runner import Runner, sentence
-from workbench.page.widgets.handlers import DEVICE, QUIET
-from workbench.page.widgets.messages import Updates
+from workbench.page.widgets.handlers import DEVICE, QUIET, Updates
 from workbench.studies.prompts import is_text
 
 Asked = dict[str, Any]
@@ -37,7 +37,7 @@ class Branching:
         asked: Any = data(event)
 
         def look() -> Asked:
-            choices, wanted = alternatives(
+            choices, wanted = likely(
                 self.host, asked.get("run"), place(asked), choice, asked.get("token")
             )
             return {"choices": [asdict(each) for each in choices], "wanted": wanted}
@@ -49,7 +49,7 @@ class Branching:
         asked: Any = data(event)
 
         def begin() -> Updates:
-            study = branch(
+            study = continued(
                 self.host, asked.get("run"), place(asked), choice, asked.get("token"), names(asked)
             )
             return self.runner.start(study, choice)
@@ -58,7 +58,7 @@ class Branching:
         return {self.answer: {**answered(asked), **updates}} if "error" in updates else updates
 
 
-def alternatives(
+def likely(
     host: Host, run: str, where: At, choice: PairChoice, token: int | str | None = None
 ) -> tuple[list[Choice], int | None]:
     """The tokens that could stand at a place of a kept run's text.
@@ -81,7 +81,7 @@ def alternatives(
     return host.device.ask(choice, branching.listed, host.store.get(run), where, token)
 
 
-def branch(
+def continued(
     host: Host,
     run: str,
     where: At,
@@ -141,3 +141,50 @@ def names(asked: Asked) -> list[str]:
     if not isinstance(decoders, list) or not decoders:
         raise InputError("No decoder is chosen; choose at least one.")
     return decoders
+
+
+def endpoints(host: Host) -> None:
+    def alternatives(run: str, decoder: str, at: int) -> dict[str, Any]:
+        """List the tokens that could stand at a place of a comparison's text.
+
+        They come from one pass of the large model over the tokens before the place. Each has an id,
+        a text, its probability under the large model (raw) and its probability under the decoder
+        (warped: 0 if the decoder never writes it, null if the decoder does not sample).
+
+        Args:
+            run: the id of a kept run
+            decoder: the decoder whose text it is
+            at: number of tokens of the text before the place
+
+        Returns:
+            alternatives: a list of id, text, raw and warped
+        """
+        with told():
+            where = place({"run": run, "decoder": decoder, "at": at})
+            choices, _ = likely(host, run, where, PairChoice())
+            return {"alternatives": [asdict(each) for each in choices]}
+
+    def branch(
+        run: str, decoder: str, at: int, token: int | str, decoders: list[str] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Continue a comparison's text from a place with another token, as a new run.
+
+        Args:
+            run: the id of a kept run
+            decoder: the decoder whose text it is
+            at: number of tokens of the text to keep
+            token: the token after them: its vocabulary id, or the text of a single token
+            decoders: the decoders that continue; by default the one whose text it is
+
+        Returns:
+            the run as /compare gives it; its `start` names the parent
+        """
+        where = {"run": run, "decoder": decoder, "at": at, "token": token}
+        yield from answers(
+            host,
+            lambda: continued(host, run, place(where), PairChoice(), token, decoders),
+            samples,
+        )
+
+    offer(alternatives)
+    offer(branch)

@@ -1,26 +1,26 @@
-"""The tab for comparisons, the first one: one prompt, the chosen decoders side by side."""
+"""Comparisons on the page: the first tab, with decoders side by side, and the endpoint /compare."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar
 
 import gradio as gr
 
 from workbench.kinds.branch.form import Branching
-from workbench.kinds.comparison.live import LivePanels
-from workbench.kinds.comparison.results import ComparisonResults, Live
+from workbench.kinds.comparison.results import ComparisonResults, Live, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
+from workbench.page.api import answers, asked, offer
+from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.form import DEFAULT_DECODERS, SHARED
 from workbench.page.parts.frame import StudyTab
 from workbench.page.parts.pair_picker import PairPicker
-from workbench.page.widgets.messages import Updates, Values
+from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 from workbench.studies.settings import shared
 
 CUSTOM = "custom"
-DRAWN = tuple(presets.SETTINGS[presets.OPENING])  # the settings that a preset sets
 START = {"decoders": DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}
 PROMPT = next(iter(presets.PROMPTS.values()))
 
@@ -77,10 +77,9 @@ class CompareTab(StudyTab):
         super()._wire()
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
             button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
-        drawn = [self._drawn(name) for name in DRAWN]
+        drawn = [self._drawn(name) for name in presets.SETTINGS[presets.OPENING]]
         self.preset.input(self._preset, self.preset, [self.preset, *drawn], **self.noted.filling)
-        offered = [*self.form.offered.values()]
-        self.pair.change(self.offer, self.pair, offered, **self.noted.filling)
+        self.pair.change(self.offer, self.pair, [*self.form.offered.values()], **self.noted.filling)
         Branching(self.host, self.runner, self.results, self.pair)
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
@@ -116,7 +115,7 @@ class CompareTab(StudyTab):
         return {**told, self.preset: _preset_of(data["settings"])}
 
     def follow(self, study: Comparison, *looked_at: Any) -> Live:
-        return Live(LivePanels(study), self.results)
+        return Live(study, self.results)
 
     def _preset(self, name: str) -> Updates:
         """Updates for a preset: it sets the sampling; decoders and the number of tokens stay."""
@@ -136,3 +135,29 @@ def _preset_of(settings: Mapping[str, Any]) -> str:
 
 
 TAB = CompareTab
+
+
+def endpoints(host: Host) -> None:
+    def compare(
+        prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Decode one prompt with several decoders on the embedded pair, and compare them.
+
+        They run one after another. A decoder's own settings stand under its name in the settings.
+
+        Args:
+            prompt: the text to continue
+            decoders: names of the catalog, such as ["greedy", "speculative", "mtad"]
+            settings: max_new_tokens, temperature, top_k, top_p, seed, repeats, those of decoders
+
+        Returns:
+            the run as its JSON export has it, with prompt and settings
+            and each result's text, tokens, rounds and metrics
+        """
+        yield from answers(
+            host,
+            lambda: Comparison.from_json({"prompt": prompt, "settings": asked(decoders, settings)}),
+            samples,
+        )
+
+    offer(compare)

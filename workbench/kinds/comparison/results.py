@@ -1,45 +1,24 @@
 """A comparison on the page: results in sentences, explanation, panels, charts, and links."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
-from workbench.kinds.comparison.live import LivePanels
+from workbench.kinds.comparison.study import Comparison
 from workbench.page.parts import words
-from workbench.page.parts.kept import Kept
+from workbench.page.parts.results import Kept
 from workbench.page.widgets.components import Alternatives, TokenStrip
-from workbench.page.widgets.messages import Updates
-from workbench.runs.estimates import rows
-from workbench.runs.events import Finished, Progress, Started
+from workbench.page.widgets.handlers import Updates
+from workbench.runs.estimates import rows, times_greedy
+from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.show import comparison, steps, strip
-from workbench.show.tables import figures, markup
-
-
-class Charts:
-    """The charts of a comparison and the table with the same numbers."""
-
-    def __init__(self) -> None:
-        with gr.Column(visible=False) as self.box:
-            self.drawn = gr.HTML(elem_id="charts", elem_classes="wb-note")
-            self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
-            self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [self.box, self.drawn, self.table, self.timing]
-
-    def show(self, run: Run) -> Updates:
-        return {
-            self.box: gr.update(visible=True),
-            self.drawn: comparison.charts(rows(run.results), run.settings),
-            self.table: markup(figures(run)),
-            self.timing: words.timing(run),
-        }
-
-    def clear(self) -> Updates:
-        return {self.box: gr.update(visible=False)}
+from workbench.show import comparison, steps, strip, tables
+from workbench.show.laws import claim
+from workbench.show.panel import Panel
+from workbench.show.rules import rule
+from workbench.studies.schemes import BASELINE
 
 
 @dataclass(frozen=True)
@@ -52,24 +31,31 @@ class Drawn:
 
 
 def drawn(run: Run) -> Drawn:
-    headline = words.trail(run) + words.headline(run)
-    return Drawn(headline, steps.how_it_works(run), strip.view(strip.run_panels(run), run.id))
+    return Drawn(
+        words.trail(run) + words.headline(run),
+        steps.how_it_works(run),
+        strip.view(strip.run_panels(run), run.id),
+    )
 
 
 class ComparisonResults:
-    """The results in sentences, the explanation, the panels, the charts, and links to the run."""
+    """The results in sentences, the explanation, the panels, charts and figures, and links."""
 
     def __init__(self) -> None:
         self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
         self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.strip = TokenStrip(elem_id="panels")
         self.alternatives = Alternatives(visible="hidden")
-        self.charts = Charts()
+        with gr.Column(visible=False) as self.box:
+            self.charts = gr.HTML(elem_id="charts", elem_classes="wb-note")
+            self.table = gr.HTML(elem_id="figures", elem_classes="wb-note")
+            self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
         self.kept = Kept()
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [self.headline, self.steps, self.strip, *self.charts.outputs, *self.kept.outputs]
+        top, charts = (
+            [self.headline, self.steps, self.strip],
+            [self.charts, self.table, self.timing],
+        )
+        self.outputs: list[Any] = [*top, self.box, *charts, *self.kept.outputs]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         top = drawn(run)
@@ -77,24 +63,106 @@ class ComparisonResults:
             self.headline: top.headline,
             self.steps: top.steps,
             self.strip: top.panels,
-            **self.charts.show(run),
+            self.box: gr.update(visible=True),
+            self.charts: comparison.charts(rows(run.results), run.settings),
+            self.table: tables.markup(tables.figures(run)),
+            self.timing: words.timing(run),
             **self.kept.show(run, unkept),
         }
 
-    def begin(self, panels: LivePanels) -> Updates:
-        """Updates for the beginning of a run: empty panels."""
-        nothing = {self.headline: "", self.steps: "", self.strip: panels.value()}
-        return {**nothing, **self.charts.clear(), **self.kept.clear()}
+
+class LivePanels:
+    """Follows the events of a comparison, and gives the value of the strip.
+
+    The texts are those of the first repeat.
+
+    Args:
+        study: the comparison
+    """
+
+    def __init__(self, study: Comparison):
+        methods = sorted(study.settings.methods, key=lambda m: m.name != BASELINE)  # it runs first
+        self._prompt, self._methods = study.prompt, {m.name: m for m in methods}
+        self._done: dict[str, Panel] = {}  # by decoder: its last panel
+        self._temperature = study.settings.temperature
+        self._packed = {
+            m.name: Panel.waiting(m, study.prompt, self._temperature).to_json() for m in methods
+        }
+        self._sent: dict[str, str] = {}
+
+    def update(self, event: Started | Progress | Finished) -> None:
+        method = self._methods[event.at.decoder]
+        if isinstance(event, Finished) and not event.at.lap:
+            row = next(row for row in rows(event.run.results) if row.decoder == method.name)
+            panel = self._done[method.name] = Panel.finished(
+                row, self._prompt, claim(method, self._temperature)
+            )
+        elif event.at.repeat or event.at.lap:
+            # The range over several timings comes at the end: to make it now would take time from
+            # the next timing.
+            if (done := self._done.get(method.name)) is None:
+                return
+            panel = dataclasses.replace(done, state=_again(event.at))
+        else:
+            progress = event if isinstance(event, Progress) else None
+            panel = Panel.running(method, self._prompt, self._temperature, progress)
+        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
+
+    def value(self) -> dict[str, Any]:
+        return strip.view(self._packed.values(), "live")
+
+    def changes(self) -> dict[str, Any]:
+        """The value of the strip with None for each panel that has not changed since the last call.
+
+        A finished panel is large; to send it ten times a second took time from the decoder.
+        """
+        changed = [
+            None if self._sent.get(name) == text else text for name, text in self._packed.items()
+        ]
+        self._sent = dict(self._packed)
+        return strip.view(changed, "live")
+
+
+def _again(at: At) -> str:
+    """The repeat or timing that runs now, of a text that is already shown."""
+    parts = [
+        at.repeat and f"repeat {at.repeat + 1}",
+        at.lap and f"timing {at.lap + 1} of {at.laps}",
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+def samples(run: Run) -> dict[str, Any]:
+    """Each result in JSON with its only sample, as endpoints give it since version 1."""
+    x_greedy = {
+        id(r): times_greedy(r, g)
+        for row in rows(run.results)
+        for r, g in zip(row.results, row.greedy, strict=True)
+    }
+    return {
+        "results": [
+            {**data, **data["samples"][0], "error": result.error, "x_greedy": x_greedy[id(result)]}
+            for result, data in zip(run.results, run.to_json()["results"], strict=True)
+        ]
+    }
 
 
 class Live:
     """The panels of a comparison while it runs."""
 
-    def __init__(self, panels: LivePanels, results: ComparisonResults):
-        self._panels, self._results = panels, results
+    def __init__(self, study: Comparison, results: ComparisonResults):
+        self._panels, self._results = LivePanels(study), results
 
     def begin(self) -> Updates:
-        return self._results.begin(self._panels)
+        """Updates for the beginning of a run: empty panels."""
+        results = self._results
+        return {
+            results.headline: "",
+            results.steps: "",
+            results.strip: self._panels.value(),
+            results.box: gr.update(visible=False),
+            **results.kept.clear(),
+        }
 
     def update(self, event: Started | Progress | Finished) -> Updates:
         self._panels.update(event)

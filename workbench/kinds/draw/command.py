@@ -11,7 +11,7 @@ from rich.tree import Tree
 from decoders import InputError, ModelPair, catalog
 from workbench.kinds.branch import branching as branch
 from workbench.kinds.draw.again import again
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.draw.study import START, Draw
 from workbench.runs.cells import DEPTH
 from workbench.runs.draws import Node, drawn, grouped, grown
 from workbench.runs.record import Result, Run
@@ -23,7 +23,6 @@ from workbench.studies.text import counted
 from workbench.terminal import flags, study
 from workbench.terminal.show import grid, plain, remarks
 
-START = {**Draw.usual, "decoders": ["multinomial", "speculative", "mtad", "dsbd"]}
 DESCRIPTION = (
     "Continue one prompt with many seeds, show the texts as a tree with counts, and test whether "
     "their first tokens follow the large model's own distribution."

@@ -1,24 +1,28 @@
-"""The tab for draws: one prompt, continued with many seeds."""
+"""Draws on the page: one prompt continued with many seeds, as a tab and as the endpoint /draw."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from typing import Any, ClassVar
 
 import gradio as gr
 
 from workbench.kinds.branch.branching import of_pair
 from workbench.kinds.draw.again import again
-from workbench.kinds.draw.results import DrawResults, Live
-from workbench.kinds.draw.study import Draw
+from workbench.kinds.draw.study import START, Draw
 from workbench.models.presets import PairChoice
+from workbench.page.api import answers, asked, offer
+from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
+from workbench.page.parts.results import Figures
 from workbench.page.parts.runner import sentence
-from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.messages import Updates
+from workbench.page.widgets.handlers import QUIET, Updates
+from workbench.runs.draws import findings
+from workbench.runs.record import Run
+from workbench.show import draws, verdicts
+from workbench.show.tables import markup
 from workbench.studies import presets
 
-START = {**Draw.usual, "decoders": ["multinomial", "speculative", "mtad", "dsbd"]}
-PROMPT = next(iter(presets.PROMPTS.values()))
 INTRODUCTION = (
     "One text is chance; a hundred show the distribution. Each decoder continues the same prompt "
     "with many seeds, using the pair loaded in the Compare tab. The texts are shown as one tree "
@@ -27,10 +31,51 @@ INTRODUCTION = (
 )
 
 
+class DrawResults(Figures):
+    """Findings in sentences, a tree for each decoder, figures, and links.
+
+    While a study runs, it shows each decoder as soon as that is done.
+    """
+
+    def lay_out(self, prefix: str) -> list[Any]:
+        self.headline = gr.HTML(elem_id="draw-headline", elem_classes="wb-note")
+        self.again = gr.Button("Again with other seeds", size="sm", scale=0, elem_id="draw-more")
+        self.trees = gr.HTML(elem_id="draw-trees")
+        self.table = gr.HTML(elem_id="draw-figures", elem_classes="wb-note")
+        self.timing = gr.HTML(elem_id="draw-timing", elem_classes="wb-note")
+        self.proof = gr.HTML(elem_classes="wb-note")
+        self.shown = gr.State("")  # the run that draws can be added to
+        says = [self.headline, self.again, self.trees, self.table, self.timing, self.proof]
+        return [*says, self.shown]
+
+    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
+        if not run.results:
+            return self.begin()
+        more = not unkept and run.settings.get("temperature") != 0
+        return {
+            **super().show(run, unkept),
+            self.again: gr.update(visible=more),
+            self.shown: run.id if more else "",
+            self.timing: words.timing(run),
+        }
+
+    def growing(self, run: Run, *looked_at: Any) -> Updates:
+        return {
+            self.box: gr.update(visible=True),
+            self.headline: verdicts.headline(run),
+            self.trees: draws.trees(run),
+            self.table: markup(draws.table(run)),
+            self.proof: draws.proof(run),
+        }
+
+
 class DrawTab(StudyTab):
     study: ClassVar[type[Draw]] = Draw
     id, title, prefix = "draw", "Draws", "draw-"
-    opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
+    opening: ClassVar[Mapping[str, Any]] = {
+        "prompt": next(iter(presets.PROMPTS.values())),
+        "settings": START,
+    }
     linked: ClassVar[Mapping[str, Any]] = {"settings": START}
     shown: ClassVar[Mapping[str, Any]] = START
 
@@ -41,7 +86,7 @@ class DrawTab(StudyTab):
         super().lay_out()
 
     def lay_out_results(self) -> DrawResults:
-        return DrawResults()
+        return DrawResults(self.prefix)
 
     def _wire(self) -> None:
         super()._wire()
@@ -51,9 +96,6 @@ class DrawTab(StudyTab):
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         draws = data["settings"].get("draws", Draw.draws) or "no"
         return f"{draws} draws · {words.chosen(data['settings'])}"
-
-    def follow(self, study: Draw, *looked_at: Any) -> Live:
-        return Live(self.results)
 
     def _again(self, id: str, choice: PairChoice) -> Updates:
         """Queue draws with other seeds, to add to the run on screen, or say what is wrong."""
@@ -68,3 +110,35 @@ class DrawTab(StudyTab):
 
 
 TAB = DrawTab
+
+
+def endpoints(host: Host) -> None:
+    def draw(
+        prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
+    ) -> Iterator[dict[str, Any]]:
+        """Continue one prompt with many seeds, and compare the draws with the exact law.
+
+        Each decoder makes 10 to 1,000 draws on the embedded pair. Its own settings stand under its
+        name in the settings.
+
+        Args:
+            prompt: the text to continue
+            decoders: names of the catalog, such as ["multinomial", "speculative", "mtad"]
+            settings: draws, max_new_tokens, temperature, top_k, top_p, seed, and those of decoders
+
+        Returns:
+            the run as its JSON export has it, with each result's samples
+            and findings: for each decoder unlike, p, distance, and the distances of exact draws
+        """
+        yield from answers(
+            host,
+            lambda: Draw.from_json({"prompt": prompt, "settings": asked(decoders, settings)}),
+            found,
+        )
+
+    offer(draw)
+
+
+def found(run: Run) -> dict[str, Any]:
+    """The findings of a run's draws."""
+    return {"findings": [{**asdict(each), "unlike": each.unlike} for each in findings(run)]}

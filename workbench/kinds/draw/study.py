@@ -85,3 +85,7 @@ class Draw(Study):
     def from_json(cls, data: Mapping[str, Any]) -> "Draw":
         settings, own = cls.split(data)
         return cls(cast(Any, data.get("prompt")), settings, **own)
+
+
+# The settings that the form and the command begin with.
+START = {**Draw.usual, "decoders": ["multinomial", "speculative", "mtad", "dsbd"]}

@@ -7,8 +7,8 @@ import gradio as gr
 from decoders import InputError
 from workbench.experiments import plan_file
 from workbench.page.parts import words
+from workbench.page.widgets.components import Given, GivenFile
 from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.uploads import Given, GivenFile
 
 OWN = "own"
 

@@ -18,8 +18,8 @@ from workbench.kinds.experiment.results import ExperimentView, Opener
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.widgets.components import Given
 from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.uploads import Given
 
 FILES = ("html", "md", "csv")
 NONE_YET = "None yet: run a plan."

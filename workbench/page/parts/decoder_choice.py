@@ -6,7 +6,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import catalog
-from workbench.page.widgets.messages import Updates, Values
+from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.estimates import label
 from workbench.show.families import FAMILIES
 
@@ -40,15 +40,14 @@ class DecoderChoice:
             ]
         with gr.Row(elem_classes="chips"):
             for names in (self.usual, list(catalog)):
-                text = (
-                    f"{'All' if len(names) == len(catalog) else 'The'} "
-                    f"{WORDS.get(len(names), len(names))}"
-                )
-                button = gr.Button(
-                    text, size="sm", elem_classes="chip", elem_id=f"{self.elem_id}-{len(names)}"
-                )
+                which = "All" if len(names) == len(catalog) else "The"
                 boxes = [[name for name in family.decoders if name in names] for family in FAMILIES]
-                button.click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
+                gr.Button(
+                    f"{which} {WORDS.get(len(names), len(names))}",
+                    size="sm",
+                    elem_classes="chip",
+                    elem_id=f"{self.elem_id}-{len(names)}",
+                ).click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
 
     @property
     def first(self) -> gr.CheckboxGroup:
@@ -70,8 +69,8 @@ class DecoderChoice:
 
     def follow(self, folds: dict[str, Any]) -> None:
         """Show the folds of the ticked decoders, and no others."""
-        unfold = f"(...chosen) => WorkbenchPage.unfold({list(folds)})(chosen.flat())"
         for group in self.groups:
             group.change(
-                None, self.groups, list(folds.values()), js=unfold, api_visibility="private"
-            )
+                None, self.groups, list(folds.values()), api_visibility="private",
+                js=f"(...chosen) => WorkbenchPage.unfold({list(folds)})(chosen.flat())",
+            )  # fmt: skip

@@ -10,7 +10,7 @@ import gradio as gr
 from decoders import InputError, catalog
 from decoders.settings import check
 from workbench.page.parts.decoder_choice import DecoderChoice
-from workbench.page.widgets.messages import Updates, Values
+from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.estimates import label
 from workbench.studies.presets import SHOWN
 from workbench.studies.settings import shared
@@ -52,21 +52,18 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
         value: the value to show at first
         most: the largest value that this place allows, if that is lower than the field's
     """
-    label, help, default = (
-        field.name.replace("_", " "),
-        field.metadata["help"],
-        written(field, value),
-    )
+    label, help = field.name.replace("_", " "), field.metadata["help"]
+    text = written(field, value)
     if is_switch(field):
         component: Any = gr.Checkbox(value, label=label, info=help)
     elif is_list(field):
-        component = gr.Textbox(default, label=label, info=help, min_width=180)
+        component = gr.Textbox(text, label=label, info=help, min_width=180)
     elif field.metadata["choices"] and field.metadata["low"] is None:
         choices = [written(field, choice) for choice in field.metadata["choices"]]
-        component = gr.Dropdown(choices, value=default, label=label, info=help, min_width=180)
+        component = gr.Dropdown(choices, value=text, label=label, info=help, min_width=180)
     elif field.metadata["choices"]:
         component = gr.Textbox(
-            default, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180
+            text, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180
         )
     else:
         component = gr.Number(
@@ -96,9 +93,8 @@ class SettingsForm:
         elem_id: str = "decoders",
         more: Sequence[dataclasses.Field] = (),
     ) -> None:
-        self.start, self.limits = start, limits
-        self.decoders = DecoderChoice(self.start.get("decoders", DEFAULT_DECODERS), elem_id)
-        self.more = more
+        self.start, self.limits, self.more = start, limits, more
+        self.decoders = DecoderChoice(start.get("decoders", DEFAULT_DECODERS), elem_id)
 
     def lay_out_decoders(self) -> None:
         self.decoders.lay_out()
@@ -117,15 +113,12 @@ class SettingsForm:
         self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
         self.folds: dict[str, gr.Accordion] = {}
         for name, method in catalog.items():
-            fields = dataclasses.fields(method)
-            if not fields:
-                continue
-            title = f"{label(name)} · {cited(method)}"
-            with gr.Accordion(
-                title, open=False, visible=name in self.decoders.usual, elem_classes="fold"
-            ) as fold:
-                self.controls += [control(name, field, field.default) for field in fields]
-            self.folds[name] = fold
+            if fields := dataclasses.fields(method):
+                with gr.Accordion(
+                    f"{label(name)} · {cited(method)}", open=False, elem_classes="fold",
+                    visible=name in self.decoders.usual,
+                ) as self.folds[name]:  # fmt: skip
+                    self.controls += [control(name, field, field.default) for field in fields]
         self.decoders.follow(self.folds)
 
     def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
@@ -184,16 +177,11 @@ class SettingsForm:
         for each in self.controls:
             own = data if each.owner == SHARED else data.get(each.owner, {})
             value = own.get(each.field.name, each.field.default)
-            as_text = is_list(each.field) or (
+            if is_list(each.field) or (
                 each.field.metadata["choices"] and not is_switch(each.field)
-            )
-            updates[each.component] = written(each.field, value) if as_text else value
+            ):
+                value = written(each.field, value)
+            updates[each.component] = value
         for name, fold in self.folds.items():
             updates[fold] = gr.update(visible=name in chosen)
         return updates
-
-    def value(self, values: Values, name: str) -> Any:
-        """A shared setting as it was typed."""
-        return next(
-            values[c.component] for c in self.controls if c.owner == SHARED and c.field.name == name
-        )

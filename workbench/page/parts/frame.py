@@ -8,11 +8,10 @@ import gradio as gr
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.parts.figures import Figures
 from workbench.page.parts.form import SettingsForm
-from workbench.page.parts.runner import Follower, Results, Runner, Wiring
-from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.messages import Faults, NotedForm, Updates, Values
+from workbench.page.parts.results import Figures, Follower
+from workbench.page.parts.runner import Runner
+from workbench.page.widgets.handlers import QUIET, Faults, NotedForm, Updates, Values
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
@@ -50,16 +49,18 @@ class StudyTab:
     shown: ClassVar[Mapping[str, Any]] = {}
     empty: ClassVar[str] = "The prompt is empty; write a few words."
 
-    results: Any  # a `Results`
+    results: Any  # a `Figures`
     prompt: gr.Textbox
     asked: gr.HTML
     share: gr.HTML
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
-        most = host.limits.of_settings
         self.form = SettingsForm(
-            self.opening["settings"], most, f"{self.prefix}decoders", self.study.own()
+            self.opening["settings"],
+            host.limits.of_settings,
+            f"{self.prefix}decoders",
+            self.study.own(),
         )
         self.runner = Runner(host, self.id, self.prefix)
         with gr.Tab(self.title, id=self.id, elem_id=self.prefix[:-1] or None) as self.tab:
@@ -80,7 +81,7 @@ class StudyTab:
         self.lay_out_folds()
         self.results = self.lay_out_results()
 
-    def lay_out_results(self) -> Results:
+    def lay_out_results(self) -> Figures:
         """Lay out the parts that show a run."""
         return Figures(self.prefix)
 
@@ -100,8 +101,10 @@ class StudyTab:
         Args:
             data: a study, as its `to_json` gives it; parts left out have their default
         """
-        prompt = {self.prompt: data["prompt"]} if "prompt" in data else {}
-        return {**prompt, **self.form.filled({**self.shown, **data.get("settings", {})})}
+        return {
+            **({self.prompt: data["prompt"]} if "prompt" in data else {}),
+            **self.form.filled({**self.shown, **data.get("settings", {})}),
+        }
 
     def typed(self, values: Values) -> dict[str, Any]:
         """The study in the form, as its `to_json` gives it, unchecked."""
@@ -159,13 +162,14 @@ class StudyTab:
 
         They are not in a fold, whose content is not on the page while it is shut.
         """
-        link, says = (
-            words.settings_link(self.study.kind, self.opening, self.linked),
+        self.asked = gr.HTML(
             words.note(self.says(self.opening, PairChoice())),
-        )
-        classes = ["wb-note", "wb-asked"]
-        self.asked = gr.HTML(says, elem_id=f"{self.prefix}{name}", elem_classes=classes)
-        self.share = gr.HTML(link, elem_id=f"{self.prefix}settings-link", elem_classes="wb-note")
+            elem_id=f"{self.prefix}{name}", elem_classes=["wb-note", "wb-asked"],
+        )  # fmt: skip
+        self.share = gr.HTML(
+            words.settings_link(self.study.kind, self.opening, self.linked),
+            elem_id=f"{self.prefix}settings-link", elem_classes="wb-note",
+        )  # fmt: skip
 
     def lay_out_folds(self) -> None:
         with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form"):
@@ -180,12 +184,15 @@ class StudyTab:
 
     @property
     def outputs(self) -> list[Any]:
-        form = [*self.fields, *self.runner.outputs, *self.form.outputs]
-        return [*form, *self.results.outputs]
+        parts = (self.runner, self.form, self.results)
+        return [*self.fields, *(output for part in parts for output in part.outputs)]
 
     def show(self, run: Run) -> Updates:
-        done = {self.runner.progress: words.outcome(run)}
-        return {**self.fill(run.study), **self.results.show(run), **done}
+        return {
+            **self.fill(run.study),
+            **self.results.show(run),
+            self.runner.progress: words.outcome(run),
+        }
 
     def _wire(self) -> None:
         self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
@@ -197,8 +204,7 @@ class StudyTab:
             trigger_mode="always_last",
             **QUIET,
         )
-        asked = self.noted, self.pair, self.more, self._study, self.inputs[0]
-        self.runner.wire(Wiring(*asked, self.looked_at, self.follow, self.results))
+        self.runner.wire(self)
 
     @property
     def told(self) -> list[Any]:
@@ -211,15 +217,17 @@ class StudyTab:
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         """Updates of the link that fills this form, and of the line that sums it up."""
-        link = words.settings_link(self.study.kind, data, self.linked)
-        return {self.share: link, self.asked: words.note(self.says(data, choice))}
+        return {
+            self.share: words.settings_link(self.study.kind, data, self.linked),
+            self.asked: words.note(self.says(data, choice)),
+        }
 
     def offer(self, choice: PairChoice) -> Updates:
         """Updates that show the settings that depend on the pair."""
         return self.form.offer(self.host.offers(choice))
 
-    def _study(self, values: Values, *more: Any) -> Study:
-        faults = {**self.form.faults(values), **self.faults(values, *more)}
-        if faults:
+    def asked_for(self, values: Values, *more: Any) -> Study:
+        """The study in the form; raises Faults, or InputError for the first input to show."""
+        if faults := {**self.form.faults(values), **self.faults(values, *more)}:
             raise Faults(faults)
         return self.made(values, *more)

@@ -25,7 +25,7 @@ class PairPicker:
     """
 
     def __init__(self, host: Host, choice: gr.State):
-        self.host, self.choice = host, choice
+        self.host = host
         with gr.Row():
             self.preset = gr.Dropdown(
                 [*offered(), *([OWN] if host.limits.custom_models else [])],
@@ -59,10 +59,10 @@ class PairPicker:
             lambda name: gr.update(visible=name == OWN), self.preset, self.own,
             queue=False, api_visibility="private",
         )  # fmt: skip
-        models = [self.preset, self.target, self.draft, self.device, self.dtype, self.weights]
         self.load.click(
-            self._load, [self.choice, *models], [self.choice, self.note],
-            show_progress_on=self.note, **DEVICE,
+            self._load,
+            [choice, self.preset, self.target, self.draft, self.device, self.dtype, self.weights],
+            [choice, self.note], show_progress_on=self.note, **DEVICE,
         )  # fmt: skip
 
     def _load(
@@ -77,22 +77,19 @@ class PairPicker:
     ) -> tuple[Any, str]:
         """The new choice, or the old one with the reason why the new one is refused."""
         try:
-            how = None if weights == AS_STORED else weights
             choice = self._chosen(
-                preset, (target or "").strip(), (draft or "").strip(), device, dtype, how
-            )
+                preset, (target or "").strip(), (draft or "").strip(), device, dtype,
+                None if weights == AS_STORED else weights,
+            )  # fmt: skip
             pair = self.host.device.pair(choice)
         except InputError as error:
             return current, words.note(f"{error} In use: {current.title}.", "alert")
-        plain = [
-            f" The {role} model runs {model.engine_name}." for role, model in pair.plain.items()
-        ]
-        knows = (
-            f" The draft knows {pair.known:.0%} of the target's tokens."
-            if not pair.one_tokenizer
-            else ""
-        )
-        return choice, words.note(f"In use: {choice.title}.{knows}{''.join(plain)}")
+        says = f"In use: {choice.title}."
+        if not pair.one_tokenizer:
+            says += f" The draft knows {pair.known:.0%} of the target's tokens."
+        for role, model in pair.plain.items():
+            says += f" The {role} model runs {model.engine_name}."
+        return choice, words.note(says)
 
     def _chosen(
         self,

@@ -3,10 +3,10 @@
 import logging
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import gradio as gr
 import torch
@@ -18,10 +18,10 @@ from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
-from workbench.page.widgets.handlers import DEVICE, QUIET
-from workbench.page.widgets.messages import Faults, NotedForm, Updates
+from workbench.page.parts.results import Follower
+from workbench.page.widgets.handlers import DEVICE, QUIET, Faults, Updates
 from workbench.runs.estimates import rows, unsteady
-from workbench.runs.events import Ended, Event, Finished, Progress, Started
+from workbench.runs.events import Ended, Event, Finished, Started
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
@@ -30,25 +30,6 @@ HERE = ("127.0.0.1", "::1")
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
 ANOTHER_PAIR = "Load another pair under Models in the Compare tab."
 log = logging.getLogger(__name__)
-
-
-class Follower(Protocol):
-    """The part of a tab that shows a study while it runs."""
-
-    def begin(self) -> Updates: ...
-
-    def update(self, event: Started | Progress | Finished) -> Updates:
-        """{} if there is nothing to draw yet."""
-
-
-class Results(Protocol):
-    """The part of a tab that shows a run."""
-
-    @property
-    def outputs(self) -> list[Any]: ...
-
-    def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
-        """Updates that show a finished run, which may have no results."""
 
 
 @dataclass(frozen=True)
@@ -60,31 +41,6 @@ class Ticket:
     earlier: Run | None = None
 
 
-@dataclass(frozen=True)
-class Wiring:
-    """The parts of a tab that its runner works with.
-
-    Attributes:
-        form: the noted form
-        choice: the state that holds the chosen pair
-        more: states that `study` takes besides the form's values
-        study: makes the study; raises Faults, or InputError, which is shown at `field`
-        field: see `study`
-        looked_at: components that `follow` takes besides the study
-        follow: makes the part that shows the study while it runs
-        results: the part that shows its run
-    """
-
-    form: NotedForm
-    choice: gr.State
-    more: Sequence[Any]
-    study: Callable[..., Study]
-    field: Any
-    looked_at: Sequence[Any]
-    follow: Callable[..., Follower]
-    results: Results
-
-
 class Runner:
     """The buttons and progress line of a tab, whose `name` tells a visitor's jobs apart."""
 
@@ -92,26 +48,26 @@ class Runner:
         self.host, self.name, self.prefix = host, name, prefix
 
     def lay_out_buttons(self, label: str) -> None:
-        prefix = self.prefix
         # Disabled until the page shows its address: a click would run the study shown before.
         self.run = gr.Button(
             label, variant="primary", size="lg", interactive=False,
-            elem_id=f"{prefix}run", elem_classes="wb-run",
+            elem_id=f"{self.prefix}run", elem_classes="wb-run",
         )  # fmt: skip
         self.stop = gr.Button(
             "Stop", variant="stop", size="lg", visible=False,
-            elem_id=f"{prefix}stop", elem_classes="wb-stop",
+            elem_id=f"{self.prefix}stop", elem_classes="wb-stop",
         )  # fmt: skip
         self.leave = gr.Button(
             "Leave the queue", size="lg", visible=False,
-            elem_id=f"{prefix}leave", elem_classes="wb-leave",
+            elem_id=f"{self.prefix}leave", elem_classes="wb-leave",
         )  # fmt: skip
 
     def lay_out_progress(self) -> None:
-        prefix, classes = self.prefix, ["wb-note", "wb-progress"]
-        self.progress = gr.HTML(elem_id=f"{prefix}progress", elem_classes=classes)
+        self.progress = gr.HTML(
+            elem_id=f"{self.prefix}progress", elem_classes=["wb-note", "wb-progress"]
+        )
         self.again = gr.Button(
-            "Measure again", size="sm", visible=False, elem_id=f"{prefix}again", scale=0
+            "Measure again", size="sm", visible=False, elem_id=f"{self.prefix}again", scale=0
         )
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
@@ -125,14 +81,19 @@ class Runner:
         """The components that a study changes when it begins."""
         return [self._ticket, self._number, *self.outputs]
 
-    def wire(self, wiring: Wiring) -> None:
-        self.wiring = wiring
-        inputs = [wiring.form.values, wiring.choice, *wiring.more]
-        asked = self.run.click(self._ask, inputs, [*self.starting, wiring.form.faults], **QUIET)
-        wiring.form.tell(asked)
+    def wire(self, tab: Any) -> None:
+        """Connect the buttons with the form, the study and the results of a `StudyTab`."""
+        self.tab = tab
+        asked = self.run.click(
+            self._ask,
+            [tab.noted.values, tab.pair, *tab.more],
+            [*self.starting, tab.noted.faults],
+            **QUIET,
+        )
+        tab.noted.tell(asked)
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
-            self._run, [self._ticket, *wiring.looked_at], [*self.outputs, *wiring.results.outputs],
+            self._run, [self._ticket, *tab.looked_at], [*self.outputs, *tab.results.outputs],
             show_progress="minimal", show_progress_on=self.progress,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
@@ -148,14 +109,14 @@ class Runner:
 
     def _ask(self, noted: list[Any], choice: PairChoice, *more: Any) -> Updates:
         """A ticket and a place in the queue, or a message at each field with a fault."""
-        wiring = self.wiring
+        form = self.tab.noted
         try:
-            started = self.start(wiring.study(wiring.form.read(noted), *more), choice)
+            started = self.start(self.tab.asked_for(form.read(noted), *more), choice)
         except Faults as faults:
-            return wiring.form.told(faults.messages)
+            return form.told(faults.messages)
         except Exception as error:
-            return wiring.form.told({wiring.field: sentence(error)})
-        return {**wiring.form.told({}), **started}
+            return form.told({self.tab.inputs[0]: sentence(error)})
+        return {**form.told({}), **started}
 
     def start(self, study: Study, choice: PairChoice, earlier: Run | None = None) -> Updates:
         """Updates of `starting` that queue a study; raises InputError if it cannot be run."""
@@ -164,9 +125,12 @@ class Runner:
 
     def _queued(self) -> Updates:
         """Updates that run the last ticket once the device is free; until then one may leave."""
-        waiting = words.note("Waiting for the device.")
-        buttons = {**self._visible(self.leave), self.again: gr.update(visible=False)}
-        return {self._number: secrets.token_hex(8), self.progress: waiting, **buttons}
+        return {
+            self._number: secrets.token_hex(8),
+            self.progress: words.note("Waiting for the device."),
+            **self._visible(self.leave),
+            self.again: gr.update(visible=False),
+        }
 
     def _run(
         self, ticket: Ticket | None, request: gr.Request, *looked_at: Any
@@ -177,12 +141,11 @@ class Runner:
         """
         if ticket is None:  # a client made up a number
             return
-        follower, shared = self.wiring.follow(ticket.study, *looked_at), shares_cores(request)
+        follower, shared = self.tab.follow(ticket.study, *looked_at), shares_cores(request)
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             # An earlier run stays in view if the study adds to it.
-            begun = follower.begin() if ticket.earlier is None else {}
             yield {
-                **begun,
+                **(follower.begin() if ticket.earlier is None else {}),
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
             }
@@ -197,14 +160,16 @@ class Runner:
     def _followed(
         self, events: Iterator[Event], follower: Follower, shared: bool, *looked_at: Any
     ) -> Iterator[Updates]:
-        show = self.wiring.results.show
         kept = ""  # the id of the run with the finished part, for a visitor who leaves
         for event in events:
             if isinstance(event, Ended):
                 run, unkept = event.run, bool(event.unkept)
-                updates = show(run, unkept, *looked_at) if run.results else {}
-                again = gr.update(visible=any(unsteady(row) for row in rows(event.run.results)))
-                yield {**updates, self.progress: words.ended(event), self.again: again}
+                updates = self.tab.results.show(run, unkept, *looked_at) if run.results else {}
+                yield {
+                    **updates,
+                    self.progress: words.ended(event),
+                    self.again: gr.update(visible=any(map(unsteady, rows(run.results)))),
+                }
                 return
             updates = follower.update(event)
             if isinstance(event, Finished):

@@ -3,13 +3,13 @@
 import base64
 import html
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 from urllib.parse import quote
 
 from workbench.kinds.links import to_query
 from workbench.kinds.registry import study_of
 from workbench.models.presets import PairChoice
-from workbench.runs.estimates import label
+from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded, recordings
@@ -54,8 +54,10 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
         words.append(f"token {event.done} of {event.budget}")
         if event.eta_seconds is not None:
             words.append(f"about {seconds_left(event.eta_seconds)} left")
-    done = bar(min(1.0, (at.step + part) / at.steps))
-    return f'{note(" · ".join(words))}<div data-run="{kept}">{done}</div>'
+    return (
+        f'{note(" · ".join(words))}<div data-run="{kept}">'
+        f"{bar(min(1.0, (at.step + part) / at.steps))}</div>"
+    )
 
 
 def where(at: At) -> str:
@@ -103,38 +105,34 @@ def timing(run: Run) -> str:
 
 
 def outcome(run: Run) -> str:
-    seconds = sum(cast(float, r.metrics.get("seconds") or 0) for r in run.results)
-    timings = max((len(r.laps) for r in run.results), default=0)
-    often = f", timed {timings} times" if timings > 1 else ""
-    failed = dict.fromkeys(label(r.decoder) for r in run.results if r.errors)
-    words = [counted(len(run.results), "result"), f"{seconds:.1f} s of computing{often}"]
-    if failed:
+    seconds = sum(number(r, "seconds") or 0 for r in run.results)
+    words = [counted(len(run.results), "result"), f"{seconds:.1f} s of computing"]
+    if (timings := max((len(r.laps) for r in run.results), default=0)) > 1:
+        words[-1] += f", timed {timings} times"
+    if failed := dict.fromkeys(label(r.decoder) for r in run.results if r.errors):
         words.append(f"failed: {', '.join(failed)}")
     return note(" · ".join(["Stopped" if run.cancelled else "Done", *words]))
 
 
 def tokens(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
     """The prompt's length, the room that the models have for it, and the chosen decoders."""
-    budget = settings.get("max_new_tokens", Settings.max_new_tokens)
-    return f"{_length(count, budget)} · {chosen(settings)}"
+    return f"{_length(count, settings)} · {chosen(settings)}"
 
 
 def chosen(settings: Mapping[str, Any]) -> str:
     """The decoders and the number of tokens that a form asks for."""
-    names = settings["decoders"]
+    names, repeats = settings["decoders"], settings.get("repeats") or 1
     shown = ", ".join(map(label, names)) if len(names) < 7 else counted(len(names), "decoder")
-    repeats = settings.get("repeats") or 1
-    often = f" · {repeats} repeats" if repeats != 1 else ""
     return (
         f"{settings.get('max_new_tokens', Settings.max_new_tokens) or 'no'} new tokens · "
-        f"{shown or 'no decoder'}{often}"
+        f"{shown or 'no decoder'}{f' · {repeats} repeats' if repeats != 1 else ''}"
     )
 
 
-def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
+def _length(count: tuple[int, int | None] | None, settings: Mapping[str, Any]) -> str:
     if count is None:
         return "Tokens are counted once the pair is loaded"
-    used, limit = count
+    (used, limit), budget = count, settings.get("max_new_tokens", Settings.max_new_tokens)
     if limit is None:
         return counted(used, "prompt token")
     room = limit - (int(budget) if isinstance(budget, (int, float)) else 0)
@@ -144,9 +142,11 @@ def _length(count: tuple[int, int | None] | None, budget: Any) -> str:
 
 def heading(side: str, run: Run) -> str:
     """The heading of one of two runs, with the settings and the date that tell them apart."""
-    about = f"{html.escape(asked(run.settings))} · {html.escape(when(run.created))} UTC"
-    name = f'{side} · <a href="?run={run.id}">run {run.id}</a>'
-    return f"<h2>{name} <small>{about} · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
+    return (
+        f'<h2>{side} · <a href="?run={run.id}">run {run.id}</a> '
+        f"<small>{html.escape(asked(run.settings))} · {html.escape(when(run.created))} UTC · "
+        f"<bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
+    )
 
 
 def when(created: str) -> str:
@@ -161,26 +161,21 @@ def settings_link(kind: str, data: Mapping[str, Any], start: Mapping[str, Any]) 
 
 def kept(run: Run, unkept: bool = False) -> str:
     """Links to a run and its files; if the run could not be kept, the links hold the files."""
+    if unkept:
+        name = "Not kept"
+        addresses = {
+            kind: f"data:;base64,{base64.b64encode(WRITERS[kind](run).encode()).decode()}"
+            for kind in ("json", "csv")
+        }
+    else:
+        how = "Kept as" if recorded(run.id) is None else "Recorded beforehand:"
+        name = f'{how} <a href="?run={run.id}">run {run.id}</a>'
+        addresses = {kind: f"export/{run.id}.{kind}" for kind in WRITERS}
     files = "".join(
         f'<a class="button" href="{address}" download="run-{run.id}.{kind}">{kind.upper()}</a>'
-        for kind, address in (_carried(run) if unkept else _exports(run)).items()
+        for kind, address in addresses.items()
     )
-    how = "Kept as" if recorded(run.id) is None else "Recorded beforehand:"
-    name = "Not kept" if unkept else f'{how} <a href="?run={run.id}">run {run.id}</a>'
     return f'<div class="kept"><span>{name}</span><span>Download {files}</span></div>'
-
-
-def _exports(run: Run) -> dict[str, str]:
-    return {kind: f"export/{run.id}.{kind}" for kind in WRITERS}
-
-
-def _carried(run: Run) -> dict[str, str]:
-    """Addresses that hold the files themselves."""
-    texts = {kind: WRITERS[kind](run) for kind in ("json", "csv")}
-    return {
-        kind: f"data:;base64,{base64.b64encode(text.encode()).decode()}"
-        for kind, text in texts.items()
-    }
 
 
 def headline(run: Run) -> str:
@@ -194,13 +189,12 @@ def trail(run: Run) -> str:
     """The runs that a branch came from, as links; "" for any other run."""
     if not run.study.get("start"):
         return ""
-    steps = Start.from_json(run.study["start"]).trail
     each = "".join(
         f'<a href="?run={html.escape(quote(step.run, safe=""))}">'
         f"run {html.escape(step.run[:12])}</a> › "
         f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: "
         f"“<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
-        for step in steps
+        for step in Start.from_json(run.study["start"]).trail
     )
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
 
@@ -214,8 +208,8 @@ def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ())
     counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
     writes = f"This page runs two tiny story models{counts}; don't expect facts."
     if choice.target is not None:
-        alone = "" if len(parameters) > 1 else ", without a draft model"
-        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}{alone}."
+        writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
+        writes += "." if len(parameters) > 1 else ", without a draft model."
     return f"<h1>{TITLE}</h1><p>{SAYS} {writes}</p>"
 
 
@@ -232,13 +226,13 @@ def source(run: Run) -> str:
     recording = recorded(run.id)
     if recording is None:
         return ""
-    where, press = run.environment, study_of(run.kind).verb
-    threads = counted(int(where.get("threads") or 1), "thread")
-    machine = html.escape(f"{where.get('device_name', 'another machine')}, {threads}")
+    device = run.environment.get("device_name", "another machine")
+    machine = f"{device}, {counted(int(run.environment.get('threads') or 1), 'thread')}"
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f'Recorded on {html.escape(run.created[:10])}<span class="wide"> on {machine}</span>. '
-        f"Press <b>{press}</b> to do it here.</p>"
+        f"Recorded on {html.escape(run.created[:10])}"
+        f'<span class="wide"> on {html.escape(machine)}</span>. '
+        f"Press <b>{study_of(run.kind).verb}</b> to do it here.</p>"
     )
 
 

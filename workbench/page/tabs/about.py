@@ -1,7 +1,5 @@
 """The tab that explains the page, its figures and decoders, from the tables that define them."""
 
-from collections.abc import Sequence
-
 import gradio as gr
 
 from decoders import catalog
@@ -38,28 +36,17 @@ class AboutTab:
     def __init__(self) -> None:
         with gr.Tab("About", id="about", elem_id="about"):
             gr.Markdown(INTRODUCTION)
-            gr.Markdown(
-                _table(
-                    "The figures",
-                    ("figure", "what it counts"),
-                    [(n.label, n.help) for n in QUANTITIES],
+            figures = [(quantity.label, quantity.help) for quantity in QUANTITIES]
+            decoders = [
+                (
+                    label(name) + (f" ({method.stands_for})" if method.stands_for else ""),
+                    method.summary, claim(method(), 1.0).chip, cited(method),
                 )
-            )
-            rows = [
-                (_spelled_out(name), method.summary, claim(method(), 1.0).chip, cited(method))
                 for name, method in catalog.items()
-            ]
-            gr.Markdown(
-                _table("The decoders", ("decoder", "what it does", "its text", "paper"), rows)
-            )
-
-
-def _spelled_out(name: str) -> str:
-    """A decoder's name, and the words that it abbreviates."""
-    words = catalog[name].stands_for
-    return f"{label(name)} ({words})" if words else label(name)
-
-
-def _table(title: str, heads: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> str:
-    lines = ["| " + " | ".join(row) + " |" for row in (heads, ("---",) * len(heads), *rows)]
-    return f"## {title}\n\n" + "\n".join(lines)
+            ]  # fmt: skip
+            for title, heads, rows in (
+                ("The figures", ("figure", "what it counts"), figures),
+                ("The decoders", ("decoder", "what it does", "its text", "paper"), decoders),
+            ):
+                lines = [" | ".join(row) for row in (heads, ("---",) * len(heads), *rows)]
+                gr.Markdown(f"## {title}\n\n" + "\n".join(f"| {line} |" for line in lines))

@@ -11,10 +11,8 @@ from workbench.kinds import imports
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
-from workbench.page.widgets.components import RunTable
-from workbench.page.widgets.handlers import QUIET
-from workbench.page.widgets.messages import Updates
-from workbench.page.widgets.uploads import Given, GivenButton
+from workbench.page.widgets.components import Given, GivenButton, RunTable
+from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.estimates import label
 from workbench.runs.ranking import Fastest
 from workbench.runs.record import Run
@@ -61,10 +59,10 @@ class RunsTab:
                 elem_id="search-runs",
                 scale=3,
             )
-            kinds = [EVERY, *self.shown_in]
             self.kind = gr.Dropdown(
-                kinds, value=EVERY, label="Kind", elem_id="kind-of-runs", min_width=140
-            )
+                [EVERY, *self.shown_in], value=EVERY, label="Kind", elem_id="kind-of-runs",
+                min_width=140,
+            )  # fmt: skip
         self.chosen = RunTable(elem_id="past-runs", visible=listed)
         # Filled in the browser, if the visitor agrees to delete.
         self.condemned = gr.JSON(visible="hidden")
@@ -80,9 +78,8 @@ class RunsTab:
 
     def _wire(self) -> None:
         listing: list[Any] = [self.search, self.kind]
-        changed = (each.change for each in listing)
         gr.on(
-            [self.tab.select, *changed],
+            [self.tab.select, *(each.change for each in listing)],
             self._list,
             listing,
             self.chosen,
@@ -95,19 +92,17 @@ class RunsTab:
             *(part for tab in self.shown_in.values() for part in tab.outputs),
         ]
         filling = next(iter(self.shown_in.values())).noted.filling
-        opened = self.open.click(self._open, self.chosen, outputs, **filling)
-        imported = self.upload.upload(self._import, self.upload, outputs, **filling)
-        for shown in (opened, imported):
-            shown.then(
-                None, None, None, js="() => window.scrollTo({top: 0})", api_visibility="private"
-            )
-        both = self.both.click(self._both, self.chosen, [self.note, self.compared], **QUIET)
-        both.then(
-            None, None, None, js="() => WorkbenchPage.reveal('compared')", api_visibility="private"
-        )
-        agreed = "(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)"
-        asked = [self.chosen, self.condemned, *listing]
-        self.delete.click(self._delete, asked, [self.chosen, self.note], js=agreed, **QUIET)
+        up, reveal = "() => window.scrollTo({top: 0})", "() => WorkbenchPage.reveal('compared')"
+        for handler, js in (
+            (self.open.click(self._open, self.chosen, outputs, **filling), up),
+            (self.upload.upload(self._import, self.upload, outputs, **filling), up),
+            (self.both.click(self._both, self.chosen, [self.note, self.compared], **QUIET), reveal),
+        ):
+            handler.then(None, None, None, js=js, api_visibility="private")
+        self.delete.click(
+            self._delete, [self.chosen, self.condemned, *listing], [self.chosen, self.note],
+            js="(table, _, ...filters) => WorkbenchPage.confirmed(table, ...filters)", **QUIET,
+        )  # fmt: skip
 
     # ---- handlers
 
@@ -173,11 +168,11 @@ class RunsTab:
         except InputError as error:
             return words.note(str(error), "alert"), ""
         if a.kind != b.kind:
-            why = (
+            return words.note(
                 f"One is a {a.kind}, the other a {b.kind}: their figures count different things. "
-                "Tick two of the same kind."
-            )
-            return words.note(why, "alert"), ""
+                "Tick two of the same kind.",
+                "alert",
+            ), ""
         heads = "".join(
             words.heading(side, run) for side, run in zip(differences.SIDES, (a, b), strict=True)
         )
@@ -200,13 +195,13 @@ def best(found: Fastest | None) -> str:
     if found is None:
         return ""
     ratio = found.speed / found.greedy if found.greedy and found.decoder != BASELINE else None
-    more = f" · {marked(times(ratio), found.sure)} greedy" if ratio else ""
-    batch = f" · in a batch of {found.batch_size}" if found.batch_size > 1 else ""
-    stopped = " · stopped" if found.stopped else ""
-    return (
-        f"{label(found.decoder)}: {marked(significant(found.speed), found.sure)} tokens/s"
-        f"{more}{batch}{stopped}"
-    )
+    parts = [
+        f"{label(found.decoder)}: {marked(significant(found.speed), found.sure)} tokens/s",
+        ratio and f"{marked(times(ratio), found.sure)} greedy",
+        found.batch_size > 1 and f"in a batch of {found.batch_size}",
+        found.stopped and "stopped",
+    ]
+    return " · ".join(part for part in parts if part)
 
 
 def chosen(table: Any) -> list[str]:

@@ -14,7 +14,6 @@ from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
 from workbench.runs.estimates import label
 from workbench.runs.recorded import recordings
-from workbench.runs.summary import RunSummary
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
@@ -25,10 +24,8 @@ LATEX: list[dict[str, str | bool]] = [{"left": "$$", "right": "$$", "display": T
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
-        self.always = [
-            ("none", ""),
-            *((f"recorded: {each.title}", each.run.id) for each in recordings()),
-        ]
+        kept = [(f"recorded: {each.title}", each.run.id) for each in recordings()]
+        self.always = [("none", ""), *kept]
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
                 self.always,
@@ -74,8 +71,7 @@ class TheoryTab:
 
     def _redraw(self, page: Page, sliders: list[OpenSlider], outputs: list[Any]) -> None:
         def redraw(found: Measured, *values: float | None) -> list[Any]:
-            wrong = fault(page, values)
-            if wrong:
+            if wrong := fault(page, values):
                 return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
             return draw(page, found, cast(tuple[float, ...], values))
 
@@ -93,22 +89,20 @@ class TheoryTab:
     def _list(self) -> Any:
         if self.host.limits.public:
             return gr.skip()
+        try:
+            kept = self.host.store.list()
+        except InputError:
+            kept = []  # the Runs tab says why
         runs = [
             (
                 f"{words.when(run.created)} UTC · {run.kind} · "
                 f"{', '.join(map(label, run.decoders))} · {run.models}",
                 run.id,
             )
-            for run in self._kept()
+            for run in kept
             if run.decoders
         ]
         return gr.update(choices=[*self.always, *runs])
-
-    def _kept(self) -> list[RunSummary]:
-        try:
-            return self.host.store.list()
-        except InputError:
-            return []  # the Runs tab says why
 
     def _pick(self, id: str | None) -> tuple[Measured, str]:
         try:
@@ -139,6 +133,8 @@ def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
     v = SimpleNamespace(
         **{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)}
     )
-    words = page.now(v) + ("" if found == Measured() else f"\n\n**Measured:** {page.found(found)}")
-    tables = [page.tables(found)] if page.tables else []
-    return [words, *(card.figure(v, found) for card in page.cards), *tables]
+    words = page.now(v)
+    if found != Measured():
+        words += f"\n\n**Measured:** {page.found(found)}"
+    drawn = [card.figure(v, found) for card in page.cards]
+    return [words, *drawn, *([page.tables(found)] if page.tables else [])]

@@ -1,5 +1,8 @@
 """Components that Gradio lacks; workbench/web has the scripts that draw them."""
 
+import contextlib
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -86,3 +89,40 @@ class OpenSlider(gr.Slider):
 
     def preprocess(self, payload: float | None) -> float | None:  # type: ignore[override]  # None is meant
         return payload if isinstance(payload, (int, float)) else None
+
+
+@dataclass(frozen=True)
+class Given:
+    """The name and the content of a visitor's file."""
+
+    name: str
+    content: bytes
+
+
+class ReadOnce:
+    """A component whose handlers get the content of a file; nothing stays on the disk."""
+
+    is_template = True  # to the browser it is Gradio's
+
+    def preprocess(self, payload: Any) -> Given | None:
+        if payload is None:
+            return None
+        path = Path(payload.path)
+        try:
+            return Given(path.name, path.read_bytes())
+        except OSError:  # of two visitors who upload the same file at once, one comes late
+            raise gr.Error(
+                "The file did not arrive; upload it again.", print_exception=False
+            ) from None
+        finally:
+            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.parent.rmdir()  # it is named after the content
+
+
+class GivenFile(ReadOnce, gr.File):  # type: ignore[misc]  # what was in the file, not its name
+    """Gradio's box for a file."""
+
+
+class GivenButton(ReadOnce, gr.UploadButton):  # type: ignore[misc]  # likewise
+    """The same as a button."""

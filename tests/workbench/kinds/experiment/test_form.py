@@ -16,7 +16,7 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.layout import build
-from workbench.page.widgets.inputs import fits
+from workbench.page.widgets.handlers import fits
 
 PLAN = (
     'title = "Mine <b>"\n[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 import gradio as gr
 import pytest
 
-from workbench.kinds.comparison.endpoint import register
+from workbench.kinds.comparison.form import endpoints as register
 from workbench.page.host import Host
 
 SETTINGS = {"max_new_tokens": 4, "temperature": 0}

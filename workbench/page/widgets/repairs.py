@@ -1,6 +1,7 @@
-"""One line in the log for each request that Gradio cannot read.
+"""Repairs of Gradio: its tracebacks in the log, and failed uploads that it leaves on the disk.
 
-Gradio prints a traceback for each, so that anybody could fill the server's log.
+It prints a traceback for each request that it cannot read, so that anybody could fill the server's
+log; here each is one line.
 """
 
 import logging
@@ -62,13 +63,38 @@ def handler(*asked: Any, **named: Any) -> Any:
         raise HTTPException(404, "The page has no such handler; reload it.") from None
 
 
+class TidyParser(route_utils.GradioMultiPartParser):
+    """Removes files that Gradio leaves: half a file of a sender who left, and unexpected parts."""
+
+    async def parse(self) -> Any:
+        kept: set[str] = set()
+        try:
+            form = await super().parse()
+            kept = {
+                each.file.name
+                for name, each in form.multi_items()
+                if name == "files" and not isinstance(each, str)
+            }
+            return form
+        except OSError as error:  # a full disk, for example
+            raise route_utils.MultiPartException(
+                f"The file cannot be stored: {error.strerror or error}."
+            ) from None
+        finally:
+            for file in self._files_to_close_on_error:
+                if file.name not in kept:
+                    file.close()
+                    Path(file.name).unlink(missing_ok=True)
+
+
 payload, get_fn = utils.error_payload, route_utils.get_fn
 
 
-def shorten() -> None:
-    """Make Gradio's modules print and answer through the functions above."""
+def install() -> None:
+    """Make Gradio's modules print, answer and read uploads through what stands above."""
     utils.error_payload = queueing.error_payload = encodable
     route_utils.get_fn = handler
+    route_utils.GradioMultiPartParser = TidyParser  # type: ignore[misc]  # there is no setting for it
     quiet = SimpleNamespace(**{**vars(real), "print_exc": print_exc})
     for module in (routes, queueing, route_utils):
         # mypy does not know that Gradio's modules have it.
