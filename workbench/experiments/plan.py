@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from decoders import Method
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.models.presets import EMBEDDED, PairChoice
 from workbench.studies.settings import Settings
 
 EMBEDDED_NAME = "embedded"
@@ -171,10 +171,9 @@ def settings(
 
 def pair_name(choice: PairChoice) -> str:
     """The name of a pair in reports: its preset's name, or its models."""
-    for name, preset in PAIRS.items():
-        if (preset.target_source, preset.draft_source) == (choice.target, choice.draft):
-            return EMBEDDED_NAME if preset is EMBEDDED else name
-    return choice.title
+    if choice.preset is None:
+        return choice.title
+    return EMBEDDED_NAME if choice.preset is EMBEDDED else choice.preset.name
 
 
 def plain(value: Any) -> Any:

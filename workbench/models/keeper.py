@@ -1,18 +1,172 @@
-"""The model pair in memory, the presets that fit, and how another pair takes its place."""
+"""The model pair in memory: which pairs fit, how one is loaded, and how another takes its place."""
 
 import gc
+import os
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
 
 import torch
+from huggingface_hub.errors import GatedRepoError
 
-from decoders import InputError, ModelPair, default_dtype
-from decoders.devices import all_devices
-from workbench.models.load import load
-from workbench.models.memory import available_bytes, fits, shown_bytes
+from decoders import (
+    InputError,
+    ModelPair,
+    copies_bytes,
+    default_device,
+    default_dtype,
+    load_pair,
+    parameters,
+)
+from decoders.devices import all_devices, device_of
+from decoders.errors import quoted
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, PairPreset
 
+# Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
+# instead of the named files.
+os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
+# Bytes per parameter of models of a billion parameters and more, with scales and with embeddings
+# that are not quantised.
+QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
+CACHE_BYTES = 2**30  # left for caches and activations next to the weights
+CGROUP = Path("/sys/fs/cgroup")
 DOES_NOT_FIT = "does not fit"  # in the label of a preset that does not; it is shown grey
+
+
+def available_bytes(device: torch.device) -> int | None:
+    """Free memory of the device, None if it does not say.
+
+    On the CPU the container's limit counts as well.
+    """
+    if not device_of(device).on_host:
+        return device_of(device).free_bytes
+    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
+
+
+def fits(weight_bytes: int, device: torch.device) -> bool:
+    """Whether weights of this size leave room for caches.
+
+    On a CPU, also for the copies that the engine makes of small models.
+    """
+    free = available_bytes(device)
+    return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
+
+
+def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse weights that do not fit, before they are loaded.
+
+    Args:
+        name: the pair's name
+        weight_bytes: the size of its weights
+        device: the device
+        dtype: the dtype of the weights
+
+    Raises:
+        InputError: if they do not fit
+    """
+    if not fits(weight_bytes, device):
+        raise InputError(
+            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in "
+            f"{str(dtype).removeprefix('torch.')} and {device} has "
+            f"{shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another "
+            "dtype."
+        )
+
+
+def shown_bytes(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+def _meminfo() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    return next(
+        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None
+    )
+
+
+def _container() -> int | None:
+    """The memory that the cgroup (version 2) leaves; None if it sets no limit."""
+    try:
+        limit = (CGROUP / "memory.max").read_text().strip()
+        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
+    """The pair of a choice.
+
+    A model's own code is never run, and a pair that is not a preset is read from safetensors only.
+
+    Args:
+        choice: the choice
+        custom_allowed: whether the pair may be other than a preset
+
+    Raises:
+        InputError: in one sentence, if the pair is not a preset and `custom_allowed` is false, if
+            it does not fit in memory, if its owner must be asked first, if there is no such model,
+            or if it cannot be run
+    """
+    device = default_device() if choice.device == "auto" else _device(choice.device)
+    dtype = default_dtype(device) if choice.dtype == "auto" else choice.dtype
+    if choice.preset is None and not custom_allowed:
+        raise InputError(
+            "Only the listed model pairs may be loaded on this Space; its owner can set "
+            "ALLOW_CUSTOM_MODELS=1."
+        )
+    kind = getattr(torch, str(dtype).removeprefix("torch."), None)
+    try:
+        if isinstance(kind, torch.dtype):
+            _must_fit(choice, device, kind)
+        return load_pair(
+            choice.target,
+            choice.draft,
+            device=device,
+            dtype=dtype,
+            safetensors=None if choice.preset else True,
+            quantization=choice.quantization,
+        )
+    except (MemoryError, torch.OutOfMemoryError):
+        raise InputError(
+            f"{choice.title} does not fit in the memory of {device}; take a smaller pair or "
+            "another dtype."
+        ) from None
+    except InputError as error:
+        if not _is_gated(error):
+            raise
+        raise InputError(
+            f"{choice.title} is gated: accept its licence on its page at huggingface.co, and give "
+            "the token of your account with `hf auth login` or in the variable HF_TOKEN (on a "
+            "Space: Settings, Secrets)."
+        ) from error
+
+
+def _must_fit(choice: PairChoice, device: torch.device, dtype: torch.dtype) -> None:
+    """Refuse a pair whose weights, quantised if that is chosen, do not fit."""
+    if choice.preset:
+        size = choice.preset.weight_bytes(dtype)
+    else:
+        # Only the embedded pair's target is None.
+        size = parameters(cast(str, choice.target), choice.draft) * dtype.itemsize
+    quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
+    must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
+
+
+def _device(name: str) -> torch.device:
+    try:
+        return torch.empty(0, device=name).device
+    except (RuntimeError, AssertionError):
+        raise InputError(f"There is no device {quoted(name)} here; take 'auto' or 'cpu'.") from None
+
+
+def _is_gated(error: BaseException | None) -> bool:
+    while error is not None and not isinstance(error, GatedRepoError):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 class PairError(InputError):

@@ -50,6 +50,12 @@ class PairChoice:
         names = [n.partition("@")[0] for n in (self.target, self.draft) if n]
         return " + ".join(names) or "embedded pair"
 
+    @property
+    def preset(self) -> "PairPreset | None":
+        """The preset with these models, on whichever device; None if there is none."""
+        alone = PairChoice(self.target, self.draft)
+        return next((preset for preset in PAIRS.values() if preset.choice() == alone), None)
+
 
 @dataclass(frozen=True)
 class PairPreset:
@@ -65,14 +71,6 @@ class PairPreset:
     target: Model | None = None
     draft: Model | None = None
 
-    @property
-    def target_source(self) -> str | None:
-        return self.target.source if self.target else None
-
-    @property
-    def draft_source(self) -> str | None:
-        return self.draft.source if self.draft else None
-
     def weight_bytes(self, dtype: torch.dtype) -> int:
         """The memory of the weights alone, without caches.
 
@@ -83,7 +81,8 @@ class PairPreset:
     def choice(
         self, device: str = "auto", dtype: str = "auto", quantization: str | None = None
     ) -> PairChoice:
-        return PairChoice(self.target_source, self.draft_source, device, dtype, quantization)
+        target, draft = (m.source if m else None for m in (self.target, self.draft))
+        return PairChoice(target, draft, device, dtype, quantization)
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")

@@ -52,7 +52,7 @@ def test_pairs_are_presets_or_lists_of_models():
         f'[[part]]\npairs = ["embedded", "{names[1]}", ["a/b", "c/d"]]\ndecoders = ["all"]',
         "a.toml",
     )
-    assert [p.target for p in plan.parts[0].pairs] == [None, PAIRS[names[1]].target_source, "a/b"]
+    assert [p.target for p in plan.parts[0].pairs] == [None, PAIRS[names[1]].choice().target, "a/b"]
     assert {m.name for m in plan.parts[0].methods} == set(catalog)
 
 

@@ -1,13 +1,70 @@
-"""Dynamic-width speculative beam decoding.
+"""The page of dynamic-width speculative beam decoding.
 
 Source:
-    Qin et al. 2024 (DSBD, arXiv 2409.16560), section 3.2.
+    Qin et al. 2024 (DSBD, arXiv 2409.16560): the theorem and the equations named below.
 """
 
+from collections.abc import Sequence
+
+import plotly.graph_objects as go
+
 from decoders import theory
-from workbench.theory.charts import dsbd as charts
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import Card, Page, Slider, Values
+from workbench.show.figure import canvas, level
+from workbench.theory.estimates import Measured, MeasuredDSBD
+from workbench.theory.pages.page import (
+    FAMILY,
+    HERE,
+    UNIT,
+    Card,
+    Page,
+    Slider,
+    Values,
+    diamond,
+    disc,
+    family,
+    upright,
+)  # fmt: skip
+
+
+def steps_figure(
+    beta: float, threshold: float, gamma: int, run: MeasuredDSBD | None = None
+) -> go.Figure:
+    """Theorem 3.2: layers per round against beta, flat beyond t."""
+    figure = family(
+        canvas("chance β that W<sub>min</sub> beams are accepted", "layers per round, at least"),
+        UNIT, "γ", (1, 2, 3, 4, 8), gamma, lambda g, b: theory.dsbd_steps(b, g, threshold),
+        (beta, "{:.2f}"),
+    )  # fmt: skip
+    upright(figure, threshold, "t")
+    if run:
+        diamond(figure, run.layer_acceptance, run.steps, "{:.2f} measured")
+    return figure
+
+
+def width_figure(
+    alphas: Sequence[float], threshold: float, minimum: int, run: MeasuredDSBD | None = None
+) -> go.Figure:
+    """P(m, k), the chance that at least k are accepted, and the width by t (equations 2-7)."""
+    law = theory.accepted_distribution(list(alphas))
+    at_least = [sum(law[k:]) for k in range(len(law))]
+    width = theory.dynamic_width(list(alphas), threshold, minimum)
+    figure = canvas("draws of a layer that are accepted, k", "probability")
+    ks = list(range(len(law)))
+    figure.add_bar(
+        x=ks, y=law, name="exactly k", marker_color=FAMILY[0][0],
+        hovertemplate="P(%{x}) = %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    figure.add_scatter(
+        x=ks, y=at_least, name="at least k", line={"color": FAMILY[-1][0]},
+        hovertemplate="P(≥ %{x}) = %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    level(figure, threshold, "t")
+    disc(figure, width, at_least[width] if width in ks else 0.0, f"width {width}")
+    if run:
+        upright(figure, run.width, f"{run.width:.2f} measured, mean", HERE)
+    figure.update_xaxes(dtick=1)
+    figure.update_yaxes(range=[0, 1.2], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    return figure
 
 
 def _alphas(v: Values) -> list[float]:
@@ -55,7 +112,7 @@ DSBD = Page(
             r"E(\text{layers}) \ge \frac{1-\min(t,\beta)^{\gamma+1}}{1-\min(t,\beta)}",
             "The width is chosen so that a layer passes with a chance of about t, if β allows it. "
             "A lower bound. Theorem 3.2.",
-            lambda v, m: charts.steps_figure(v.beta, v.t, v.gamma, m.dsbd),
+            lambda v, m: steps_figure(v.beta, v.t, v.gamma, m.dsbd),
         ),
         Card(
             "Width",
@@ -63,7 +120,7 @@ DSBD = Page(
             r" \\ W_L=\max\bigl(W_{min},\,\max\{K: P(\ge K)\ge t\}\bigr) \end{gathered}",
             "The most beams that are accepted with a chance of at least t; after an acceptance the "
             "α start again with the first. Equations 2-7.",
-            lambda v, m: charts.width_figure(_alphas(v), v.t, v.minimum, m.dsbd),
+            lambda v, m: width_figure(_alphas(v), v.t, v.minimum, m.dsbd),
         ),
     ),
     now,

@@ -1,15 +1,95 @@
-"""The padding of batches.
+"""The page of the padding of batches.
 
 Source:
     Ni et al. 2024 (EMS-SD, arXiv 2405.07542), appendix B.
 """
 
+from functools import cache
+from itertools import cycle
+
+import numpy as np
+import plotly.graph_objects as go
+
 from decoders import theory
+from workbench.show.figure import canvas
 from workbench.show.tables import Table, markdown
 from workbench.theory.batches import MeasuredBatch
-from workbench.theory.charts import ems_sd as charts
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import Card, Page, Slider, Values
+from workbench.theory.estimates import NOTHING, Measured
+from workbench.theory.pages.page import (
+    HERE,
+    NOW,
+    UNIT,
+    Card,
+    Page,
+    Slider,
+    Values,
+    diamond,
+    disc,
+    family,
+)  # fmt: skip
+
+ROUNDS = 4000  # simulated batches per point
+ACCURACIES = [i / 10 for i in range(1, 10)]  # the points
+PADDING = {
+    "longest": "longest acceptance τ<sub>max</sub>",
+    "pads": "pads per request δ̄",
+    "ratio": "padding ratio r̄",
+}
+
+
+def padding_figure(
+    part: str, p: float, batch: int, cap: int, found: Measured = NOTHING
+) -> go.Figure:
+    """Figure 6: one part of `theory.Padding` against p.
+
+    Lines are exact, crosses the paper's simulation for this batch size.
+    """
+
+    def exact(batch: float, p: float) -> float:
+        return getattr(theory.expected_padding(p, int(batch), cap), part)
+
+    figure = canvas("next-token accuracy p", PADDING[part])
+    family(figure, UNIT, "b", (2, 4, 8, 16, 32), batch, exact)
+    figure.add_scatter(
+        x=ACCURACIES, y=[getattr(padding, part) for padding in _simulated(batch, cap)],
+        name="simulated", mode="markers", marker={"symbol": "x-thin-open", "size": 8, "color": NOW},
+        hovertemplate=f"%{{x:.2f}}: %{{y:.3f}}<extra>{ROUNDS} simulated rounds</extra>",
+    )  # fmt: skip
+    disc(figure, p, exact(batch, p), "{:.2f}")
+    for each in found.batches:
+        if (measured := each.padding(batch)) is not None:
+            diamond(figure, each.p, getattr(measured, part), f"{{:.2f}} measured, {each.decoder}")
+    if run := found.speculative:
+        diamond(figure, run.alpha, exact(batch, run.alpha), "{:.2f} for the run’s α")
+    return figure
+
+
+@cache
+def _simulated(batch: int, cap: int) -> list[theory.Padding]:
+    draw = np.random.default_rng(0)
+    return [theory.simulated_padding(p, batch, cap, ROUNDS, draw) for p in ACCURACIES]
+
+
+def longest_figure(p: float, batch: int, cap: int, found: Measured = NOTHING) -> go.Figure:
+    """P(tau_max = k), with the rest of the mass on the cap.
+
+    Measured bars are the shares of rounds of the run's batches of this size.
+    """
+    figure = canvas("longest acceptance of the batch, k", "probability")
+    names = [*(str(k) for k in range(1, cap)), f"≥ {cap}"]
+    figure.add_bar(
+        x=names, y=theory.longest_acceptance(p, batch, cap), name="formula", marker_color=NOW,
+        hovertemplate="k = %{x}: %{y:.3f}<extra></extra>",
+    )  # fmt: skip
+    for run, pattern in zip(found.batches, cycle(("", "/", "x", "."))):
+        if (shares := run.longest(batch, cap)) is not None:
+            figure.add_bar(
+                x=names, y=shares, name=f"measured, {run.decoder}",
+                marker={"color": HERE, "pattern_shape": pattern},
+                hovertemplate="k = %{x}: %{y:.3f} of the rounds<extra></extra>",
+            )  # fmt: skip
+    figure.update_xaxes(type="category")
+    return figure
 
 
 def now(v: Values) -> str:
@@ -81,27 +161,27 @@ EMS_SD = Page(
             r"\tau_{max} = \max(\tau_0,\dots,\tau_{b-1})",
             "The request that gains most sets the length to which all others are padded. Figure 6; "
             "crosses are simulated as in the paper.",
-            lambda v, m: charts.padding_figure("longest", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure("longest", v.p, v.batch, v.cap, m),
         ),
         Card(
             "Its distribution",
             r"P(\tau_{max}=k) = (1-p^k)^b-(1-p^{k-1})^b",
             "In a large batch some request nearly always gains all. The last bar has the rest of "
             "the mass. Equation 11.",
-            lambda v, m: charts.longest_figure(v.p, v.batch, v.cap, m),
+            lambda v, m: longest_figure(v.p, v.batch, v.cap, m),
         ),
         Card(
             "Pads",
             r"\bar\delta = \tau_{max}-\frac1b\sum_i\tau_i",
             "Tokens computed and cached for nothing, per request and round. Figure 6.",
-            lambda v, m: charts.padding_figure("pads", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure("pads", v.p, v.batch, v.cap, m),
         ),
         Card(
             "Padding ratio",
             r"\bar r = \bar\delta\,/\,\tau_{max}",
             "The share of a padded batch that is padding. Batches here can be packed without any. "
             "Figure 6.",
-            lambda v, m: charts.padding_figure("ratio", v.p, v.batch, v.cap, m),
+            lambda v, m: padding_figure("ratio", v.p, v.batch, v.cap, m),
         ),
     ),
     now,

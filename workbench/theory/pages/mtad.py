@@ -1,14 +1,82 @@
-"""Multi-token assisted decoding.
+"""The page of multi-token assisted decoding.
 
 Source:
-    Qin et al. 2024 (MTAD, arXiv 2407.09722), section 3.2.
+    Qin et al. 2024 (MTAD, arXiv 2407.09722): the theorems and the lemma named below.
 """
 
+import plotly.graph_objects as go
+
 from decoders import theory
+from workbench.show.figure import canvas
 from workbench.show.quantities import significant
-from workbench.theory.charts import mtad as charts
-from workbench.theory.estimates import Measured
-from workbench.theory.pages.page import Card, Page, Slider, Values
+from workbench.theory.estimates import Measured, MeasuredMTAD
+from workbench.theory.pages.page import Card, Page, Slider, Values, diamond, family
+
+LOOSE = 100  # a bound on a ratio of perplexities that is higher than this says nothing
+LENGTHS = [1 + i / 10 for i in range(161)]  # tokens per round
+THRESHOLDS = (0.9, 0.5, 0.2, 0.1, 0.01)
+
+
+def kept_figure(
+    threshold: float, U: float, gamma: int, run: MeasuredMTAD | None = None
+) -> go.Figure:
+    """Theorem 3.6 in whole tokens: the least tokens per round, against U.
+
+    The round's own token is included.
+    """
+    figure = family(
+        canvas("U = largest |ln p − ln q|, nats", "tokens per round, at least"),
+        [0.02 * i for i in range(1, 251)], "τ", THRESHOLDS, threshold,
+        lambda t, u: 1 + theory.mtad_kept_length(t, u, gamma), (U, "{}"), shape="hv",
+    )  # fmt: skip
+    if run and run.U is not None:
+        diamond(figure, run.U, run.gamma_bar, f"{run.gamma_bar:.2f} measured, U ≥ {run.U:.2f}")
+    figure.update_yaxes(rangemode="tozero")
+    return figure
+
+
+def ratio_figure(
+    threshold: float,
+    gamma_bar: float,
+    H: float,
+    U: float,
+    epsilon: float,
+    run: MeasuredMTAD | None = None,
+) -> go.Figure:
+    """Theorem 3.5: the bound on MTAD's perplexity over that of exact joint decoding.
+
+    It is drawn against the tokens per round.
+    """
+    figure = family(
+        canvas("tokens per round γ̄", "perplexity ratio, at most"),
+        LENGTHS, "τ", THRESHOLDS, threshold,
+        lambda t, g: theory.mtad_ratio_bound(t, g, H, U, epsilon), (gamma_bar, "{:.3g}"),
+    )  # fmt: skip
+    if run and run.U is not None:
+        bound = theory.mtad_ratio_bound(run.threshold, run.gamma_bar, run.H, run.U)
+        says = (
+            "bound {:,.0f}× (too loose to say anything)"
+            if bound > LOOSE
+            else "bound {:.3g}× by the run’s U, H, γ̄"
+        )
+        diamond(figure, run.gamma_bar, bound, says)
+    figure.update_yaxes(type="log")
+    return figure
+
+
+def perplexity_figure(gamma_bar: float, H_pq: float, log_q: float, epsilon: float) -> go.Figure:
+    """Lemma 3.4: the bound on the output's perplexity under the draft model.
+
+    L_q(n) is taken to be n log_q.
+    """
+
+    def bound(e: float, g: float) -> float:
+        return theory.mtad_perplexity_bound(g, H_pq, (g - 1) * log_q, e)
+
+    return family(
+        canvas("tokens per round γ̄", "perplexity under q, at most"),
+        LENGTHS, "ε", (0.0, -0.1, -0.25, -0.5, -1.0), epsilon, bound, (gamma_bar, "{:.2f}"),
+    )  # fmt: skip
 
 
 def now(v: Values) -> str:
@@ -68,7 +136,7 @@ MTAD = Page(
             "Models that never differ by more than U cannot fail the threshold at once. The steps "
             "are the whole tokens that the rule promises: min(γ, ⌈|ln τ|/U⌉ − 1) and one more. "
             "Theorem 3.6.",
-            lambda v, m: charts.kept_figure(v.tau, v.U, v.gamma, m.mtad),
+            lambda v, m: kept_figure(v.tau, v.U, v.gamma, m.mtad),
         ),
         Card(
             "Against exact joint decoding",
@@ -76,7 +144,7 @@ MTAD = Page(
             r" \exp\frac{(1-\epsilon\bar\gamma)H(p)+(1-\epsilon+\bar\gamma)U}{\bar\gamma}",
             "The most by which the text of exact joint decoding could be likelier, in the limit of "
             "long outputs. Theorem 3.5.",
-            lambda v, m: charts.ratio_figure(v.tau, v.gamma_bar, v.H, v.U, v.epsilon, m.mtad),
+            lambda v, m: ratio_figure(v.tau, v.gamma_bar, v.H, v.U, v.epsilon, m.mtad),
         ),
         Card(
             "Perplexity under the draft",
@@ -84,7 +152,7 @@ MTAD = Page(
             r"-\frac{1-\epsilon}{\bar\gamma}\,L_q(\gamma-1)\Bigr)",
             "Drafts are chosen to be likely under q; only the last token of a round is not. L_q is "
             "drawn as (γ̄ − 1) times the best log q of a token. Lemma 3.4.",
-            lambda v, m: charts.perplexity_figure(v.gamma_bar, v.H_pq, v.log_q, v.epsilon),
+            lambda v, m: perplexity_figure(v.gamma_bar, v.H_pq, v.log_q, v.epsilon),
         ),
     ),
     now,

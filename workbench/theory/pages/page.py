@@ -1,12 +1,29 @@
-"""The parts of a page of the Theory tab."""
+"""The parts of a page of the Theory tab: its sliders, its cards, and what their figures show.
 
-from collections.abc import Callable
+Figures show curves, the sliders' point and measured points together. The bold line belongs to the
+sliders, the disc is their point, and diamonds were measured.
+"""
+
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import SimpleNamespace as Values  # slider values by name
+from typing import Any
 
 import plotly.graph_objects as go
 
+from workbench.show.figure import GREY
+from workbench.show.looks import COLOURS
 from workbench.theory.estimates import Measured
+
+UNIT = [i / 100 for i in range(101)]
+NOW, HERE = COLOURS[1], COLOURS[2]  # the sliders' curve and point; measurements
+# The quiet curves, told apart by lightness and by dash.
+FAMILY = (
+    ("#56B4E9", "1px,3px"), ("#3FA3DB", "4px,3px"), ("#2993CE", "9px,3px"),
+    ("#1482C0", "9px,3px,2px,3px"), ("#0072B2", "solid"),
+)  # fmt: skip
+# Keeps a label readable on top of a curve.
+HALO = ", ".join(["0 0 4px var(--body-background-fill)"] * 5)
 
 
 @dataclass(frozen=True)
@@ -70,3 +87,71 @@ class Page:
     now: Callable[[Values], str]
     found: Callable[[Measured], str]
     tables: Callable[[Measured], str] | None = None
+
+
+def family(
+    figure: go.Figure,
+    xs: Sequence[float],
+    symbol: str,
+    values: Sequence[float],
+    now: float,
+    curve: Callable[[float, float], float],
+    point: tuple[float, str] | None = None,
+    shape: str = "linear",
+) -> go.Figure:
+    """Add the curves of a family: quiet ones for five values, a bold one for the current value.
+
+    Args:
+        figure: the figure, which is returned
+        xs: the places across
+        symbol: the parameter's symbol
+        values: its five values
+        now: its current value
+        curve: called with the parameter's value and x
+        point: the sliders' place across, for a disc on the bold curve, and the disc's text
+        shape: Plotly's shape of the lines
+    """
+    lines = [
+        (value, *look, 1.5) for value, look in zip(values, FAMILY, strict=True) if value != now
+    ]
+    for value, colour, dash, width in [*lines, (now, NOW, "solid", 3)]:
+        figure.add_scatter(
+            x=list(xs), y=[float(f"{curve(value, x):.5g}") for x in xs],
+            name=f"{symbol} = {value:g}", mode="lines",
+            line={"color": colour, "dash": dash, "width": width, "shape": shape},
+            hovertemplate=f"%{{x:.2f}}: %{{y:.3g}}<extra>{symbol} = {value:g}</extra>",
+        )  # fmt: skip
+    if point is not None:
+        disc(figure, point[0], curve(now, point[0]), point[1])
+    return figure
+
+
+def disc(figure: go.Figure, x: float, y: float, text: str) -> None:
+    """The point of the sliders; `text` is a format for y."""
+    _mark(figure, x, y, text.format(y), "top", {"symbol": "circle", "size": 11, "color": NOW})
+
+
+def diamond(figure: go.Figure, x: float, y: float, text: str) -> None:
+    """A measured point; `text` is a format for y."""
+    _mark(figure, x, y, text.format(y), "bottom", {"symbol": "diamond", "size": 13, "color": HERE})
+
+
+def _mark(
+    figure: go.Figure, x: float, y: float, text: str, above: str, marker: dict[str, Any]
+) -> None:
+    span = figure.data[0].x
+    side = "left" if x > (span[0] + span[-1]) / 2 else "right"  # the side with room
+    figure.add_scatter(
+        x=[x], y=[y], mode="markers+text", text=[text], textposition=f"{above} {side}",
+        textfont={"color": marker["color"], "size": 13, "shadow": HALO},
+        marker=marker, cliponaxis=False, showlegend=False,
+        hovertemplate="%{x:.2f}: %{text}<extra></extra>",
+    )  # fmt: skip
+
+
+def upright(figure: go.Figure, x: float, text: str, colour: str = GREY) -> None:
+    """A dotted line from top to bottom, with its label at the top."""
+    figure.add_vline(
+        x, line={"color": colour, "width": 1, "dash": "dot"},
+        annotation={"text": text, "font": {"color": colour, "size": 13, "shadow": HALO}},
+    )  # fmt: skip

@@ -1,24 +1,116 @@
-"""Speculative decoding.
+"""The page of speculative decoding.
 
 Source:
-    Leviathan et al. 2023 (arXiv 2211.17192), section 3, tables 1 and 4.
+    Leviathan et al. 2023 (arXiv 2211.17192), section 3: the theorems, figures and tables named
+    below.
 """
 
 from functools import partial
 
+import plotly.graph_objects as go
+
 from decoders import theory
+from workbench.show.figure import GREY, canvas, level
 from workbench.show.quantities import times, two_decimals
 from workbench.show.spread import marked
 from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markdown
-from workbench.theory.charts import speculative as charts
 from workbench.theory.estimates import Measured, MeasuredSpeculative
-from workbench.theory.pages.page import Card, Page, Slider, Values
+from workbench.theory.pages.page import (
+    FAMILY,
+    UNIT,
+    Card,
+    Page,
+    Slider,
+    Values,
+    diamond,
+    family,
+)  # fmt: skip
 from workbench.theory.papers import TABLE_1, TABLE_4
+
+GAMMAS = (1, 2, 4, 8, 16)
+LONGEST = 32  # the largest gamma among which the best is searched
+
+
+def tokens_figure(alpha: float, gamma: int, run: MeasuredSpeculative | None = None) -> go.Figure:
+    """Figure 2 of the paper: expected tokens per round against alpha."""
+    figure = family(
+        canvas("acceptance α", "tokens per round"), UNIT, "γ", GAMMAS, gamma,
+        lambda g, a: theory.expected_tokens(a, g), (alpha, "{:.2f}"),
+    )  # fmt: skip
+    if run:
+        diamond(figure, run.alpha, run.tokens, "{:.2f} measured")
+    return figure
+
+
+def speedup_figure(
+    alpha: float, gamma: int, c: float, run: MeasuredSpeculative | None = None
+) -> go.Figure:
+    """Figure 4, speed: the wall-time factor of theorem 3.8 against alpha."""
+    figure = family(
+        canvas("acceptance α", "speed-up"), UNIT, "γ", GAMMAS, gamma,
+        lambda g, a: theory.walltime_factor(a, g, c), (alpha, "{:.2f}×"),
+    )  # fmt: skip
+    level(figure, 1)
+    if run and run.speedup is not None:
+        diamond(figure, run.alpha, run.speedup, "{:.2f}× measured")
+    return figure
+
+
+def best_gamma_figure(alpha: float, c: float, run: MeasuredSpeculative | None = None) -> go.Figure:
+    """Figure 3: the gamma of the largest wall-time factor against alpha."""
+
+    def best(cost: float, acceptance: float) -> int:
+        return theory.best_gamma(acceptance, cost, LONGEST)
+
+    figure = family(
+        canvas("acceptance α", "best γ"), UNIT, "c", (0.01, 0.02, 0.05, 0.1, 0.2), c, best,
+        (alpha, "γ = {}"), shape="hv",
+    )  # fmt: skip
+    if run and run.c is not None:
+        diamond(figure, run.alpha, best(run.c, run.alpha), "γ = {} for the run’s c")
+    return figure
+
+
+def operations_figure(alpha: float, gamma: int, c_hat: float) -> go.Figure:
+    """Figure 4, operations: the factor of theorem 3.11 against alpha."""
+    return family(
+        canvas("acceptance α", "operations"), UNIT, "γ", GAMMAS, gamma,
+        lambda g, a: theory.operations_factor(a, g, c_hat), (alpha, "{:.2f}×"),
+    )  # fmt: skip
+
+
+def table_4_figure(run: MeasuredSpeculative | None = None) -> go.Figure:
+    """Table 4: the speed-up that theorem 3.8 expects against the measured one.
+
+    Its points are the paper's runs and the run here; the line is agreement.
+    """
+    figure = canvas("expected speed-up", "measured speed-up")
+    figure.add_scatter(
+        x=[0, 4], y=[0, 4], mode="lines", line={"color": GREY, "width": 1, "dash": "dot"},
+        hoverinfo="skip", showlegend=False,
+    )  # fmt: skip
+    for (task, symbol), (colour, _) in zip(
+        (("EnDe", "circle"), ("CNNDM", "square")), FAMILY[::4], strict=True
+    ):
+        rows = [r for r in TABLE_4 if r.task == task]
+        figure.add_scatter(
+            x=[theory.walltime_factor(r.alpha, r.gamma, r.c) for r in rows],
+            y=[r.empirical for r in rows], name=f"{task}, T5-XXL", mode="markers",
+            marker={"symbol": f"{symbol}-open", "size": 9, "color": colour, "line_width": 2},
+            customdata=[
+                f"{r.draft}, T = {r.temperature}, γ = {r.gamma}, α = {r.alpha}, c = {r.c}"
+                for r in rows
+            ],
+            hovertemplate="%{customdata}<br>expected %{x:.2f}, measured %{y:.1f}<extra></extra>",
+        )  # fmt: skip
+    if run and run.speedup is not None and run.expected_speedup is not None:
+        diamond(figure, run.expected_speedup, run.speedup, "{:.2f}× here")
+    return figure
 
 
 def now(v: Values) -> str:
-    best = theory.best_gamma(v.alpha, v.c, charts.LONGEST)
+    best = theory.best_gamma(v.alpha, v.c, LONGEST)
     return (
         f"**{theory.expected_tokens(v.alpha, v.gamma):.2f}** tokens per round"
         f" · **{theory.walltime_factor(v.alpha, v.gamma, v.c):.2f}×** the speed"
@@ -122,34 +214,34 @@ SPECULATIVE = Page(
             "Tokens per round",
             r"E(\text{tokens}) = \frac{1-\alpha^{\gamma+1}}{1-\alpha}",
             "Each target pass yields the drafts kept and one token more. Equation 1, figure 2.",
-            lambda v, m: charts.tokens_figure(v.alpha, v.gamma, m.speculative),
+            lambda v, m: tokens_figure(v.alpha, v.gamma, m.speculative),
         ),
         Card(
             "Speed-up",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "Drafting costs time too; below 1 it does not pay. Assumes that verifying takes as "
             "long as one pass. Theorem 3.8, figure 4.",
-            lambda v, m: charts.speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
+            lambda v, m: speedup_figure(v.alpha, v.gamma, v.c, m.speculative),
         ),
         Card(
             "Best draft length",
             r"\gamma^* = \arg\max_\gamma \frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)}",
             "The better and the cheaper the draft model, the longer it should write. Searched up "
             "to 32. Figure 3.",
-            lambda v, m: charts.best_gamma_figure(v.alpha, v.c, m.speculative),
+            lambda v, m: best_gamma_figure(v.alpha, v.c, m.speculative),
         ),
         Card(
             "Operations",
             r"\frac{(1-\alpha)(\gamma \hat c+\gamma+1)}{1-\alpha^{\gamma+1}}",
             "The price: refused drafts are wasted arithmetic. Theorem 3.11, figure 4.",
-            lambda v, m: charts.operations_figure(v.alpha, v.gamma, v.c_hat),
+            lambda v, m: operations_figure(v.alpha, v.gamma, v.c_hat),
         ),
         Card(
             "Expected against measured",
             r"\frac{1-\alpha^{\gamma+1}}{(1-\alpha)(\gamma c+1)} \;\text{ against the clock}",
             "The paper’s twelve runs, and the one chosen above. On the dotted line theory and "
             "clock agree. Table 4.",
-            lambda v, m: charts.table_4_figure(m.speculative),
+            lambda v, m: table_4_figure(m.speculative),
         ),
     ),
     now,
