@@ -89,23 +89,25 @@ def test_advice_shows_how_far_it_is_and_stops(visit, server):
     address, host = server
     page = tab(visit(address))
     page.locator("#experiment-advice > button").click()
-    answer, ask, stop = (page.locator(f"#advice-{name}") for name in ("answer", "ask", "stop"))
+    said, ask, stop = (page.locator(f"#advice-{name}") for name in ("progress", "run", "stop"))
     count = page.locator("#advice-count input")
     expect(count).to_have_value("5")  # it is filled in as the fold opens
     count.fill("20")
     count.press("Tab")
     ask.click()
-    expect(answer).to_contain_text(re.compile(r"on prompt \d+ of 20 · about .* left"))
-    expect(answer.locator(".wb-track")).to_be_visible()
+    expect(said).to_contain_text(re.compile(r"of 300\) · prompt \d+ · token .* · about .* left"))
+    expect(said.locator(".wb-track")).to_be_visible()
     expect(ask).to_be_hidden()
     stop.click()
     expect(ask).to_be_visible(timeout=5_000)
-    expect(answer).to_have_text("Stopped.")
+    expect(said).to_contain_text("Stopped")
     assert_free(host)
 
     count.fill("3")
     ask.click()
-    expect(answer).to_contain_text("The best exact decoder is", timeout=120_000)
+    expect(said).to_contain_text("Done", timeout=120_000)
+    answer = page.locator("#advice-figures")
+    expect(answer).to_contain_text("The best exact decoder is")
     expect(
         answer.locator("td").filter(has_text=re.compile(r"\d\.\d\d \(\d\.\d\d to \d")).first
     ).to_be_visible()
@@ -116,7 +118,7 @@ def test_advice_is_stopped_while_it_waits_for_its_turn_or_in_the_queue(visit, se
     address, host = server
     page = tab(visit(address))
     page.locator("#experiment-advice > button").click()
-    answer, ask = page.locator("#advice-answer"), page.locator("#advice-ask")
+    answer, ask = page.locator("#advice-progress"), page.locator("#advice-run")
     with host.device.turn:  # an experiment has the device
         ask.click()
         page.locator("#advice-stop").click()

@@ -49,7 +49,7 @@ EVENTS = (
 def odd_values(page: Page, quick: bool) -> None:
     """Everything odd to every handler: in all of its inputs, then in each alone."""
     working = [
-        each["id"] for name in ("advice-ask", "experiment-run") for each in page.of("click", name)
+        each["id"] for name in ("advice-run", "experiment-run") for each in page.of("click", name)
     ]
     for handler in page.handlers():
         usual, count = page.usual(handler), len(handler["inputs"])

@@ -13,30 +13,32 @@ from statistics import fmean, median
 import torch
 
 import decoders
-from workbench.kinds.advice.advisor import OTHERS, Advice, advise
-from workbench.kinds.advice.words import lines
+from workbench.kinds.advice.findings import findings, table
+from workbench.kinds.advice.study import OTHERS, Advice
+from workbench.kinds.advice.timings import Findings
+from workbench.measuring import session
 from workbench.show.tables import markdown
-from workbench.studies import prompts
-from workbench.studies.settings import Settings
 
 MOST = 0.15
 
 
 def advice(
     pair: decoders.ModelPair, temperature: float, count: int, tokens: int, others: tuple[str, ...]
-) -> Advice:
-    asked = {
-        "decoders": ["greedy"],
-        "temperature": temperature,
-        "max_new_tokens": tokens,
-        "timings": 1,
-    }
-    texts = [p.text for p in prompts.built_in("stories").first(count).prompts]
-    *_, found = advise(pair, texts, Settings.from_json(asked), others, measure_all=True)
+) -> Findings:
+    asked = {"decoders": list(others), "temperature": temperature, "max_new_tokens": tokens}
+    study = Advice.from_json(
+        {
+            "prompts": {"name": "stories", "count": count},
+            "settings": {**Advice.usual, **asked, "measure_all": True},
+        }
+    )
+    *_, ended = session.run(pair, study)
+    found = findings(ended.run)
+    assert found is not None
     return found
 
 
-def errors(rounds: list[Advice]) -> dict[int, tuple[float, float, float]]:
+def errors(rounds: list[Findings]) -> dict[int, tuple[float, float, float]]:
     """For each draft length the median prediction, the median measurement, and their difference."""
     found: dict[int, list[tuple[float, float]]] = {}
     for one in rounds:
@@ -70,7 +72,7 @@ def main() -> int:
     for temperature in (0.0, 1.0):
         # What theory does not cover is measured once: it has nothing to be compared with.
         rounds = [
-            advice(pair, temperature, args.prompts, args.tokens, () if i else OTHERS)
+            advice(pair, temperature, args.prompts, args.tokens, ("greedy",) if i else OTHERS)
             for i in range(args.rounds)
         ]
         alpha, c = fmean(r.alpha for r in rounds), median(r.costs.c for r in rounds)
@@ -81,7 +83,7 @@ def main() -> int:
         for length, (predicted, measured, error) in errors(rounds).items():
             print(f"| {length} | {predicted:.2f} | {measured:.2f} | {error:+.1%} |", flush=True)
             worst = max(worst, abs(error))
-        print(f"\n{markdown(lines(rounds[0]))}", flush=True)
+        print(f"\n{markdown(table(rounds[0]))}", flush=True)
     print(f"\nThe largest error is {worst:.1%}; at most {MOST:.0%} is wanted.")
     return int(worst > MOST)
 

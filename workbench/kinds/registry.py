@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from workbench.kinds.advice.study import Advice
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.draw.study import Draw
@@ -25,7 +26,8 @@ class Kind:
         view: the look of its runs: a module with `VIEW`, a `workbench.show.view.View`
         form: its part of the page: a module with `TAB`, a class that takes a
             `workbench.page.host.Host` and the state with the chosen pair, or with
-            `endpoints(host)`, which offers its endpoints, or with both
+            `endpoints(host)`, which offers its endpoints, or with both; the `cards` of a tab are
+            those of kinds without one
         command: its command in the terminal: a module with `register(commands)`; it may have
             `text(result)` and `summary(run)`, which show a finished text and a run's figures
     """
@@ -62,7 +64,7 @@ KINDS: dict[str, Kind] = {
         in_folder("draw", Draw, "view", "form", "command"),
         in_folder("batch", Batch, "view", "form", "command"),
         in_folder("experiment", None, "form", "command"),
-        in_folder("advice", None, "command"),
+        in_folder("advice", Advice, "view", "command"),
     )
 }
 UNNAMED = Comparison.kind  # the kind of a link that names none

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 
-from decoders import Method
+from decoders import catalog
 from workbench.runs.record import Agreement, Result
 from workbench.runs.trace import TokenRecord
 from workbench.studies.schemes import BASELINE
@@ -26,7 +27,7 @@ class References:
 
     def __init__(self, temperature: float, dtype: str):
         self._temperature, self._dtype = temperature, dtype
-        self._found: dict[tuple[str, int], tuple[Result, Outputs]] = {}
+        self._found: dict[tuple[Any, ...], tuple[Result, Outputs]] = {}
 
     def compare(self, job: Job, result: Result, outputs: Outputs) -> Agreement | None:
         """Compare a job's outputs with the first of its law.
@@ -41,20 +42,16 @@ class References:
         """
         if result.error or result.cancelled:
             return None
-        key = self._law(job.method, job.seed)
+        # At temperature 0 exact decoders write the tokens of greedy; others repeat their own of the
+        # same settings and seed.
+        greedy = self._temperature == 0 and job.method.lossless
+        method = catalog[BASELINE]() if greedy else job.method
+        key = (method, 0 if greedy else job.seed, job.prompt)
         if key not in self._found:
-            if key[0] == job.method.name:
+            if method == job.method:
                 self._found[key] = result, outputs
             return None
-        return agreement(key[0], *self._found[key], result, outputs, self._dtype)
-
-    def _law(self, method: Method, seed: int) -> tuple[str, int]:
-        """The decoder and the seed whose tokens these must be.
-
-        At temperature 0 exact decoders write the tokens of greedy; others repeat their own of the
-        same seed.
-        """
-        return (BASELINE, 0) if self._temperature == 0 and method.lossless else (method.name, seed)
+        return agreement(method.name, *self._found[key], result, outputs, self._dtype)
 
 
 def agreement(

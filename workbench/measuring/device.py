@@ -22,6 +22,7 @@ from workbench.studies.study import Study
 
 Item = TypeVar("Item")
 END = object()
+TURN_SECONDS = 0.2  # how soon Stop is heard while something else has the device
 # For the seconds that a study takes from a visitor's quota on ZeroGPU: loading, then decoding at a
 # cautious speed, up to a limit.
 LOADING_SECONDS, TOKENS_PER_SECOND, MOST_SECONDS = 20, 10, 120
@@ -58,7 +59,8 @@ class Device:
         Args:
             study: the study
             choice: the pair to run it with
-            stopped: when set, ends the study within a forward pass
+            stopped: when set, ends the study within a forward pass; before it has the device,
+                without an event
 
         Raises:
             InputError: if the pair cannot be loaded or cannot run the study
@@ -66,11 +68,17 @@ class Device:
         # A threading.Event does not reach the other process; closing the iterator ends its job.
         away = zero_gpu()
         make = partial(self._study, study, choice, None if away else stopped)
-        with self.turn, closing(self.iterate(make)) as events:
-            for event in events:
-                yield event
-                if away and stopped is not None and stopped.is_set():
-                    return
+        while not self.turn.acquire(timeout=TURN_SECONDS):
+            if stopped is not None and stopped.is_set():
+                return
+        try:
+            with closing(self.iterate(make)) as events:
+                for event in events:
+                    yield event
+                    if away and stopped is not None and stopped.is_set():
+                        return
+        finally:
+            self.turn.release()
 
     def ask(self, choice: PairChoice, function: Callable[..., Item], *arguments: Any) -> Item:
         """Call a function where studies run, when it is its turn.
@@ -172,10 +180,6 @@ def seconds_needed(study: Study, *_: Any) -> int:
 
     A visitor with less quota than that is refused.
     """
-    tokens = (
-        len(study.jobs())
-        * len(study.prompts)
-        * study.settings.max_new_tokens
-        * study.settings.timings
-    )
+    texts = sum(len(job.chosen(len(study.prompts))) for job in study.jobs())
+    tokens = texts * study.settings.max_new_tokens * study.settings.timings
     return min(MOST_SECONDS, LOADING_SECONDS + round(tokens / TOKENS_PER_SECOND))

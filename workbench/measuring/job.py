@@ -13,6 +13,7 @@ import torch
 
 import decoders
 from decoders import Round
+from workbench.measuring.acceptances import with_chances
 from workbench.measuring.clock import StopClock
 from workbench.measuring.detokenise import Pieces
 from workbench.measuring.drawn import Texts
@@ -117,12 +118,14 @@ class _Running:
 
     def __init__(self, work: Work, job: Job, drawn: bool):
         self.work, self.job = work, job
+        self.prompts = job.chosen(len(work.ids))
         self.requests: list[Request] = []
         self.times: list[Times] = []
         self.passes: list[Round] = []
         self.transcript: Transcript | None = None
         if job.keep == "trace":
-            self.transcript = Transcript(Pieces(work.pair.tokenizer), len(work.ids[0]) - 1)
+            root = len(work.ids[self.prompts[0]]) - 1
+            self.transcript = Transcript(Pieces(work.pair.tokenizer), root)
         self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)
@@ -133,7 +136,7 @@ class _Running:
 
     def run(self) -> Iterator[Update]:
         self.began = self.clock()
-        groups = batches(range(len(self.work.ids)), self.job.batch_size)
+        groups = batches(self.prompts, self.job.batch_size)
         if not SCHEMES[self.job.scheme].static:
             groups = [list(chain.from_iterable(groups))]
         for group in groups:
@@ -195,15 +198,14 @@ class _Running:
         metrics = totals(self.requests, self.times, job.reads_prompts_apart, window.energy)
         # The last batch is filled up with prompts from the start.
         once = {r.prompt: r for r in reversed(self.requests)}
-        samples = [self._sample(once[i]) for i in sorted(once)] or [
-            Sample(0, len(self.work.ids[0]))
-        ]
+        nothing = Sample(self.prompts[0], len(self.work.ids[self.prompts[0]]))
+        samples = [self._sample(once[i]) for i in sorted(once)] or [nothing]
         if error is None and len(samples) == 1:
             error = samples[0].error
         result = Result(
             job.method.name, job.repeat, job.seed, metrics, window.energy, samples,
             [] if metrics["seconds"] is None else [self._lap(metrics, window)],
-            job.batch_size, job.scheme, error=error,
+            job.batch_size, job.scheme, error=error, settings=self.work.own(job),
         )  # fmt: skip
         done = [(r.prompt, r.result) for r in self.requests if r.result is not None]
         outputs = {prompt: each.tokens for prompt, each in done if each.error is None}
@@ -231,18 +233,14 @@ class _Running:
             return sample
         if self.job.keep == "text":
             return self.texts.of(sample, found) if found else sample
+        if self.job.keep == "chances":
+            return with_chances(sample, found, self.work) if found else sample
         gained = [max(0, g) for g in request.gained]
         sample = replace(sample, gained=gained, drafted=list(request.drafted))
         if self.transcript is None:
             return sample
-        text = found.text if found else ""
+        text, ids = found.text if found else "", list(self.work.ids[request.prompt])
         self._written()
         self.transcript.finish(text)
-        ids = list(self.work.ids[request.prompt])
-        return replace(
-            sample,
-            text=text,
-            tokens=self.transcript.tokens,
-            rounds=self.transcript.rounds,
-            prompt_ids=ids,
-        )
+        tokens, rounds = self.transcript.tokens, self.transcript.rounds
+        return replace(sample, text=text, tokens=tokens, rounds=rounds, prompt_ids=ids)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from decoders import ModelPair
+from decoders import Method, ModelPair
 from workbench.measuring.admit import admit
 from workbench.measuring.baseline import References
 from workbench.measuring.cycles import laps_in_order, needs_more_laps
@@ -90,6 +90,7 @@ class _Session:
         self.references = References(self.study.settings.temperature, self.run.environment["dtype"])
         self.first: dict[int, Measured] = {}  # the first lap of each job, by number
         self.over: set[int] = set()  # jobs that are not timed again
+        self.warm: set[tuple[Method, int]] = set()  # decoders, and the batch sizes they ran at
         self.done, self.steps = 0, len(self.jobs) * self.study.settings.timings
 
     def events(self) -> Iterator[Event]:
@@ -154,8 +155,8 @@ class _Session:
 
     def _at(self, number: int, lap: int) -> At:
         job, timings = self.jobs[number], max(lap + 1, self.study.settings.timings)
-        where = (job.method.name, job.repeat, job.batch_size, job.scheme)
-        return At(*where, number, len(self.jobs), lap, timings, self.done, self.steps)
+        where = (job.method.name, job.repeat, job.batch_size, job.scheme, number, len(self.jobs))
+        return At(*where, lap, timings, self.done, self.steps, job.prompt)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
         """Time a job once, and yield its events."""
@@ -163,7 +164,7 @@ class _Session:
         if at.lap == 0:
             measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
             result = measured.result
-            if job.keep not in ("trace", "text") and self._is_half(result):
+            if job.keep not in ("trace", "text") and self._is_half(job, result):
                 return  # half a measurement is useless; half a text is worth showing
             result = replace(
                 result, agreement=self.references.compare(job, result, measured.outputs)
@@ -177,17 +178,16 @@ class _Session:
             # These laps exist to be timed without drawing.
             quiet = replace(job, keep="lengths")
             measured = yield from self._shown(at, measure(self.work, quiet, drawn=False))
-            if self._is_half(measured.result):
+            if self._is_half(job, measured.result):
                 return
             result = self._merged(at, job, measured)
         self.done += 1
         yield Finished(at, result, self.run)
 
-    def _is_half(self, result: Result) -> bool:
+    def _is_half(self, job: Job, result: Result) -> bool:
         """Whether the result was stopped within a batch, or between two of them."""
-        return result.cancelled or (
-            result.error is None and len(result.samples) < len(self.work.ids)
-        )
+        prompts = job.chosen(len(self.work.ids))
+        return result.cancelled or (result.error is None and len(result.samples) < len(prompts))
 
     def _merged(self, at: At, job: Job, measured: Measured) -> Result:
         """The job's result with one lap more, in its place in the run."""
@@ -216,14 +216,14 @@ class _Session:
     def _cold(self, job: Job) -> bool:
         """Whether this decoder has not run at this batch size yet.
 
-        Draws need no warm-up, which would be half of their work: nothing compares their speeds.
+        Texts that are only read need no warm-up, which would be half of the work of draws: nothing
+        compares their speeds.
         """
-        if job.keep == "text":
+        if job.keep in ("text", "chances"):
             return False
-        return not any(
-            r.decoder == job.method.name and r.batch_size == job.batch_size
-            for r in self.run.results
-        )
+        before = len(self.warm)
+        self.warm.add((job.method, job.batch_size))
+        return len(self.warm) > before
 
     def _shown(
         self, at: At, measuring: Generator[Update, None, Measured]
@@ -243,7 +243,7 @@ class _Session:
 
     def _requests(self, job: Job) -> int:
         """The number of requests that the job decodes: its last batch is filled up."""
-        return -(-len(self.work.ids) // job.batch_size) * job.batch_size
+        return -(-len(job.chosen(len(self.work.ids))) // job.batch_size) * job.batch_size
 
     def _eta(self, done: float, steps: int) -> float | None:
         """Seconds until all timings are over, after this many of them."""

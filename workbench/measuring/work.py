@@ -12,7 +12,7 @@ from workbench.measuring.meter import Meter
 from workbench.runs.record import Result
 from workbench.runs.timing import Lap
 from workbench.runs.trace import RoundRecord, TokenRecord
-from workbench.studies.settings import Settings
+from workbench.studies.settings import Settings, changed
 from workbench.studies.study import Job
 
 WARM_UP_TOKENS = 8
@@ -61,10 +61,14 @@ class Work:
         own = {"seed": [job.seed + i for i in prompts], "cancel": self.cancelled}
         return {**self.settings.decoding, **job.batching, **own}
 
+    def own(self, job: Job) -> dict[str, Any]:
+        """The decoder's own settings, as a result keeps them; {} if they are the study's."""
+        return {} if job.method in self.settings.methods else changed(job.method)
+
     def warm_up(self, job: Job) -> None:
         """Run a few tokens of a batch untimed, which sets up later passes."""
         few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
-        prompts = range(min(job.batch_size, len(self.ids)))
+        prompts = job.chosen(len(self.ids))[: job.batch_size]
         decoders.generate(
             self.pair,
             [self.ids[i] for i in prompts],

@@ -26,6 +26,10 @@ NO_DRAFT = (
     "The pair in use has no draft model: choose another pair under Models in the Compare tab, or "
     "untick {}."
 )
+ALONE = (
+    "The pair in use has no draft model, and {} without one is impossible: choose another pair "
+    "under Models in the Compare tab."
+)
 # While a study runs, its finished part is kept in case the process is killed; the pause until the
 # next time is this many times as long as keeping took.
 KEPT_AGAIN_AFTER = 50
@@ -67,6 +71,8 @@ class Host:
         """
         self.limits.check(study)
         if (pair := self.device.keeper.peek(choice)) is not None:
+            if pair.draft is None and study.needs_draft:
+                raise InputError(ALONE.format(study.kind))
             if pair.draft is None and (
                 names := [label(m.name) for m in study.settings.methods if m.uses_draft]
             ):

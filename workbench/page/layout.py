@@ -41,7 +41,8 @@ def build(host: Host) -> gr.Blocks:
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             parts = [part for kind in KINDS.values() if (part := kind.part("form"))]
             made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
-            studies = {tab.study.kind: tab for tab in made if isinstance(tab, StudyTab)}
+            cards = [card for tab in made for card in getattr(tab, "cards", ())]
+            studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
             runs = RunsTab(host, studies, tabs)
             TheoryTab(host)
             AboutTab()

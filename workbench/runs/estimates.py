@@ -54,19 +54,23 @@ def label(decoder: str) -> str:
     return getattr(catalog[decoder], "title", plain) if decoder in catalog else plain
 
 
+def titled(result: Result) -> str:
+    """Its decoder's name as readers see it, with the settings that only this result has."""
+    own = (f"{name}={value}" for name, value in result.settings.items())
+    return " ".join([label(result.decoder), *own])
+
+
 def rows(results: Sequence[Result]) -> list[Row]:
     """The results in groups, in the order in which the first of each group ran."""
-    baselines = {(r.repeat, r.batch_size, r.scheme): r for r in results if r.decoder == BASELINE}
-    groups: dict[tuple[str, int, str], list[Result]] = {}
+    greedy = {(r.repeat, r.batch_size, r.scheme): r for r in results if r.decoder == BASELINE}
+    groups: dict[tuple[str, str, int, str], list[Result]] = {}
     for result in results:
-        groups.setdefault((result.decoder, result.batch_size, result.scheme), []).append(result)
+        key = (titled(result), result.decoder, result.batch_size, result.scheme)
+        groups.setdefault(key, []).append(result)
     return [
-        Row(
-            label(decoder), decoder, size, scheme, group,
-            [baselines.get((r.repeat, size, baseline_scheme(scheme))) for r in group],
-        )
-        for (decoder, size, scheme), group in groups.items()
-    ]  # fmt: skip
+        Row(*key, group, [greedy.get((r.repeat, key[2], baseline_scheme(key[3]))) for r in group])
+        for key, group in groups.items()
+    ]
 
 
 def speed(result: Result, decoding: bool = False) -> float | None:

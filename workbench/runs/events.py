@@ -21,6 +21,7 @@ class At:
         laps: timings of this job in all
         step: timings of all jobs that are over
         steps: timings of all jobs in all
+        prompt: the number of its only prompt; None if it has several
     """
 
     decoder: str
@@ -33,6 +34,7 @@ class At:
     laps: int = 1
     step: int = 0
     steps: int = 1
+    prompt: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class Sample:
         rounds: the decoder's rounds, likewise
         gained: for each round, the tokens that the output gained (tau of EMS-SD)
         drafted: for each round, the tokens that were drafted
+        chances: of advice, for each token the chance that a draft there is accepted
         ids: of an experiment, the ids of the output's tokens
         pieces: of a draw, its tokens
         beams: of a draw whose decoder's law is beam sampling, the tokens of its first step's beams
@@ -53,6 +54,7 @@ class Sample:
     rounds: list[RoundRecord] = field(default_factory=list)
     gained: list[Count] = field(default_factory=list)
     drafted: list[Count] = field(default_factory=list)
+    chances: list[Amount] = field(default_factory=list)
     ids: list[Count] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
     beams: list[Count] = field(default_factory=list)
@@ -113,6 +115,7 @@ class Result:
             before
         remarks: sentences about its timings that a reader of the figures must know, such as that
             one failed
+        settings: the decoder's own settings, if they differ from its defaults and from the study's
     """
 
     decoder: Annotated[str, one_of(catalog)]
@@ -127,6 +130,7 @@ class Result:
     agreement: Agreement | None = None
     error: str | None = None
     remarks: list[str] = field(default_factory=list)
+    settings: Plain = field(default_factory=dict)
 
     @property
     def alone(self) -> Sample:

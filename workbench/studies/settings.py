@@ -128,6 +128,13 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def changed(method: Method) -> dict[str, Any]:
+    """The decoder's own settings that differ from its defaults, as JSON has them."""
+    usual = {f.name: f.default for f in dataclasses.fields(method)}
+    own = dataclasses.asdict(method)
+    return _plain({name: value for name, value in own.items() if value != usual[name]})
+
+
 def shared() -> list[dataclasses.Field]:
     """The fields of the settings that all decoders share."""
     return [f for f in dataclasses.fields(Settings) if f.name != "methods"]

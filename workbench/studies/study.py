@@ -13,12 +13,12 @@ from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import Settings
 
-Keep = Literal["trace", "text", "lengths", "figures"]
+Keep = Literal["trace", "text", "chances", "lengths", "figures"]
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One thing to time: a decoder over all prompts of a study, in batches of one size.
+    """One thing to time: a decoder over the prompts of a study, in batches of one size.
 
     Attributes:
         method: the decoder
@@ -27,10 +27,12 @@ class Job:
         batch_size: the most prompts in one batch
         scheme: a name of `SCHEMES`
         keep: the part of each prompt's result to keep: "trace" its tokens and rounds, "text" its
-            tokens, "lengths" the tokens that each round gained, "figures" none of these
+            tokens, "chances" for each of its tokens the chance that a draft there is accepted,
+            "lengths" the tokens that each round gained, "figures" none of these
         ignore_eos: whether to continue after the end of a text
         max_cache_bytes: see `decoders.stream`
         prefill_chunk: see `decoders.stream`
+        prompt: the number of the only prompt to decode; None for all of them
     """
 
     method: Method
@@ -42,6 +44,11 @@ class Job:
     ignore_eos: bool = False
     max_cache_bytes: int | None = None
     prefill_chunk: int | None = None
+    prompt: int | None = None
+
+    def chosen(self, count: int) -> Sequence[int]:
+        """The numbers of the prompts to decode, of a study that has `count` of them."""
+        return range(count) if self.prompt is None else [self.prompt]
 
     @property
     def batching(self) -> dict[str, Any]:
@@ -81,6 +88,7 @@ class Study(ABC):
             decoder, batch size and scheme
         batches: whether its decoders run in batches, so that its figures describe them
         has_law: whether its texts are draws, which are compared with the target's exact law
+        needs_draft: whether it means nothing without a draft model
         settings: the decoders and the settings that they share
     """
 
@@ -93,6 +101,7 @@ class Study(ABC):
     by_decoder: ClassVar[bool] = False
     batches: ClassVar[bool] = False
     has_law: ClassVar[bool] = False
+    needs_draft: ClassVar[bool] = False
 
     settings: Settings
 

@@ -1,5 +1,6 @@
 """The look of runs in a terminal: coloured text, figures, a progress bar."""
 
+import time
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -21,6 +22,7 @@ from workbench.studies.schemes import scheme_label
 from workbench.studies.text import shortened
 
 TITLE_SHOWN = 40
+LINE_SECONDS = 10.0  # between two lines of progress where no bar can be drawn
 
 
 def plain(text: str) -> str:
@@ -104,7 +106,7 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
     Args:
         happening: the events of the study
         console: shows each text of a comparison's first repeat when it is finished
-        progress: shows a bar
+        progress: shows a bar; where none can be drawn, a line now and then
 
     Returns:
         the run
@@ -116,10 +118,13 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
         TextColumn("{task.completed:.0f}/{task.total:.0f} tokens{task.fields[left]}"),
     )
     with Progress(*columns, console=progress, transient=True, auto_refresh=False) as bar:
-        task = bar.add_task("", left="")
+        task, due = bar.add_task("", left=""), time.monotonic() + LINE_SECONDS
         for event in chain([first], happening):
             if isinstance(event, events.Started):
                 bar.reset(task, description=_job(event.at), left="")
+                if not progress.is_terminal and time.monotonic() >= due:
+                    progress.print(_job(event.at), soft_wrap=True)
+                    due = time.monotonic() + LINE_SECONDS
             elif isinstance(event, events.Progress):
                 left = (
                     "" if event.eta_seconds is None else f", about {event.eta_seconds:.0f} s left"
@@ -149,6 +154,8 @@ def _job(at: events.At) -> str:
         else ""
     )
     again = f" (repeat {at.repeat + 1})" if at.repeat else ""
+    if at.prompt is not None:
+        again = f" on prompt {at.prompt + 1}"
     timing = f", timing {at.lap + 1} of {at.laps}" if at.laps > 1 else ""
     return f"{at.step + 1}/{at.steps} {at.decoder}{batch}{again}{timing}"
 

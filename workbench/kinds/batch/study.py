@@ -8,7 +8,8 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.inputs import is_whole
 from decoders.settings import check, nearest, setting
-from workbench.studies.prompts import BUILT_IN, Prompt, PromptSet
+from workbench.studies import prompt_links
+from workbench.studies.prompts import Prompt, PromptSet
 from workbench.studies.schemes import (
     BASELINE,
     LARGEST_BATCH,
@@ -45,7 +46,7 @@ class Batch(Study):
     usual: ClassVar[Mapping[str, Any]] = {"timings": 1}
     verb: ClassVar[str] = "Measure"
     named: ClassVar[str] = "prompts"
-    linked: ClassVar[tuple[str, ...]] = ("prompts", "count", "sizes", "schemes", "ignore_eos")
+    linked: ClassVar[tuple[str, ...]] = (*prompt_links.NAMES, "sizes", "schemes", "ignore_eos")
     batches: ClassVar[bool] = True
 
     prompt_set: PromptSet
@@ -170,12 +171,7 @@ class Batch(Study):
 
     @classmethod
     def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        prompts, settings = data.get("prompts") or {}, data["settings"]
-        query: dict[str, Any] = {}
-        for name, key in (("prompts", "name"), ("count", "count")):
-            shown = prompts.get("name") in BUILT_IN  # the texts of a file do not fit into a link
-            if shown and prompts.get(key) not in (None, start.get("prompts", {}).get(key)):
-                query[name] = prompts[key]
+        settings, query = data["settings"], prompt_links.to_link(data, start)
         for name in ("sizes", "schemes"):
             if name in settings and settings[name] != start.get("settings", {}).get(name):
                 query[name] = ",".join(map(str, settings[name]))
@@ -186,16 +182,10 @@ class Batch(Study):
         cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
     ) -> None:
         words = [word for word in text.split(",") if word]
-        if name == "prompts":
-            if text not in BUILT_IN:
-                raise InputError(
-                    f"there are no built-in prompts {quoted(text)}: {nearest(text, BUILT_IN)}"
-                )
-            data.setdefault("prompts", {})["name"] = text
-        elif name == "count":
-            data.setdefault("prompts", {})["count"] = _whole(text)
+        if name in prompt_links.NAMES:
+            prompt_links.from_link(name, text, data)
         elif name == "sizes":
-            settings["sizes"] = [_whole(word) for word in words]
+            settings["sizes"] = [prompt_links.whole(word) for word in words]
         elif name == "schemes":
             if unknown := [word for word in words if word not in SCHEMES]:
                 raise InputError(
@@ -204,12 +194,6 @@ class Batch(Study):
             settings["schemes"] = words
         else:
             settings["ignore_eos"] = text != "False"
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal() or len(text) > 5 or not 1 <= int(text) <= 10_000:
-        raise InputError(f"only whole numbers from 1 to 10,000 can be used, not {quoted(text)}.")
-    return int(text)
 
 
 # The settings that the form and the command begin with.

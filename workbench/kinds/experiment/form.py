@@ -59,7 +59,7 @@ class ExperimentsTab:
             self._lay_out_past()
             self.view = ExperimentView(self.journal, self.background)
             self.opener = Opener(host, self.journal)
-            AdviceCard(host, pair)
+            self.cards = [AdviceCard(host, pair)]
             self.timer = gr.Timer(2.0, active=False)  # polls the progress while one runs
         self._wire()
 

@@ -23,6 +23,7 @@ class DecoderChoice:
 
     def __init__(self, usual: Iterable[str], elem_id: str):
         self.usual, self.elem_id = list(usual), elem_id
+        self.groups: list[gr.CheckboxGroup] = []
 
     def lay_out(self) -> None:
         with gr.Row(elem_id=self.elem_id, elem_classes="families"):

@@ -95,6 +95,10 @@ class SettingsForm:
     ) -> None:
         self.start, self.limits, self.more = start, limits, more
         self.decoders = DecoderChoice(start.get("decoders", DEFAULT_DECODERS), elem_id)
+        # A card that lays out neither decoders nor settings has none of these.
+        self.controls: list[Control] = []
+        self.offered: dict[str, gr.components.Component] = {}
+        self.folds: dict[str, gr.Accordion] = {}
 
     def lay_out_decoders(self) -> None:
         self.decoders.lay_out()
@@ -111,7 +115,6 @@ class SettingsForm:
                 for field in (*self.more, *shared())
             ]
         self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
-        self.folds: dict[str, gr.Accordion] = {}
         for name, method in catalog.items():
             if fields := dataclasses.fields(method):
                 with gr.Accordion(

@@ -56,19 +56,19 @@ class StudyTab:
 
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
-        self.form = SettingsForm(
-            self.opening["settings"],
-            host.limits.of_settings,
-            f"{self.prefix}decoders",
-            self.study.own(),
-        )
-        self.runner = Runner(host, self.id, self.prefix)
-        with gr.Tab(self.title, id=self.id, elem_id=self.prefix[:-1] or None) as self.tab:
+        most, own = host.limits.of_settings, self.study.own()
+        self.form = SettingsForm(self.opening["settings"], most, f"{self.prefix}decoders", own)
+        self.runner = Runner(host, self.study.kind, self.prefix)
+        with self.frame() as self.tab:
             self.lay_out()
             self.noted = NotedForm([*self.inputs, *self.form.components])
         self._wire()
 
     # ---- what a kind may replace
+
+    def frame(self) -> gr.Tab | gr.Accordion:
+        """Make the tab, or the card in another kind's tab."""
+        return gr.Tab(self.title, id=self.id, elem_id=self.prefix[:-1] or None)
 
     def lay_out(self) -> None:
         """Lay out the inputs, the buttons, the line that sums them up, the folds, the results."""
@@ -195,7 +195,8 @@ class StudyTab:
         }
 
     def _wire(self) -> None:
-        self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
+        if self.form.offered:
+            self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
         gr.on(
             [self.noted.values.change, self.pair.change],
             self._told,
@@ -228,6 +229,7 @@ class StudyTab:
 
     def asked_for(self, values: Values, *more: Any) -> Study:
         """The study in the form; raises Faults, or InputError for the first input to show."""
-        if faults := {**self.form.faults(values), **self.faults(values, *more)}:
+        faults = self.form.faults(values) if self.form.components else {}
+        if faults := {**faults, **self.faults(values, *more)}:
             raise Faults(faults)
         return self.made(values, *more)

@@ -63,7 +63,9 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
 def where(at: At) -> str:
     """The job in words; as in the bar, each timing counts as a measurement."""
     words = f"{label(at.decoder)} (measurement {min(at.step + 1, at.steps)} of {at.steps})"
-    if at.repeat:
+    if at.prompt is not None:
+        words += f" · prompt {at.prompt + 1}"
+    elif at.repeat:
         words += f" · repeat {at.repeat + 1}"
     if at.laps > 1:
         words += f" · timing {at.lap + 1} of {at.laps}"

@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 
 from tests.workbench.experiments.test_schema import RAISED, SOUND, written
+from workbench.terminal import show
 
 PLAN = '[[part]]\nlimit = 2\nmax_new_tokens = 6\ndecoders = ["speculative"]\n'
 
@@ -102,8 +103,9 @@ def test_bad_input_is_one_sentence_before_any_work(call, loads, words, says):
     assert err.strip().count("\n") == 0
 
 
-def test_advise_ranks_and_says_whether_it_pays(call):
+def test_advise_ranks_and_says_whether_it_pays(call, monkeypatch):
     """It ran for more than a minute without a word, and then gave speeds without intervals."""
+    monkeypatch.setattr(show, "LINE_SECONDS", 0)
     status, out, err = call(
         "advise", "--count", "3", "--max-new-tokens", "40", "--temperature", "0"
     )
@@ -113,8 +115,8 @@ def test_advise_ranks_and_says_whether_it_pays(call):
         r"The best exact decoder is .* at \d\.\d\d \(\d\.\d\d to \d\.\d\d\) times greedy",
         " ".join(out.split()),
     )
-    assert "The target writes text 1 of 3" in err
-    assert re.search(r"on prompt 3 of 3: \d+ of 42 done, about", err)
+    assert "1/42 multinomial on prompt 1\n" in err
+    assert re.search(r"^\d+/42 \S+ on prompt 3$", err, re.MULTILINE)
 
 
 @pytest.mark.parametrize(

@@ -245,16 +245,6 @@ def test_on_a_shared_machine_all_see_one_experiment_which_can_be_resumed_after_a
     assert again.breakdowns == []
 
 
-def test_advice_is_given_with_the_pair_that_is_loaded(visitor):
-    visitor.put("advice-count", 2)
-    visitor.put("advice-temperature", 0)
-    visitor.press("advice-ask")
-    said = visitor.value(visitor.find("advice-answer"))
-    assert visitor.breakdowns == []
-    assert "predicted x greedy" in said
-    assert "at temperature 0" in said
-
-
 def test_a_text_of_an_experiment_is_opened_as_a_run(visitor, host, plan):
     """What an experiment had written could be seen in no panel, tree or chart.
 

@@ -2,7 +2,8 @@
 
 import itertools
 import math
-import threading
+import time
+from dataclasses import replace
 
 import pytest
 import torch
@@ -13,9 +14,15 @@ import decoders
 from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
-from workbench.experiments.speedups import Advice, Costs, Timed, ranked, tokens_per_round
-from workbench.kinds.advice.advisor import accepted, advise
-from workbench.kinds.advice.words import doubts, lines, verdict
+from workbench.kinds.advice.findings import doubts, findings, sentences, table, verdict
+from workbench.kinds.advice.speedups import ranked, tokens_per_round
+from workbench.kinds.advice.study import Advice
+from workbench.kinds.advice.timings import Costs, Findings, Timed
+from workbench.kinds.links import from_query, to_query
+from workbench.measuring import session
+from workbench.measuring.acceptances import acceptances
+from workbench.runs.events import Ended, Progress
+from workbench.runs.record import Run
 from workbench.studies.settings import Settings
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
@@ -74,7 +81,7 @@ def test_at_temperature_0_the_rounds_are_exactly_those_of_decoding(each_pair, le
     plain = decoders.generate(pair, PROMPTS, "greedy", max_new_tokens=40, temperature=0)
     drafted = decoders.generate(pair, PROMPTS, method, max_new_tokens=40, temperature=0)
     for greedy, speculative in zip(plain, drafted, strict=True):
-        found = accepted(pair, greedy.prompt_tokens, greedy.tokens, settings(0.0))
+        found = acceptances(pair, greedy.prompt_tokens, greedy.tokens, settings(0.0))
         assert set(found) <= {0.0, 1.0}
         assert len(speculative.rounds) == pytest.approx(40 / tokens_per_round(found, length))
 
@@ -85,7 +92,7 @@ def test_above_it_the_mean_rounds_are_those_of_decoding(each_pair):
     plain = decoders.generate(pair, texts, "multinomial", max_new_tokens=20, seed=0)
     drafted = decoders.generate(pair, texts, method, max_new_tokens=20, seed=1)
     found = [
-        20 / tokens_per_round(accepted(pair, p.prompt_tokens, p.tokens, settings(1.0)), 3)
+        20 / tokens_per_round(acceptances(pair, p.prompt_tokens, p.tokens, settings(1.0)), 3)
         for p in plain
     ]
     assert sum(found) == pytest.approx(sum(len(d.rounds) for d in drafted), rel=0.08)
@@ -97,29 +104,104 @@ def test_costs_between_the_measured_lengths_are_interpolated():
     assert costs.c == 0.2
 
 
+def advice(temperature: float = 1.0, tokens: int = 24, others: str = "mtad") -> Advice:
+    """Advice on PROMPTS."""
+    asked = {"decoders": others.split(), "temperature": temperature, "max_new_tokens": tokens}
+    texts = {"name": "mine", "count": 3, "texts": PROMPTS}
+    return Advice.from_json({"prompts": texts, "settings": {**Advice.usual, **asked}})
+
+
+def ended(events) -> Run:
+    *_, last = events
+    assert isinstance(last, Ended)
+    assert Run.from_json(last.run.dumps()) == last.run
+    return last.run
+
+
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_every_draft_length_is_predicted_and_every_other_decoder_measured(each_pair, temperature):
-    *said, advice = advise(each_pair, PROMPTS, settings(temperature), ("lookup", "mtad"))
-    assert isinstance(advice, Advice)
-    assert [step.done for step in said] == list(range(3 + 3 * 6))
-    assert {step.total for step in said} == {3 + 3 * 6}
-    predicted = [line for line in advice.lines if line.predicted is not None]
+    study = advice(temperature, others="lookup mtad")
+    assert len(study.jobs()) == 3 * (1 + 6)
+    run = ended(session.run(each_pair, study))
+    found = findings(run)
+    predicted = [line for line in found.lines if line.predicted is not None]
     assert sorted(line.method.draft_length for line in predicted) == list(range(1, 9))
-    assert {line.method.name for line in advice.lines if line.predicted is None} == {
+    assert {line.method.draft_length for line in predicted if line.measured} == {1, 4, 8}
+    assert {line.method.name for line in found.lines if line.predicted is None} == {
         "lookup",
         "mtad",
     }
-    found = [line.best for line in advice.lines]
-    assert [each.value for each in found] == sorted((each.value for each in found), reverse=True)
-    assert all(each.low <= each.value <= each.high for each in found)
-    assert 0 <= advice.alpha <= 1
-    assert len(lines(advice).rows) == 10
-    assert f"at temperature {temperature:g}" in verdict(advice)
+    best = [line.best for line in found.lines]
+    assert [each.value for each in best] == sorted((each.value for each in best), reverse=True)
+    assert all(each.low <= each.value <= each.high for each in best)
+    assert 0 <= found.alpha <= 1
+    assert len(table(found).rows) == 10
+    assert f"at temperature {temperature:g}" in verdict(found)
+    if temperature == 0:  # whatever follows greedy decoding wrote its tokens
+        compared = [r.agreement for r in run.results if r.agreement]
+        assert compared
+        assert all((each.compared, each.differing) == (1, 0) for each in compared)
+
+
+def test_a_table_has_joules_only_if_they_were_measured():
+    speeds = {"greedy": [10.0] * 3, "speculative": [9.0] * 3}
+    assert "J/token" not in table(found(speeds)).heads
+    joules = {m: [replace(t, joules=4.0) for t in each] for m, each in timed(speeds).items()}
+    shown = table(ranked([[0.0] * 20] * 3, joules, 1.0))
+    assert shown.heads[-1] == "J/token"
+    assert {row[-1] for row in shown.rows} == {"0.2", "–"}  # lengths that are only predicted
+
+
+def test_a_decoder_that_failed_is_left_out(pair):
+    run = ended(session.run(pair, advice()))
+    results = [
+        replace(r, error="broken") if r.decoder == "mtad" and r.repeat == 1 else r
+        for r in run.results
+    ]
+    known = findings(replace(run, results=results))
+    assert {line.method.name for line in known.lines} == {"speculative"}
+    results = [replace(r, error="broken") if r.decoder == "greedy" else r for r in run.results]
+    assert "Nothing is known yet" in sentences(replace(run, results=results))[1]
 
 
 def test_a_pair_without_a_draft_cannot_be_advised_on(pair):
-    with pytest.raises(InputError, match="without a draft model"):
-        list(advise(ModelPair(pair.target, None, pair.tokenizer), PROMPTS, settings(1.0)))
+    with pytest.raises(InputError, match="needs a draft model"):
+        session.run(ModelPair(pair.target, None, pair.tokenizer), advice())
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"timings": 3}, "leave repeats and timings at 1"),
+        ({"repeats": 2}, "leave repeats and timings at 1"),
+        ({"measure_all": "yes"}, "measure_all must be true or false"),
+    ],
+)
+def test_settings_that_give_no_advice_are_refused(changed, says):
+    study = advice().to_json()
+    with pytest.raises(InputError, match=says):
+        Advice.from_json({**study, "settings": {**study["settings"], **changed}})
+
+
+def test_more_prompts_than_it_takes_are_refused():
+    with pytest.raises(InputError, match="at most 20 prompts, not 24"):
+        Advice.from_json({"prompts": {"name": "stories", "count": 24}, "settings": Advice.usual})
+
+
+def test_a_link_has_what_is_asked():
+    data = {"prompts": {"name": "stories", "count": 7}, "settings": dict(Advice.usual)}
+    query = dict(
+        pair.split("=") for pair in to_query("advice", data, {"settings": Advice.usual}).split("&")
+    )
+    assert query == {"kind": "advice", "prompts": "stories", "count": "7"}
+    link = from_query({**query, "temperature": "0.5", "measure_all": "True"})
+    assert link.faults == []
+    assert link.data["prompts"] == {"name": "stories", "count": 7}
+    assert link.data["settings"] == {"temperature": 0.5, "measure_all": True}
+    assert from_query({"kind": "advice", "count": "many"}).faults == [
+        "The link's count was left out: only whole numbers from 1 to 10,000 can be used, "
+        "not 'many'."
+    ]
 
 
 def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> dict:
@@ -138,7 +220,7 @@ def timed(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> di
     return {**others, **lengths}
 
 
-def found(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> Advice:
+def found(speeds: dict[str, list[float]], disturbed: tuple[str, ...] = ()) -> Findings:
     return ranked([[0.0] * 20] * len(speeds["greedy"]), timed(speeds, disturbed), 1.0)
 
 
@@ -165,10 +247,10 @@ def test_it_pays_only_if_the_whole_interval_is_above_1_and_the_best_exact_decode
 
 @given(st.lists(st.floats(5, 20), min_size=1, max_size=8))
 def test_every_verdict_follows_from_its_interval(speeds):
-    advice = found(
+    known = found(
         {"greedy": [10.0] * len(speeds), "speculative": [1.0] * len(speeds), "mtad": speeds}
     )
-    best, says = advice.lines[0].best, verdict(advice)
+    best, says = known.lines[0].best, verdict(known)
     assert best.low <= best.value * (1 + 1e-9)
     assert best.value <= best.high * (1 + 1e-9)
     assert says.endswith("It pays.") == (best.low > 1)
@@ -184,12 +266,17 @@ def test_a_busy_machine_is_said():
     )
 
 
-def test_it_stops_within_a_step(pair):
+def test_it_stops_within_a_second_and_says_what_is_known(pair):
     """There was no way to stop it: with twenty prompts it ran for more than a minute."""
-    stop = threading.Event()
-    happening = advise(pair, PROMPTS, settings(1.0), ("mtad",), cancelled=stop.is_set)
-    for step in happening:
-        if step.done == 5:
+    stopped: list[float] = []
+    events = session.run(pair, advice(tokens=120), cancel=lambda: bool(stopped))
+    for event in events:
+        if isinstance(event, Progress) and event.at.repeat == 1:
+            stopped.append(time.monotonic())
             break
-    stop.set()
-    assert list(happening) == []
+    run = ended(events)
+    assert time.monotonic() - stopped[0] < 1
+    assert run.cancelled
+    assert {result.repeat for result in run.results} >= {0}
+    assert "The best exact decoder" in sentences(run)[1]  # from the first prompt
+    assert "Nothing is known yet" in sentences(replace(run, results=run.results[:2]))[1]

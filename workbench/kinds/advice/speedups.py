@@ -1,5 +1,11 @@
 """Speed-ups from timings of the same prompts: each decoder's speed over greedy's.
 
+Acceptance is teacher-forced: the target writes texts, and at each place of a text the draft model's
+token is accepted with the chance beta = 1 - TV(p, q) of the warped distributions (Leviathan et al.
+2023, arXiv 2211.17192, theorem 3.5). Their theorem 3.8 assumes one alpha for all places; here each
+place has its own chance, and the rounds are summed over them. A round's seconds are measured at a
+few draft lengths.
+
 Speed-ups are predicted and measured, with 95% intervals over the prompts. Every figure is computed
 once from all prompts, and once from each resample of them. The resamples are the same for all
 decoders, so that figures are paired. On a machine that others use, intervals are wide.
@@ -7,113 +13,17 @@ decoders, so that figures are paired. On a machine that others use, intervals ar
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
-from decoders import InputError, Method, catalog
+from decoders import InputError, catalog
 from workbench.experiments.figures import COVERED, LEAST_ITEMS, RESAMPLES, Interval
+from workbench.kinds.advice.study import LENGTHS, TIMED_LENGTHS
+from workbench.kinds.advice.timings import Costs, Findings, Line, Timed, between
 from workbench.studies.schemes import BASELINE
-
-TIMED_LENGTHS = (1, 4, 8)  # draft lengths whose rounds are timed; those between are interpolated
-LENGTHS = tuple(range(1, 9))
-
-
-@dataclass(frozen=True, slots=True)
-class Timed:
-    """One decoding of one prompt.
-
-    Attributes:
-        tokens: new tokens
-        seconds: seconds of the whole decoding
-        rounds: seconds of each round, without the first and the last
-        drafting: seconds of the draft passes of each of these rounds
-        gained: how many rounds there were in all
-        disturbed: sentences about the machine's counters that cast doubt on the seconds
-    """
-
-    tokens: int
-    seconds: float
-    rounds: list[float]
-    drafting: list[float]
-    gained: int
-    disturbed: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class Costs:
-    """The costs of passes and rounds, in seconds.
-
-    Attributes:
-        step: of a round of greedy decoding
-        rounds: of a round of speculative decoding, by draft length
-        draft: of a draft pass
-    """
-
-    step: float
-    rounds: dict[int, float]
-    draft: float
-
-    @property
-    def c(self) -> float:
-        """Seconds of a draft pass over those of a target pass.
-
-        Source:
-            Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.8.
-        """
-        return self.draft / self.step
-
-    def round(self, length: int) -> float:
-        """Seconds of a round, interpolated between the draft lengths that were timed."""
-        return _between(self.rounds, length)
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """A decoder with settings.
-
-    Attributes:
-        method: the decoder
-        predicted: its predicted speed over greedy's, None if not known
-        measured: its measured speed over greedy's, None if not known
-        tokens: tokens per round
-    """
-
-    method: Method
-    predicted: Interval | None
-    measured: Interval | None
-    tokens: float
-
-    @property
-    def best(self) -> Interval:
-        """The measured speed, or else the predicted one."""
-        found = self.measured or self.predicted
-        assert found is not None  # every line has one of them
-        return found
-
-
-@dataclass(frozen=True)
-class Advice:
-    """The advisor's findings.
-
-    Attributes:
-        alpha: mean chance of acceptance
-        costs: the costs of passes and rounds
-        temperature: the sampling temperature
-        lines: the decoders, the fastest first
-        timings: number of timings
-        disturbed: for each sentence about a disturbance, the number of timings that had it
-    """
-
-    alpha: float
-    costs: Costs
-    temperature: float
-    lines: list[Line] = field(default_factory=list)
-    timings: int = 0
-    disturbed: Mapping[str, int] = field(default_factory=dict)
 
 
 def tokens_per_round(betas: Sequence[float], length: int) -> float:
@@ -140,7 +50,7 @@ def tokens_per_round(betas: Sequence[float], length: int) -> float:
 
 def ranked(
     betas: Sequence[Sequence[float]], timed: Mapping[Any, Sequence[Timed]], temperature: float
-) -> Advice:
+) -> Findings:
     """Rank the decoders by their speed-up.
 
     Args:
@@ -172,21 +82,21 @@ def ranked(
     for length in LENGTHS:
         method = catalog["speculative"](draft_length=length)
         taken = _sum(len(b) / tokens_per_round(b, length) if b else 0.0 for b in betas)
-        predicted = (total * step + reading) / (taken * _between(rounds, length) + reading)
-        measured = _measured(timed.get(method), greedy)
-        interval = _interval(predicted, len(betas))
-        lines.append(Line(method, interval, measured, total[0] / taken[0]))
+        predicted = (total * step + reading) / (taken * between(rounds, length) + reading)
+        runs = timed.get(method, [])
+        interval, spent = _interval(predicted, len(betas)), _joules(runs)
+        lines.append(Line(method, interval, _measured(runs, greedy), total[0] / taken[0], spent))
     for method, runs in timed.items():
         if method.name not in (BASELINE, "speculative"):
             tokens = sum(t.tokens for t in runs) / max(1, sum(t.gained for t in runs))
-            lines.append(Line(method, None, _measured(runs, greedy), tokens))
+            lines.append(Line(method, None, _measured(runs, greedy), tokens, _joules(runs)))
     lines.sort(key=lambda line: -line.best.value)
     of_rounds = {n: float(each[0]) for n, each in rounds.items()}
     costs = Costs(float(step[0]), of_rounds, float(draft[0]))
     timings = [t for runs in timed.values() for t in runs]
     disturbed = Counter(reason for t in timings for reason in t.disturbed)
     alpha = fmean(x for b in betas for x in b)
-    return Advice(alpha, costs, temperature, lines, len(timings), disturbed)
+    return Findings(alpha, costs, temperature, lines, len(timings), disturbed)
 
 
 # ---- Figures of all prompts, then of each resample of them, (RESAMPLES + 1,)
@@ -226,7 +136,13 @@ def _over_greedy(
     return _typical([fmean(own) / fmean(other) if own and other else None for own, other in both])
 
 
-def _measured(runs: Sequence[Timed] | None, greedy: Sequence[Timed]) -> Interval | None:
+def _joules(runs: Sequence[Timed]) -> float | None:
+    """Joules per token over all prompts."""
+    spent = [t.joules for t in runs if t.joules is not None]
+    return sum(spent) / sum(t.tokens for t in runs) if spent and len(spent) == len(runs) else None
+
+
+def _measured(runs: Sequence[Timed], greedy: Sequence[Timed]) -> Interval | None:
     if not runs:
         return None
     own, other = (
@@ -239,11 +155,3 @@ def _interval(found: np.ndarray, prompts: int) -> Interval:
     """The figure with its interval, which has no bounds if there are too few prompts."""
     low, high = np.percentile(found[1:], COVERED) if prompts >= LEAST_ITEMS else (0.0, np.inf)
     return Interval(float(found[0]), float(low), float(high))
-
-
-def _between(rounds: Mapping[int, Any], length: int) -> Any:
-    """The seconds of a round, interpolated between the draft lengths that were timed."""
-    known = sorted(rounds)
-    low, high = (known[0], known[1]) if length <= known[1] else (known[-2], known[-1])
-    slope = (rounds[high] - rounds[low]) / (high - low)
-    return rounds[low] + slope * (length - low)

@@ -1,0 +1,18 @@
+"""The look of advice in files and on the page."""
+
+import html
+
+from workbench.kinds.advice.findings import sentences
+from workbench.runs.record import Run
+from workbench.show.tables import markup
+from workbench.show.view import Body, View
+
+
+def answer(run: Run) -> str:
+    """The findings as HTML."""
+    warning, found, table = sentences(run)
+    says = f'<div role="alert">{html.escape(warning)}</div>' if warning else ""
+    return f"{says}<p>{html.escape(found)}</p>{markup(table) if table else ''}"
+
+
+VIEW = View("Advice", lambda run: Body(answer(run)))
