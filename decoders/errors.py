@@ -22,6 +22,17 @@ class ModelError(RuntimeError):
     """A model's output is not a distribution; the message names the model and the step."""
 
 
+def refuse(*cases: tuple[object, str]) -> None:
+    """Raise InputError for the first of some cases that holds.
+
+    Args:
+        cases: each a condition, and the sentence for when it is true
+    """
+    for holds, sentence in cases:
+        if holds:
+            raise InputError(sentence)
+
+
 def first_line(error: BaseException) -> str:
     """The first line of a foreign error's message, or the name of its type if it has no message."""
     return next(iter(str(error).strip().splitlines()), type(error).__name__)

@@ -7,8 +7,7 @@ from typing import Self
 
 import torch
 
-from decoders.engine.answer import Answer, Wants
-from decoders.engine.protocols import Passes
+from decoders.engine.protocols import Answer, Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
 from decoders.shapes import Logits

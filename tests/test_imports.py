@@ -130,14 +130,13 @@ ROOMS = {
 # The rooms of the engine, each with those below it that it may import.
 ENGINE: dict[str, set[str]] = {
     "__init__": set(),
-    "answer": set(),
-    "protocols": {"answer"},
-    "recording": {"answer"},
+    "protocols": set(),
+    "recording": {"protocols"},
     "weights": {"recording"},
     "attention": {"recording"},
     "memory": {"attention"},
-    "passes": {"answer", "protocols", "recording", "attention", "memory"},
-    "models": {"answer", "protocols", "recording", "weights", "attention", "memory", "passes"},
+    "passes": {"protocols", "recording", "attention", "memory"},
+    "models": {"protocols", "recording", "weights", "attention", "memory", "passes"},
     "loading": {"protocols", "recording", "weights", "memory", "models", "passes"},
 }
 # Libraries that only some rooms may import.

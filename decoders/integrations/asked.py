@@ -7,6 +7,7 @@ import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ from transformers.generation import (
     TopPLogitsWarper,
 )
 
-from decoders.errors import InputError
+from decoders.errors import InputError, refuse
 from decoders.integrations.fields import OUTPUTS, refusals
 from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId
@@ -47,11 +48,8 @@ def withheld() -> tuple[Any, Any]:
     frame = inspect.currentframe()
     while frame is not None and frame.f_code is not GENERATE:
         frame = frame.f_back
-    return (
-        (frame.f_locals.get("streamer"), frame.f_locals.get("assistant_model"))
-        if frame
-        else (None, None)
-    )
+    held = frame.f_locals if frame else {}
+    return held.get("streamer"), held.get("assistant_model")
 
 
 @dataclass(frozen=True)
@@ -84,47 +82,37 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
     """
     for sentence in refusals(config):
         raise InputError(sentence)
-    if outputs := [
-        name for name in OUTPUTS if config.return_dict_in_generate and getattr(config, name)
-    ]:
-        raise InputError(
-            f"Decoders have no {outputs[0].removeprefix('output_')} for each token; leave "
-            f"{outputs[0]} out."
-        )
-    if others := [
-        name for name, value in inputs.items() if value is not None and name not in PREPARED
-    ]:
-        raise InputError(f"Decoders read token ids alone, not {', '.join(others)}; leave it out.")
-    cache = inputs.get("past_key_values")
-    if cache is not None and cache.get_seq_length() > 0:
-        raise InputError(
+    asked = config.return_dict_in_generate
+    output = next((name for name in OUTPUTS if asked and getattr(config, name)), "")
+    others = [k for k, value in inputs.items() if value is not None and k not in PREPARED]
+    cache, mask = inputs.get("past_key_values"), inputs.get("attention_mask")
+    kept = (torch.ones_like(input_ids) if mask is None else mask.to(input_ids.device)).bool()
+    refuse(
+        (
+            output,
+            f"Decoders have no {output.removeprefix('output_')} for each token; leave {output} "
+            "out.",
+        ),
+        (others, f"Decoders read token ids alone, not {', '.join(others)}; leave it out."),
+        (
+            cache is not None and cache.get_seq_length() > 0,
             "Decoders keep their own caches; call generate with the whole text and without "
-            "past_key_values."
-        )
-    mask = inputs.get("attention_mask")
-    kept = (
-        torch.ones_like(input_ids, dtype=torch.bool)
-        if mask is None
-        else mask.bool().to(input_ids.device)
-    )
-    if kept.shape != input_ids.shape or not kept[:, -1].all() or (kept[:, 1:] < kept[:, :-1]).any():
-        raise InputError(
+            "past_key_values.",
+        ),
+        (
+            kept.shape != input_ids.shape
+            or not kept[:, -1].all()
+            or (kept[:, 1:] < kept[:, :-1]).any(),
             "The attention mask may leave out the left of a row only; pad on the left "
-            "(padding_side='left')."
-        )
-    _plain_positions(inputs.get("position_ids"), kept)
-    return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, kept, strict=True)]
-
-
-def _plain_positions(positions: torch.Tensor | None, kept: torch.Tensor) -> None:
-    counted = kept.long().cumsum(1) - 1
-    if (
-        positions is not None
-        and (positions.to(kept.device).expand_as(counted)[kept] != counted[kept]).any()
-    ):
+            "(padding_side='left').",
+        ),
+    )
+    positions, counted = inputs.get("position_ids"), kept.long().cumsum(1) - 1
+    if positions is not None and (positions.to(kept.device) != counted)[kept].any():
         raise InputError(
             "Decoders count positions from the first token of a prompt; leave position_ids out."
         )
+    return [Row(row, row[keep].tolist()) for row, keep in zip(input_ids, kept, strict=True)]
 
 
 def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsProcessor:
@@ -159,42 +147,32 @@ def sampling(
         InputError: for any other processor, by name
     """
     penalties = [without_padding(p, prompts) for p in processors if type(p) in TEXT_ALONE]
-    others = [
-        type(p).__name__
-        for p in processors
-        if type(p) not in (*TEXT_ALONE, *WARPERS, LogitNormalization)
-    ]
-    if others:
+    known = (*TEXT_ALONE, *WARPERS, LogitNormalization)
+    if others := [type(p).__name__ for p in processors if type(p) not in known]:
         raise InputError(
             f"Decoders do not apply {', '.join(others)}; leave out the setting that asks for it, "
-            "in "
-            "the call or the generation config."
+            "in the call or the generation config."
         )
     if not config.do_sample:
         return {"temperature": 0.0, "penalties": penalties}
-    warpers = [p for p in processors if type(p) in WARPERS]
-    if any(getattr(p, "min_tokens_to_keep", 1) > 1 for p in warpers):
-        raise InputError(
-            "Decoders keep at least one token, not min_tokens_to_keep of them; leave it out."
-        )
-    order = [WARPERS[type(p)] for p in warpers]
-    if order != [name for name in WARPERS.values() if name in order]:
-        raise InputError(
+    warpers = {WARPERS[type(p)]: p for p in processors if type(p) in WARPERS}
+    order = [WARPERS[type(p)] for p in processors if type(p) in WARPERS]
+    refuse(
+        (
+            any(getattr(p, "min_tokens_to_keep", 1) > 1 for p in warpers.values()),
+            "Decoders keep at least one token, not min_tokens_to_keep of them; leave it out.",
+        ),
+        (
+            order != [name for name in WARPERS.values() if name in order],
             "Decoders warp by temperature, then top_k, then top_p, each once, and not by "
-            f"{', '.join(order)}."
-        )
-    return {"penalties": penalties} | {
-        name: getattr(p, name) for name, p in zip(order, warpers, strict=True)
-    }
+            f"{', '.join(order)}.",
+        ),
+    )
+    return {"penalties": penalties} | {name: getattr(p, name) for name, p in warpers.items()}
 
 
 def stopping(criteria: StoppingCriteriaList) -> tuple[frozenset[TokenId], StoppingCriteriaList]:
     """The ids that end a text, and the criteria to ask after every token."""
-    ends = {
-        int(i)
-        for c in criteria
-        if isinstance(c, EosTokenCriteria)
-        for i in c.eos_token_id.flatten()
-    }
+    ends = [c.eos_token_id.flatten().tolist() for c in criteria if isinstance(c, EosTokenCriteria)]
     others = [c for c in criteria if not isinstance(c, (EosTokenCriteria, MaxLengthCriteria))]
-    return frozenset(ends), StoppingCriteriaList(others)
+    return frozenset(chain(*ends)), StoppingCriteriaList(others)

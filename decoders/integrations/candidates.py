@@ -12,7 +12,7 @@ from transformers.generation.candidate_generator import (
 )
 
 from decoders.drafts import Draft, certain
-from decoders.errors import InputError, ModelError
+from decoders.errors import InputError, ModelError, refuse
 from decoders.methods.speculative import LENIENCE, Lenient
 from decoders.reading import Reading
 from decoders.request import Ask, Request
@@ -26,18 +26,20 @@ def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
         InputError: for any other, by name
     """
     name = type(generator).__name__
-    if not isinstance(generator, CandidateGenerator):
-        raise InputError(
-            f"{owner}: a draft is a model or a candidate generator of transformers, not {name}."
-        )
-    if isinstance(generator, AssistedCandidateGenerator):
-        raise InputError(
-            f"{name} follows one text with its own model; give that model as the draft instead."
-        )
-    parameters = list(inspect.signature(generator.get_candidates).parameters.values())[1:]
+    refuse(
+        (
+            not isinstance(generator, CandidateGenerator),
+            f"{owner}: a draft is a model or a candidate generator of transformers, not {name}.",
+        ),
+        (
+            isinstance(generator, AssistedCandidateGenerator),
+            f"{name} follows one text with its own model; give that model as the draft instead.",
+        ),
+    )
+    _, *others = inspect.signature(generator.get_candidates).parameters.values()
     needed = [
         p.name
-        for p in parameters
+        for p in others
         if p.default is p.empty and p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
     if generator.requires_model_outputs or needed:

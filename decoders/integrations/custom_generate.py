@@ -16,13 +16,19 @@ from transformers.generation.candidate_generator import CandidateGenerator
 from transformers.generation.streamers import BaseStreamer
 
 from decoders.catalog import as_method
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, quoted, refuse
 from decoders.generate import stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
 from decoders.integrations.asked import Row, rows, sampling, stopping, withheld
 from decoders.integrations.candidates import Candidates
-from decoders.integrations.generated import Generated, answer, collect, ending, evaluating
-from decoders.integrations.pairs import pair_of
+from decoders.integrations.generated import (
+    Generated,
+    answer,
+    collect,
+    ending,
+    evaluating,
+    pair_of,
+)
 from decoders.options import Batching
 from decoders.settings import Method, nearest
 from decoders.shapes import TokenId
@@ -64,10 +70,15 @@ def hf(
     """
     decoder, draft = _with_draft(method, draft, settings)
     _check(decoder, draft, tokenizer, draft_tokenizer, streamer)
-    stops = tuple(as_stops(stop, tokenizer))
-    seed = None if seed is None else as_seed(seed)
     return CustomGenerate(
-        decoder, draft, tokenizer, draft_tokenizer, streamer, stops, seed, as_options(options)
+        decoder,
+        draft,
+        tokenizer,
+        draft_tokenizer,
+        streamer,
+        stops=tuple(as_stops(stop, tokenizer)),
+        seed=None if seed is None else as_seed(seed),
+        options=as_options(options),
     )
 
 
@@ -75,18 +86,13 @@ def _with_draft(
     method: Method | str, draft: Any, settings: Mapping[str, Any]
 ) -> tuple[Method, PreTrainedModel | None]:
     """The decoder and its draft model, if it has one; a candidate generator becomes a setting."""
-    if (
-        isinstance(draft, CandidateGenerator)
-        and isinstance(method, str)
-        and method == "speculative"
-    ):
+    if isinstance(draft, CandidateGenerator) and method == "speculative":
         return Candidates(draft, **settings), None
     decoder = as_method(method, **settings)
     if draft is not None and not isinstance(draft, PreTrainedModel):
-        kind = type(draft).__name__
         raise InputError(
-            f'{decoder.name} cannot draft with {kind}; give a model, or take "speculative" for a '
-            "candidate generator."
+            f"{decoder.name} cannot draft with {type(draft).__name__}; give a model, or take "
+            '"speculative" for a candidate generator.'
         )
     return decoder, draft
 
@@ -98,23 +104,24 @@ def _check(
     draft_tokenizer: Any,
     streamer: BaseStreamer | None,
 ) -> None:
-    """Raise InputError for a missing draft model or tokenizer, and for other types."""
-    if method.uses_draft and draft is None:
-        raise InputError(
-            f'{method.name} needs a draft model: decoders.hf("{method.name}", draft=model).'
-        )
-    if draft_tokenizer is not None and (draft is None or tokenizer is None):
-        raise InputError(
-            "draft_tokenizer goes with a draft model and the target's own tokenizer; give draft "
-            "and tokenizer too."
-        )
     as_tokenizer("tokenizer", tokenizer)
     as_tokenizer("draft_tokenizer", draft_tokenizer)
-    if streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")):
-        raise InputError(
+    refuse(
+        (
+            method.uses_draft and draft is None,
+            f'{method.name} needs a draft model: decoders.hf("{method.name}", draft=model).',
+        ),
+        (
+            draft_tokenizer is not None and (draft is None or tokenizer is None),
+            "draft_tokenizer goes with a draft model and the target's own tokenizer; give draft "
+            "and tokenizer too.",
+        ),
+        (
+            streamer is not None and not (hasattr(streamer, "put") and hasattr(streamer, "end")),
             "streamer must be a streamer of transformers, as TextStreamer(tokenizer), not "
-            f"{quoted(streamer)}."
-        )
+            f"{quoted(streamer)}.",
+        ),
+    )
 
 
 def as_options(options: Any) -> dict[str, Any]:
@@ -125,10 +132,10 @@ def as_options(options: Any) -> dict[str, Any]:
         raise InputError(
             f"options must be a dictionary, as {{'max_batch': 4}}, not {quoted(options)}."
         )
-    sharing = [field.name for field in fields(Batching)]
+    known = (*(field.name for field in fields(Batching)), "cancel")
     for name in options:
-        if name not in (*sharing, "cancel"):
-            near = nearest(name if isinstance(name, str) else "", (*sharing, "cancel"))
+        if name not in known:
+            near = nearest(name if isinstance(name, str) else "", known)
             raise InputError(f"options has no {quoted(name)}: {near}")
     Batching(**{name: value for name, value in options.items() if name != "cancel"})
     cancel_check(options.get("cancel"))
@@ -167,45 +174,42 @@ class CustomGenerate:
                     'decoders.hf("speculative", draft=model).'
                 )
             prompts = rows(input_ids, model_kwargs, generation_config)
-            if len(streamers) > 1:
-                raise InputError(
-                    "There are two streamers; give one, to generate or to decoders.hf."
-                )
-            if streamers and len(prompts) > 1:
-                raise InputError(
+            refuse(
+                (
+                    len(streamers) > 1,
+                    "There are two streamers; give one, to generate or to decoders.hf.",
+                ),
+                (
+                    streamers and len(prompts) > 1,
                     f"A streamer follows one text and there are {len(prompts)} rows; leave it out, "
-                    "or give one prompt."
-                )
+                    "or give one prompt.",
+                ),
+            )
             asked = sampling(generation_config, logits_processor, prompts)
             asked["max_new_tokens"] = int(generation_config.max_length) - input_ids.shape[1]
             asked |= self._ends(prompts, stopping_criteria, generation_config)
-            asked["seed"] = self._seed(generation_config)
+            asked["seed"] = self.seed
+            if self.seed is None:
+                # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
+                draws = generation_config.do_sample
+                asked["seed"] = int(torch.randint(2**62, ())) if draws else 0
             with evaluating(model, self.draft):
                 pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
-                events = stream(
-                    pair, [row.prompt for row in prompts], self.method, **asked, **self.options
-                )
+                texts = [row.prompt for row in prompts]
+                events = stream(pair, texts, self.method, **asked, **self.options)
                 # `generate` has passed the prompt to its own streamer.
                 if streamers and given is None:
                     streamers[0].put(input_ids.cpu())
-                results = collect(events, streamers)
-        return answer(input_ids, results, generation_config)
+                return answer(input_ids, collect(events, streamers), generation_config)
 
     def _ends(
         self, prompts: Sequence[Row], criteria: StoppingCriteriaList, config: GenerationConfig
     ) -> dict[str, Any]:
-        """The options of `stream` that end texts."""
         end_tokens, others = stopping(criteria)
         early = end_tokens or others or self.stops
         if config._pad_token_tensor is None and early and len(prompts) > 1:
             raise InputError("Rows may end at different lengths; give generate a pad_token_id.")
         return {"end_tokens": end_tokens, "stop": self._stop(prompts, others)}
-
-    def _seed(self, config: GenerationConfig) -> int | Sequence[int]:
-        if self.seed is not None:
-            return self.seed
-        # Greedy decoding draws nothing, so it leaves torch's generator alone as `generate` does.
-        return int(torch.randint(2**62, ())) if config.do_sample else 0
 
     def _stop(self, prompts: Sequence[Row], criteria: StoppingCriteriaList) -> Any:
         """A function for `stream` to ask after every token: do the criteria or stop strings end it?

@@ -1,18 +1,27 @@
-"""The result of a call of transformers' `generate`, and the state of its streamers and models."""
+"""What a call of transformers' `generate` needs around a decoder.
+
+Its pair, which is kept with the model, as making one runs a check; the state of its streamers and
+models; and its result.
+"""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.generation.streamers import BaseStreamer
 
+from decoders.engine.loading.pair import ModelPair
+from decoders.errors import InputError
 from decoders.result import Event, Metrics, Result
 from decoders.shapes import TokenId
 from decoders.trace import Round
+
+NAME = "_decoders_pairs"
+MOST = 4  # pairs that one model keeps, each with its draft in memory
 
 
 @dataclass
@@ -99,3 +108,54 @@ def padded(input_ids: torch.Tensor, new: Sequence[list[TokenId]], pad: TokenId) 
         [tokens + [pad] * (longest - len(tokens)) for tokens in new], dtype=input_ids.dtype
     )
     return torch.cat([input_ids, filled.view(len(new), longest).to(input_ids.device)], dim=1)
+
+
+class Pairs(list):
+    """The pairs of which a model is the target.
+
+    They are kept on the model, so that they go with it; copies and files of the model have none.
+    """
+
+    def __deepcopy__(self, memo: Any) -> "Pairs":
+        return Pairs()
+
+    def __reduce__(self) -> tuple[type, tuple]:
+        return Pairs, ()
+
+
+def pair_of(
+    model: PreTrainedModel,
+    draft: PreTrainedModel | None,
+    tokenizer: Any = None,
+    draft_tokenizer: Any = None,
+) -> ModelPair:
+    """The pair of these models.
+
+    It is made at the first call, and again if modules were replaced or adapters switched since.
+
+    Args:
+        model: the target
+        draft: the draft model or None
+        tokenizer: the target's tokenizer
+        draft_tokenizer: the draft's, if its family is another
+
+    Raises:
+        InputError: if the models cannot be decoded with
+    """
+    pairs = vars(model).setdefault(NAME, Pairs())
+    for pair in pairs:
+        if (
+            pair.draft is draft
+            and pair.tokenizer is tokenizer
+            and pair.draft_tokenizer is draft_tokenizer
+        ):
+            try:
+                for packed in pair.packed.values():
+                    packed.refuse_changes()
+                return pair
+            except InputError:
+                pairs.remove(pair)
+                break
+    pairs.append(ModelPair(model, draft, tokenizer, draft_tokenizer))
+    del pairs[:-MOST]
+    return pairs[-1]

@@ -8,7 +8,8 @@ Example:
     lm_eval.simple_evaluate(model=model, tasks=["gsm8k"])
 """
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -80,14 +81,11 @@ class DecodersLM(TemplateLM):
     def tok_encode(
         self, string: str, add_special_tokens: bool | None = None, **_: Any
     ) -> list[TokenId]:
-        special = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
-        if (
-            add_special_tokens is None
-            and self.tokenizer.bos_token
-            and string.startswith(self.tokenizer.bos_token)
-        ):
+        start = self.tokenizer.bos_token
+        if add_special_tokens is None and start and string.startswith(start):
             # A chat template has put it there.
-            special = {"add_special_tokens": False}
+            add_special_tokens = False
+        special = {} if add_special_tokens is None else {"add_special_tokens": add_special_tokens}
         return list(self.tokenizer(string, **special).input_ids)
 
     def apply_chat_template(
@@ -110,30 +108,24 @@ class DecodersLM(TemplateLM):
 
         A context that is too long for the models loses its beginning.
         """
-        groups: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = defaultdict(list)
         for i, request in enumerate(requests):
-            groups.setdefault(repr(sorted(request.args[1].items())), []).append(i)
+            groups[repr(sorted(request.args[1].items()))].append(i)
         texts = [""] * len(requests)
         for members in groups.values():
             for start in range(0, len(members), self.batch_size):
                 batch = members[start : start + self.batch_size]
                 contexts = [requests[i].args[0] for i in batch]
-                for i, text in zip(
-                    batch, self._written(contexts, requests[batch[0]].args[1], batch), strict=True
-                ):
-                    texts[i] = text
-                    self.cache_hook.add_partial("generate_until", requests[i].args, text)
+                written = self._written(contexts, requests[batch[0]].args[1], batch)
+                for i, texts[i] in zip(batch, written, strict=True):
+                    self.cache_hook.add_partial("generate_until", requests[i].args, texts[i])
         return texts
 
     def _written(
         self, contexts: Sequence[str], asked: dict[str, Any], numbers: Sequence[int]
     ) -> list[str]:
         options = normalize_gen_kwargs(asked, self.max_gen_toks)
-        until = (
-            [options["until"]]
-            if isinstance(options.get("until"), str)
-            else options.get("until") or []
-        )
+        until = options.get("until") or []
         budget = options["max_gen_toks"]
         room = self.max_length - budget
         if room < 1:
@@ -141,22 +133,18 @@ class DecodersLM(TemplateLM):
                 f"A task asks for {budget} new tokens, and the models see {self.max_length}; set "
                 "max_gen_toks lower."
             )
-        prompts = [
-            self.tok_encode(context)[-room:] or [self.prefix_token_id] for context in contexts
-        ]
         sampled = {"temperature": float(options.get("temperature") or 0.0)}
         if sampled["temperature"] > 0:
             sampled |= {
                 "top_k": int(options.get("top_k") or 0),
                 "top_p": float(options.get("top_p") or 1.0),
             }
-        stop = [words for words in until if words]
         results = generate(
             self.pair,
-            prompts,
+            [self.tok_encode(context)[-room:] or [self.prefix_token_id] for context in contexts],
             self.method,
             max_new_tokens=budget,
-            stop=stop,
+            stop=[until] if isinstance(until, str) else [words for words in until if words],
             seed=[self.seed + i for i in numbers],
             max_batch=self.batch_size,
             **sampled,
@@ -193,15 +181,10 @@ class DecodersLM(TemplateLM):
         """The target's log-likelihood (nats) of each text, in windows of the model's length."""
         totals = []
         for request in requests:
-            total = sum(
-                self._scored(context, text)[0] for context, text in self._windows(request.args[0])
+            windows = utils.get_rolling_token_windows(
+                self.tok_encode(request.args[0]), self.prefix_token_id, self.max_length, 1
             )
-            totals.append(total)
-            self.cache_hook.add_partial("loglikelihood_rolling", request.args, total)
+            scored = (self._scored(*utils.make_disjoint_window(window)) for window in windows)
+            totals.append(sum(total for total, _ in scored))
+            self.cache_hook.add_partial("loglikelihood_rolling", request.args, totals[-1])
         return totals
-
-    def _windows(self, text: str) -> Iterator[tuple[list[TokenId], list[TokenId]]]:
-        windows = utils.get_rolling_token_windows(
-            self.tok_encode(text), self.prefix_token_id, self.max_length, 1
-        )
-        return map(utils.make_disjoint_window, windows)

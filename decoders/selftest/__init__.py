@@ -10,8 +10,7 @@ import sys
 
 from decoders.selftest.attention import ways
 from decoders.selftest.common import Wrong, llama, machine
-from decoders.selftest.models import draws, passes, whole
-from decoders.selftest.timing import SIZES, speed
+from decoders.selftest.models import SIZES, draws, passes, speed, whole
 
 __all__ = ["SECTIONS", "SIZES", "llama", "main", "run", "run_all"]
 
@@ -32,21 +31,19 @@ def run(section: str) -> bool:
 
 
 def run_all() -> bool:
-    """Every section in a child process; returns whether all is well."""
     failed = []
     for name, section in SECTIONS.items():
         print(f"{name}: {' '.join(str(section.__doc__).split())}", flush=True)
-        code: int | str
+        command = [sys.executable, "-m", "decoders.selftest", name]
         try:
-            code = subprocess.run(
-                [sys.executable, "-m", "decoders.selftest", name], timeout=LIMIT
-            ).returncode
+            code: int | str = subprocess.run(command, timeout=LIMIT).returncode
         except subprocess.TimeoutExpired:
             code = f"no end after {LIMIT} s"
         if code != 0:
             failed.append(name)
-            if code != 1:
-                print(f"  FAILED ({code})", flush=True)
+        # A section that found a fault has said so.
+        if code not in (0, 1):
+            print(f"  FAILED ({code})", flush=True)
     print("All is well." if not failed else f"Something is wrong: {', '.join(failed)}.")
     return not failed
 

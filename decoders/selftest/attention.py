@@ -1,14 +1,16 @@
 """Section `ways`: each way to attend, compared with float64."""
 
+import itertools
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import torch
 
 from decoders.engine.attention import operator
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import ReachRows
-from decoders.engine.memory.feeds import Feed, PackedInputs, pack
+from decoders.engine.memory.feeds import Feed, pack
 from decoders.engine.memory.layout import Reach
 from decoders.engine.memory.rows import CacheRows
 from decoders.selftest.common import Wrong, device
@@ -33,21 +35,11 @@ def ways() -> Iterator[str]:
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
             if name == "FlashAttention" and dtype == torch.float32:
                 continue
+            flash = name == "FlashAttention"
+            sizes = (64, 128, 256), (1, 4, 8), (1, 70, 4000), (False,) if flash else (False, True)
             errors = [
-                error_of(
-                    way,
-                    dtype,
-                    size,
-                    groups,
-                    rows,
-                    branching,
-                    window,
-                    sunk=window > 0 and name != "FlashAttention",
-                )
-                for size in (64, 128, 256)
-                for groups in (1, 4, 8)
-                for rows in (1, 70, 4000)
-                for branching in ((False,) if name == "FlashAttention" else (False, True))
+                error_of(way, dtype, *case, window, sunk=window > 0 and not flash)
+                for case in itertools.product(*sizes)
                 for window in (0, 33)
             ]
             error, passes = max(errors), len(errors)
@@ -81,24 +73,17 @@ def error_of(
         for i in range(7):
             nodes.append(tree.add(nodes[i // 2] if branching else nodes[-1], 0))
         feeds.append(Feed(tree, cache, nodes[1:], []))
-    _, _, _, packing = _fields(pack(feeds, arena, window=window))
+    packing: Any = pack(feeds, arena, window=window).packing
     draw = torch.Generator().manual_seed(0)
     for tensor in (*arena.keys, *arena.values):
         tensor.copy_(torch.randn(tensor.shape, generator=draw))
     q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(device(), dtype)
-    plan = packing.segments, packing.table, packing.masks
     sinks = torch.randn(2 * groups, generator=draw).to(dtype) if sunk else None
-    rest = size**-0.5, 0.0, window
-    there = sinks if sinks is None else sinks.to(device())
-    ours = way(q, packing.keys[0], packing.values[0], *plan, packing.biases, *rest, there)
-    x, keys, values, biases = (
-        t.cpu().double() for t in (q, packing.keys[0], packing.values[0], packing.biases)
-    )
-    segments, table, masks = (t.cpu() for t in plan)
-    here = sinks if sinks is None else sinks.double()
-    exact = operator.attend_one_by_one(x, keys, values, segments, table, masks, biases, *rest, here)
+    plan = packing.segments, packing.table, packing.masks, packing.biases
+    tensors: Any = (q, packing.keys[0], packing.values[0], *plan)
+    rest: Any = (size**-0.5, 0.0, window)
+    ours = way(*tensors, *rest, None if sinks is None else sinks.to(device()))
+    fine: Any = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in tensors]
+    fine += [*rest, None if sinks is None else sinks.double()]
+    exact = operator.attend_one_by_one(*fine)
     return (ours.cpu() - exact).abs().max().item()
-
-
-def _fields(inputs: PackedInputs) -> tuple:
-    return inputs.input_ids, inputs.position_ids, inputs.wanted, inputs.packing

@@ -56,9 +56,9 @@ def machine() -> Iterator[str]:
     yield f"{os.cpu_count()} processors, {torch.get_num_threads()} threads, {platform.machine()}"
     if device().type == "cuda":
         major, minor = torch.cuda.get_device_capability()
-        memory = torch.cuda.get_device_properties(0).total_memory / 1e9
         yield (
-            f"{torch.cuda.get_device_name()}, capability {major}.{minor}, {memory:.0f} GB, "
+            f"{torch.cuda.get_device_name()}, capability {major}.{minor}, "
+            f"{torch.cuda.get_device_properties(0).total_memory / 1e9:.0f} GB, "
             f"CUDA {torch.version.cuda}"
         )
         yield (

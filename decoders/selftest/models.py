@@ -1,6 +1,8 @@
-"""Sections `passes`, `whole` and `draws`: compared with plain passes and with the CPU."""
+"""Sections `passes`, `whole` and `draws`: compared with plain passes and with the CPU; `speed`."""
 
-from collections.abc import Iterator
+import statistics
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -16,6 +18,20 @@ from decoders.warp import Warping, warp
 
 # Of a whole model's logits, relative to their length.
 WHOLE = {torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 5e-2}
+SIZES = {
+    "28M": {
+        "hidden_size": 512, "intermediate_size": 1408, "num_hidden_layers": 8,
+        "num_attention_heads": 8, "num_key_value_heads": 4,
+    },
+    "1B": {
+        "hidden_size": 2048, "intermediate_size": 8192, "num_hidden_layers": 16,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+    },
+    "7B": {
+        "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8,
+    },
+}  # fmt: skip
 
 
 def passes() -> Iterator[str]:
@@ -24,10 +40,7 @@ def passes() -> Iterator[str]:
     model, draft = llama(dtype), llama(dtype, num_hidden_layers=1)
     pairs = [ModelPair(model, draft, passes=each) for each in (kind, "plain")]
     for name in catalog:
-        options = {"max_new_tokens": 16, "ignore_eos": True, "seed": 1}
-        ours, plain = (
-            [r.tokens for r in generate(pair, PROMPTS, name, **options)] for pair in pairs
-        )
+        ours, plain = (tokens_of(pair, name, seed=1) for pair in pairs)
         if ours != plain:
             raise Wrong(f"{name} gives other tokens with recorded passes than with plain ones")
     engines = {packed.engine_name for packed in pairs[0].packed.values()}
@@ -39,12 +52,16 @@ def passes() -> Iterator[str]:
     )
 
 
+def tokens_of(pair: ModelPair, name: str, seed: int = 2) -> list[list[int]]:
+    results = generate(pair, PROMPTS, name, max_new_tokens=16, ignore_eos=True, seed=seed)
+    return [r.tokens for r in results]
+
+
 def whole() -> Iterator[str]:
     """A model on this device compared with float64 on the CPU.
 
     The error of its logits in each number type, and in float64 the same tokens from every decoder.
     """
-    there, here = llama(), llama().cpu()
     for dtype, allowed in WHOLE.items():
         exact = logits_of(llama(dtype).cpu().double())
         error = float((logits_of(llama(dtype)) - exact).norm() / exact.norm())
@@ -56,13 +73,9 @@ def whole() -> Iterator[str]:
     if device().type == "cpu":
         yield "A comparison of tokens with the CPU needs a GPU: left out."
         return
+    there, here = llama(), llama().cpu()
     for name in catalog:
-        options = {"max_new_tokens": 16, "ignore_eos": True, "seed": 2}
-        ours, cpu = (
-            [r.tokens for r in generate(ModelPair(m, m), PROMPTS, name, **options)]
-            for m in (there, here)
-        )
-        if ours != cpu:
+        if tokens_of(ModelPair(there, there), name) != tokens_of(ModelPair(here, here), name):
             raise Wrong(f"{name} gives other tokens on {device()} than on the CPU")
     yield f"{len(catalog)} decoders, {len(PROMPTS)} requests each: the tokens of the CPU"
 
@@ -72,11 +85,8 @@ def logits_of(model: Any) -> torch.Tensor:
 
     The passes are of all prompts, of a chain after each, and of a tree after these.
     """
-    engine, trees, found = (
-        PackedPasses(PackedModel(model, "target", passes="plain")),
-        [TokenTree(p) for p in PROMPTS],
-        [],
-    )
+    engine = PackedPasses(PackedModel(model, "target", passes="plain"))
+    trees, found = [TokenTree(p) for p in PROMPTS], []
     asked = {tree: tree.trunk[-1:] for tree in trees}
     for grown in (0, 3, 6):
         for tree in trees:
@@ -96,9 +106,8 @@ def draws() -> Iterator[str]:
     if device().type == "cpu":
         yield "A comparison of draws with the CPU needs a GPU: left out."
         return
-    logits = (
-        torch.randn(100, 4096, generator=torch.Generator().manual_seed(0), dtype=torch.float64) * 3
-    )
+    draw = torch.Generator().manual_seed(0)
+    logits = 3 * torch.randn(100, 4096, generator=draw, dtype=torch.float64)
     for warping in (Warping(), Warping(0.7, 20, 0.9), Warping(1.3, 0, 0.95)):
         drawn = []
         for where in ("cpu", device()):
@@ -111,3 +120,60 @@ def draws() -> Iterator[str]:
         # A uniform number may fall on the edge between two tokens, which rounding moves.
         if differing > 2:
             raise Wrong(f"draws differ between {device()} and the CPU")
+
+
+def speed() -> Iterator[str]:
+    """Milliseconds of a pass of one token and of eight, and the least time to read the weights.
+
+    The models are random, with grouped heads.
+    """
+    on_gpu = device().type == "cuda"
+    dtype, vocabulary = (torch.bfloat16, 32000) if on_gpu else (torch.float32, 4096)
+    rate = bandwidth()
+    yield f"memory is read at {rate / 1e9:.0f} GB/s"
+    for name in ("1B", "7B") if on_gpu else ("28M",):
+        model = llama(dtype, **SIZES[name], vocab_size=vocabulary, initializer_range=0.02)
+        for kind in ("plain", recorded()[0]):
+            packed = PackedModel(model, "target", passes=kind)
+            times = [seconds_of_pass(packed, tokens) for tokens in (1, 8)]
+            floor = packed.weight_bytes / rate
+            yield (
+                f"{name}, {kind}: one token {1e3 * times[0]:.2f} ms ({floor / times[0]:.0%} of the "
+                f"floor of {1e3 * floor:.2f} ms), "
+                f"eight {1e3 * times[1]:.2f} ms"
+            )
+
+
+def bandwidth() -> float:
+    """Bytes per second that a sum over 256 MiB reads."""
+    data = torch.ones(2**26, device=device())
+    return data.nbytes / median_seconds(data.sum)
+
+
+def seconds_of_pass(packed: PackedModel, tokens: int) -> float:
+    """Seconds of a pass of one request with 64 rows behind it, packing included."""
+    engine, tree = PackedPasses(packed), TokenTree([1 + i % 60 for i in range(64)])
+    engine.admit(tree, 256)
+    engine.run([(tree, tree.trunk[-1:])])
+
+    def one() -> None:
+        tree.keep([tree.trunk[63]])
+        nodes = [tree.trunk[63]]
+        for token in range(tokens):
+            nodes.append(tree.add(nodes[-1], token))
+        engine.run([(tree, nodes[1:])])
+
+    return median_seconds(one)
+
+
+def median_seconds(action: Callable[[], object], repeats: int = 20) -> float:
+    """The median of `repeats` runs, after three that warm up."""
+    wait = torch.cuda.synchronize if device().type == "cuda" else lambda: None
+    seconds = []
+    for _ in range(repeats + 3):
+        wait()
+        began = time.perf_counter()
+        action()
+        wait()
+        seconds.append(time.perf_counter() - began)
+    return statistics.median(seconds[3:])

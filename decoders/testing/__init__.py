@@ -68,5 +68,7 @@ def assert_law(
     name = Law(claimed).value
     for situation in situations:
         d = distance(method, situation, law=name, limit=limit)
-        call = f"decoders.testing.distance({method!r}, {situation!r}, law={name!r})"
-        assert d < 1e-9, f"{method.name} does not have the law {name!r}: {call} is {d:.3g}"
+        assert d < 1e-9, (
+            f"{method.name} does not have the law {name!r}: "
+            f"decoders.testing.distance({method!r}, {situation!r}, law={name!r}) is {d:.3g}"
+        )

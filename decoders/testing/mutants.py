@@ -30,6 +30,5 @@ def mutant(thing: Any, *edits: tuple[str, str], **names: Any) -> Any:
 
 
 def last_of_equals(x: torch.Tensor, k: int, dim: int = -1) -> tuple[torch.Tensor, torch.Tensor]:
-    """A top-k that takes the last of equal values."""
     values, ids = x.flip(-1).sort(dim=dim, descending=True, stable=True)
     return values[..., :k], x.shape[-1] - 1 - ids[..., :k]

@@ -40,14 +40,11 @@ class Source:
 
     def branch(self, outcomes: list[tuple[Any, float]]) -> Any:
         outcomes = [(value, p) for value, p in outcomes if p > NOTHING]
-        place = len(self.taken)
-        if place < len(self.choices):
-            choice = self.choices[place]
-        else:
-            choice = 0
+        told = self.choices[len(self.taken) : len(self.taken) + 1]
+        if not told:
             self.untried += [(*self.taken, other) for other in range(1, len(outcomes))]
-        self.taken.append(choice)
-        value, probability = outcomes[choice]
+        self.taken += told or (0,)
+        value, probability = outcomes[self.taken[-1]]
         self.probability *= probability
         return value
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from decoders import ModelError, catalog, generate, stream
-from decoders.engine.attention.packing import Packing
+from decoders.engine.attention.interface import Packing
 from decoders.engine.models.packed import PackedModel
 from decoders.trace import Fate
 from tests.models import build_pair, build_tokenizer

@@ -1,19 +1,18 @@
-"""The entry of packed attention in the registry of `transformers`.
+"""Packed attention in the registry of `transformers`, and what it is given (Packing, Layered).
 
 A model calls it by the name `NAME`, and the packing is passed as the keyword argument `packing` of
-the model's forward.
+the model's forward. It says which tokens and cache rows belong to which request.
 """
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from transformers import AttentionInterface
 
 from decoders.engine.attention.one_by_one import attend_request
 from decoders.engine.attention.operator import attend, attend_op
-from decoders.engine.attention.packing import Layered, Packing, of_layer
 from decoders.engine.recording.recorder import as_one_step
 from decoders.errors import NotPackedError
 
@@ -25,6 +24,90 @@ _IGNORED = frozenset({
     "output_hidden_states", "output_router_logits", "return_dict", "s_aux", "sliding_window",
     "position_embeddings", "logits_to_keep",
 })  # fmt: skip
+
+
+class Part(NamedTuple):
+    """One request in a pass: its tokens `start` to `stop`, and all its rows in use after the pass.
+
+    Attributes:
+        start: its first token
+        stop: the token after its last
+        bias: what is added to the scores, (tokens, rows), or None
+        causal: whether the tokens have all the rows and each sees only those up to its own
+        keys: the keys of the rows by layer, (1, K, rows, D)
+        values: the values of the rows by layer, (1, K, rows, D)
+    """
+
+    start: int
+    stop: int
+    bias: torch.Tensor | None
+    causal: bool
+    keys: Sequence[torch.Tensor]
+    values: Sequence[torch.Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """The assignment of the tokens of one pass to requests.
+
+    It is not a tuple: hooks of accelerate, which move a layer's arguments to the layer's device,
+    would take a tuple apart, and layers would write into copies of the arena.
+
+    Attributes:
+        rows: the arena row of each token's key and value, (tokens,)
+        segments: for each request, on the CPU, (requests, 7): first token, token after the last,
+            first arena row, rows in use before the pass, where its part of `masks` begins, where
+            its part of `biases` begins (-1 for no part), and the first of its rows that its mask
+            describes
+        table: the same for kernels, (5, requests + 1), int32 on the device: first tokens and the
+            end of the last; first arena rows; rows in use after the pass; starts in `masks`; first
+            rows of masks
+        masks: the masks (tokens, rows), flattened, bool. A token sees all rows before those of its
+            mask, and the ones of the mask that are True. A chain that sees everything before it has
+            no mask.
+        biases: the same for attention request by request, made once for all layers: 0 or -inf to
+            add to the scores, (tokens, rows), flattened. Single tokens and whole prompts have none.
+        keys: the arena's keys by layer, (rows, K, D)
+        values: the arena's values by layer, (rows, K, D)
+        window: how many rows, its own included, a token of a chain sees; 0 for all. Masks
+            themselves hide the rows outside of the window.
+        parts: for attention request by request without a compiler, what all layers share; empty if
+            there are kernels
+        scratch: an arena row that no request has, or -1
+    """
+
+    rows: torch.Tensor
+    segments: torch.Tensor
+    table: torch.Tensor
+    masks: torch.Tensor
+    biases: torch.Tensor
+    keys: Sequence[torch.Tensor]
+    values: Sequence[torch.Tensor]
+    window: int = 0
+    parts: tuple[Part, ...] = ()
+    scratch: int = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Layered:
+    """A pass whose layers follow different packings.
+
+    Layers differ if they do not all see equally far back, or lie on several devices.
+
+    Attributes:
+        packings: the packings
+        places: for each layer, its packing and its number in that packing
+    """
+
+    packings: tuple[Packing, ...]
+    places: tuple[tuple[int, int], ...]
+
+
+def of_layer(packing: Packing | Layered, layer: int) -> tuple[Packing, int]:
+    if isinstance(packing, Layered):
+        place, layer = packing.places[layer]
+        packing = packing.packings[place]
+    return packing, layer
 
 
 def only_known(others: dict[str, object]) -> None:
@@ -42,16 +125,16 @@ def only_known(others: dict[str, object]) -> None:
 
 def packed_attention(
     module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
     attention_mask: Any,
     scaling: float | None = None,
     softcap: float | None = None,
     packing: Any = None,
-    s_aux: Tensor | None = None,
+    s_aux: torch.Tensor | None = None,
     **others: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[torch.Tensor, None]:
     """Attend in a model's layer; this is the function in the registry.
 
     Args:
@@ -84,33 +167,33 @@ def packed_attention(
 
 
 def attend_layer(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     packing: Packing | Layered,
     layer: int,
     scale: float,
     softcap: float,
-    sinks: Tensor | None = None,
-    run: Callable[..., Tensor] = attend,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+    run: Callable[..., torch.Tensor] = attend,
+) -> torch.Tensor:
     """`attend` in one layer: q (1, H, tokens, D), k, v (1, K, tokens, D) -> (1, tokens, H, D)."""
     packing, layer = of_layer(packing, layer)
-    cached = packing.keys[layer], packing.values[layer]
     tables = packing.rows, packing.segments, packing.table, packing.masks, packing.biases
+    cached = packing.keys[layer], packing.values[layer]
     return run(q[0], k[0], v[0], *cached, *tables, scale, softcap, packing.window, sinks)[None]
 
 
 def attend_parts(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
     packing: Packing | Layered,
     layer: int,
     scale: float,
     softcap: float,
-    sinks: Tensor | None = None,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Attend as in `attend_layer`, with the parts that `pack` prepared for all layers."""
     packing, layer = of_layer(packing, layer)
     if len(packing.parts) == 1:
@@ -121,13 +204,15 @@ def attend_parts(
         return attend_request(q, key, value, bias, causal, scale, softcap, sinks).transpose(1, 2)
     packing.keys[layer].index_copy_(0, packing.rows, k[0].transpose(0, 1))
     packing.values[layer].index_copy_(0, packing.rows, v[0].transpose(0, 1))
-    outs = [
-        attend_request(
-            q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap, sinks
-        )
-        for start, stop, bias, causal, keys, values in packing.parts
-    ]
-    return torch.cat(outs, 2).transpose(1, 2)
+    return torch.cat(
+        [
+            attend_request(
+                q[:, :, start:stop], keys[layer], values[layer], bias, causal, scale, softcap, sinks
+            )
+            for start, stop, bias, causal, keys, values in packing.parts
+        ],
+        2,
+    ).transpose(1, 2)
 
 
 # The registry of masks gets no entry, so models build no masks and do not search the positions for

@@ -2,7 +2,6 @@
 
 import torch
 import triton
-from torch import Tensor
 
 from decoders.engine.attention.kernels import EVERYTHING, PIECE, SHORT, SPLITS, STAGES, join, kernel
 
@@ -34,18 +33,18 @@ def tiling(
 
 
 def attend_packed(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    segments: Tensor,
-    table: Tensor,
-    masks: Tensor,
-    biases: Tensor,
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    segments: torch.Tensor,
+    table: torch.Tensor,
+    masks: torch.Tensor,
+    biases: torch.Tensor,
     scale: float,
     softcap: float,
     window: int = 0,
-    sinks: Tensor | None = None,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Attend as `decoders.engine.attention.operator.attend` does, in float16, bfloat16 or float32.
 
     Nothing is read back from the device: the longest requests set the grid, and blocks after the
@@ -59,54 +58,23 @@ def attend_packed(
     longest = max(n for n, _ in counts)
     tiles = tiling(longest, heads // key_heads, size, value_size, q.dtype)
     short = [n for n, _ in counts if n <= SHORT.value]
-    splits = max(
-        (
-            min(triton.cdiv(total, PIECE.value), SPLITS.value)
-            for n, total in counts
-            if 0 < n <= SHORT.value
-        ),
-        default=1,
-    )
+    pieces = [triton.cdiv(total, PIECE.value) for n, total in counts if 0 < n <= SHORT.value]
+    splits = min(max(pieces, default=1), SPLITS.value)
     slots = min(sum(short), tokens) if splits > 1 else 0
     parts = torch.empty(
         slots * heads * splits * (value_size + 2), dtype=torch.float32, device=q.device
     )
     with torch.cuda.device_of(q):
         kernel[triton.cdiv(longest, tiles["TOKENS"]), key_heads * splits, len(segments)](
-            q,
-            keys,
-            values,
-            table,
-            masks.view(torch.uint8),
-            q if sinks is None else sinks,
-            out,
-            parts,
-            len(segments),
-            splits,
-            scale,
-            window or EVERYTHING,
-            *q.stride(),
-            SOFTCAP=softcap,
-            SINKS=sinks is not None,
-            GROUPS=heads // key_heads,
-            KEY_HEADS=key_heads,
-            KEY_SIZE=size,
-            VALUE_SIZE=value_size,
-            **tiles,
-            num_stages=STAGES,
-        )
+            q, keys, values, table, masks.view(torch.uint8), q if sinks is None else sinks,
+            out, parts, len(segments), splits, scale, window or EVERYTHING, *q.stride(),
+            SOFTCAP=softcap, SINKS=sinks is not None, GROUPS=heads // key_heads,
+            KEY_HEADS=key_heads, KEY_SIZE=size, VALUE_SIZE=value_size, **tiles, num_stages=STAGES,
+        )  # fmt: skip
         if splits > 1:
             join[max(short), heads, len(segments)](
-                parts,
-                table,
-                out,
-                len(segments),
-                splits,
-                window or EVERYTHING,
-                HEADS=heads,
-                VALUE_SIZE=value_size,
-                VALUE_BLOCK=tiles["VALUE_BLOCK"],
-                TOKENS=tiles["TOKENS"],
-                ROWS=tiles["ROWS"],
-            )
+                parts, table, out, len(segments), splits, window or EVERYTHING,
+                HEADS=heads, VALUE_SIZE=value_size, VALUE_BLOCK=tiles["VALUE_BLOCK"],
+                TOKENS=tiles["TOKENS"], ROWS=tiles["ROWS"],
+            )  # fmt: skip
     return out

@@ -1,23 +1,22 @@
 """Attention of packed tokens request by request, on any device and in any dtype."""
 
 import torch
-from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 
 def attend_one_by_one(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    segments: Tensor,
-    table: Tensor,
-    masks: Tensor,
-    biases: Tensor,
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    segments: torch.Tensor,
+    table: torch.Tensor,
+    masks: torch.Tensor,
+    biases: torch.Tensor,
     scale: float,
     softcap: float,
     window: int = 0,
-    sinks: Tensor | None = None,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Attend with a call of SDPA for each request; see `operator.attend` for the arguments."""
     parts = []
     for start, stop, base, past, mask_start, bias_start, opening in segments.tolist():
@@ -48,15 +47,15 @@ def attend_one_by_one(
 
 
 def attend_request(
-    q: Tensor,
-    key: Tensor,
-    value: Tensor,
-    bias: Tensor | None,
+    q: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    bias: torch.Tensor | None,
     causal: bool,
     scale: float,
     softcap: float,
-    sinks: Tensor | None = None,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """Attend with one request's tokens.
 
     q (1, H, n, D), key and value (1, K, rows, D) -> (1, H, n, D'). No key is repeated for the query

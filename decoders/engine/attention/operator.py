@@ -12,14 +12,12 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.attention.varlen import varlen_attn
 
 from decoders.devices import device_of
 from decoders.engine.attention.one_by_one import attend_one_by_one
 from decoders.errors import first_line
 
-log = logging.getLogger("decoders")
 FLASH = (
     torch.version.cuda is not None
     and torch.backends.cuda.is_flash_attention_available()
@@ -32,21 +30,21 @@ TRITON = find_spec("triton") is not None and any(
 
 
 def attend(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    rows: Tensor,
-    segments: Tensor,
-    table: Tensor,
-    masks: Tensor,
-    biases: Tensor,
+    q: torch.Tensor,
+    k: torch.Tensor,
+    v: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    rows: torch.Tensor,
+    segments: torch.Tensor,
+    table: torch.Tensor,
+    masks: torch.Tensor,
+    biases: torch.Tensor,
     scale: float,
     softcap: float,
     window: int,
-    sinks: Tensor | None,
-) -> Tensor:
+    sinks: torch.Tensor | None,
+) -> torch.Tensor:
     """Write k and v into the arena, then let each request's tokens attend to its rows.
 
     q is (H, tokens, D), k (K, tokens, D) and v (K, tokens, D'); the result is (tokens, H, D').
@@ -74,7 +72,7 @@ def attend(
             ):
                 raise
             FAILED.add(way)
-            log.warning(
+            logging.getLogger("decoders").warning(
                 "%s does not run here (%s); passes use slower attention.",
                 str(way.__doc__).split(",")[0],
                 first_line(error),
@@ -82,17 +80,17 @@ def attend(
 
 
 # Ways that raised an error on this machine are not tried again.
-FAILED: set[Callable[..., Tensor]] = set()
+FAILED: set[Callable[..., torch.Tensor]] = set()
 
 
 def choose_way(
-    q: Tensor,
-    values: Tensor,
-    segments: Tensor,
+    q: torch.Tensor,
+    values: torch.Tensor,
+    segments: torch.Tensor,
     special: bool,
     flash: bool = FLASH,
     triton: bool = TRITON,
-) -> Callable[..., Tensor]:
+) -> Callable[..., torch.Tensor]:
     """Choose FlashAttention for chains and Triton for everything else, or the way without kernels.
 
     Kernels need a CUDA device that supports them; elsewhere attention runs request by request.
@@ -101,14 +99,16 @@ def choose_way(
     if not takes_kernels(q.device, q.dtype):
         return attend_one_by_one
     size = q.shape[-1]
-    fits_flash = (
-        q.dtype != torch.float32
+    if (
+        flash
+        and attend_chains not in FAILED
+        and not special
+        and q.dtype != torch.float32
         and size == values.shape[-1]
         and size % 8 == 0
         and size <= 256
-        and not special
-    )
-    if flash and attend_chains not in FAILED and fits_flash and bool((segments[:, 4] < 0).all()):
+        and bool((segments[:, 4] < 0).all())
+    ):
         return attend_chains
     return attend_with_triton if triton and attend_with_triton not in FAILED else attend_one_by_one
 
@@ -123,18 +123,18 @@ def needs_biases(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def attend_chains(
-    q: Tensor,
-    keys: Tensor,
-    values: Tensor,
-    segments: Tensor,
-    table: Tensor,
-    masks: Tensor,
-    biases: Tensor,
+    q: torch.Tensor,
+    keys: torch.Tensor,
+    values: torch.Tensor,
+    segments: torch.Tensor,
+    table: torch.Tensor,
+    masks: torch.Tensor,
+    biases: torch.Tensor,
     scale: float,
     softcap: float,
     window: int = 0,
-    sinks: Tensor | None = None,
-) -> Tensor:
+    sinks: torch.Tensor | None = None,
+) -> torch.Tensor:
     """FlashAttention, in one call, for passes in which every request's tokens are a chain."""
     starts, bases, totals, *_ = table
     count, past = (segments[:, 1] - segments[:, 0]), segments[:, 3]
@@ -160,7 +160,7 @@ def attend_chains(
     return out.contiguous()
 
 
-def attend_with_triton(*arguments: Any) -> Tensor:
+def attend_with_triton(*arguments: Any) -> torch.Tensor:
     """Triton, in one launch, for all passes; it is imported only if it is used."""
     from decoders.engine.attention.launch import attend_packed
 
@@ -171,5 +171,5 @@ attend_op = torch.library.custom_op("decoders::attend", attend, mutates_args=("k
 
 
 @attend_op.register_fake
-def _(q: Tensor, k: Tensor, v: Tensor, *others: object) -> Tensor:
+def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *others: object) -> torch.Tensor:
     return q.new_empty(q.shape[1], q.shape[0], v.shape[-1])

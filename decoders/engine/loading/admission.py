@@ -7,17 +7,15 @@ from dataclasses import replace
 from typing import Any, cast
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.memory.layout import Layout
-from decoders.engine.models.loaded import undisturbed
+from decoders.engine.models.loaded import twin, undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel
 from decoders.engine.models.probe import layout_of
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.weights.twin import twin
 from decoders.errors import InputError, NotPackedError, first_line
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -76,12 +74,13 @@ def precision(model: PackedModel | PlainModel) -> torch.dtype:
 
     TF32, which may be switched on for float32, has float16's digits.
     """
-    products = device_of(model.device).products()
-    rounded = {"tf32": torch.float16, "bf16": torch.bfloat16}.get(products, torch.float32)
-    return rounded if model.dtype == torch.float32 else model.dtype
+    if model.dtype != torch.float32:
+        return model.dtype
+    rounded = {"tf32": torch.float16, "bf16": torch.bfloat16}
+    return rounded.get(device_of(model.device).products(), torch.float32)
 
 
-def agree(row: Tensor, plain: Tensor, dtype: torch.dtype) -> bool:
+def agree(row: torch.Tensor, plain: torch.Tensor, dtype: torch.dtype) -> bool:
     """Whether two rows of logits (V,) are one distribution but for rounding in `dtype`.
 
     The distance of their log-probabilities is compared with how far the plain ones are from their
@@ -103,10 +102,9 @@ def whole_texts(model: PackedModel | PlainModel) -> tuple[PreTrainedModel, list[
     Windows and chunks that are too large for the check's prompts are made small in both. Raises
     NotPackedError if the config cannot make them small.
     """
-    own = model.model
-    if not getattr(own, "_supports_attention_backend", False):
-        return own, None
-    whole = twin(own, "eager")
+    if not getattr(model.model, "_supports_attention_backend", False):
+        return model.model, None
+    whole = twin(model.model, "eager")
     # It may also be a Translated, which has the attributes of its model.
     packed: Any = model
     if not (packed.packed and any(reach and reach.size > REDUCED for reach in packed.reaches)):
@@ -128,7 +126,7 @@ def whole_texts(model: PackedModel | PlainModel) -> tuple[PreTrainedModel, list[
 
 def cached_rows(
     model: PackedModel | PlainModel, layout: Sequence[Layout] | None = None
-) -> Iterator[tuple[TokenTree, dict[NodeId, Tensor]]]:
+) -> Iterator[tuple[TokenTree, dict[NodeId, torch.Tensor]]]:
     """Yield what four passes answer three requests.
 
     The passes have prompts; single tokens; two children each; a tree, a fork and a single token.
@@ -165,26 +163,25 @@ def cached_rows(
 def plain_rows(
     model: PackedModel | PlainModel,
     whole: PreTrainedModel,
-    answers: Iterable[tuple[TokenTree, dict[NodeId, Tensor]]],
-) -> dict[tuple[TokenTree, NodeId], Tensor]:
+    answers: Iterable[tuple[TokenTree, dict[NodeId, torch.Tensor]]],
+) -> dict[tuple[TokenTree, NodeId], torch.Tensor]:
     """The logits (V,) of the same nodes by passes over whole texts; equal lengths share a pass."""
     asked: dict[TokenTree, set[NodeId]] = defaultdict(set)
     for tree, rows in answers:
         asked[tree].update(rows)
     texts: dict[int, list[tuple[TokenTree, list[NodeId]]]] = defaultdict(list)
     for tree, nodes in asked.items():
-        inner = {tree.parents[node] for node in nodes}
-        for path in (tree.lineage(node) for node in nodes - inner):
+        for path in map(tree.lineage, nodes - {tree.parents[node] for node in nodes}):
             texts[len(path)].append((tree, path))
-    logits_of: dict[tuple[TokenTree, NodeId], Tensor] = {}
+    logits_of: dict[tuple[TokenTree, NodeId], torch.Tensor] = {}
     last = {"logits_to_keep": ASKED + DEEPEST} if model.keeps else {}
     with undisturbed(model.device):
         for alike in texts.values():
             ids = torch.tensor(
                 [[tree.tokens[n] for n in path] for tree, path in alike], device=model.device
             )
-            logits = model.over_vocabulary(whole(input_ids=ids, use_cache=False, **last).logits)
-            for (tree, path), rows in zip(alike, logits, strict=True):
+            out = whole(input_ids=ids, use_cache=False, **last)
+            for (tree, path), rows in zip(alike, model.over_vocabulary(out.logits), strict=True):
                 logits_of |= {
                     (tree, n): row
                     for n, row in zip(path[-len(rows) :], rows, strict=True)

@@ -1,7 +1,6 @@
 """Loading a pair of models from folders or the hub; a failure is an InputError of one sentence."""
 
 from collections.abc import Collection
-from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,12 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.assets import assets
 from decoders.devices import default_device, default_dtype, device_of
-from decoders.engine.loading.pair import ModelPair, same_vocabulary, translation_between
+from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import base_of, fetch, model_names, said_in_one_sentence
+from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
-from decoders.engine.weights.twin import twin
-from decoders.errors import InputError, first_line, quoted
+from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.values import allowed
 
 EMBEDDED = assets() / "stories"
@@ -62,41 +61,14 @@ def load_pair(
         InputError: if a model is missing or cannot be used; before weights are loaded if that is
             known by then
     """
-    devices = [
-        _device(place) for place in (device, device if draft_device is None else draft_device)
-    ]
-    dtype = _dtype(dtype, devices[0])
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
-    _check_map(device_map, device)
-    maps = [
-        _map(device_map, devices[0]),
-        _map(device_map if draft_device is None else None, devices[1]),
-    ]
+    places = _places(device, draft_device, device_map)
+    weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
     names = model_names(_embedded() if target is None else target, draft)
     bases = [base_of(name) for name in names]
-    configs = [fetch(AutoConfig, base) for base in bases]
-    for name, config in zip(names, configs, strict=True):
-        if config.is_encoder_decoder:
-            raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
-    tokenizers = [fetch(AutoTokenizer, base) for base in bases]
-    if len(names) == 2:
-        size, draft_size = (config.get_text_config().vocab_size for config in configs)
-        if translation_between(tokenizers[0], tokenizers[1], size, draft_size) is None:
-            same_vocabulary(size, draft_size, tokenizers[0])
-    loads = []
-    for base, config, place, spread in zip(bases, configs, devices, maps, strict=False):
-        scheme = options(quantization, base, config, place) | spread
-        loads.append(partial(_weights, base, dtype=dtype, use_safetensors=safetensors, **scheme))
-    models: list[PreTrainedModel] = []
-    loaded: dict[tuple, PreTrainedModel] = {}  # a base that both share is in memory once
-    for name, base, place, spread, load in zip(names, bases, devices, maps, loads, strict=False):
-        key = base, place, str(spread)
-        if key not in loaded:
-            loaded[key] = load() if spread else load().to(place)
-        models.append(
-            loaded[key] if name == base else _adapted(loaded[key], name, dtype, safetensors)
-        )
+    configs, tokenizers = _described(names, bases)
+    models = _read(names, bases, configs, places, quantization, weights)
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 
@@ -109,15 +81,27 @@ def _embedded() -> Path:
     return EMBEDDED
 
 
-def _check_map(device_map: str | None, device: str | torch.device | None) -> None:
+def _places(
+    device: str | torch.device | None,
+    draft_device: str | torch.device | None,
+    device_map: str | None,
+) -> list[tuple[torch.device, dict[str, Any]]]:
+    """The devices of target and draft, and the options that read weights there."""
+    at, draft_at = _device(device), _device(device if draft_device is None else draft_device)
     allowed("device_map", device_map, choices=("auto", None))
-    if device_map and device is not None:
-        raise InputError("device_map='auto' chooses the devices; leave device out.")
-    if device_map and find_spec("accelerate") is None:
-        raise InputError(
+    refuse(
+        (
+            device_map and device is not None,
+            "device_map='auto' chooses the devices; leave device out.",
+        ),
+        (
+            device_map and find_spec("accelerate") is None,
             "device_map='auto' needs the package accelerate; install it with "
-            "`pip install accelerate`."
-        )
+            "`pip install accelerate`.",
+        ),
+    )
+    draft_map = device_map if draft_device is None else None
+    return [(at, _map(device_map, at)), (draft_at, _map(draft_map, draft_at))]
 
 
 def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
@@ -157,6 +141,41 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
     return resolved
 
 
+def _described(names: list[str], bases: list[str]) -> tuple[list[Any], list[Any]]:
+    configs = [fetch(AutoConfig, base) for base in bases]
+    for name, config in zip(names, configs, strict=True):
+        if config.is_encoder_decoder:
+            raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
+    tokenizers = [fetch(AutoTokenizer, base) for base in bases]
+    if len(names) == 2:
+        translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))
+    return configs, tokenizers
+
+
+def _read(
+    names: list[str],
+    bases: list[str],
+    configs: list[Any],
+    places: list[tuple[torch.device, dict[str, Any]]],
+    quantization: str | None,
+    weights: dict[str, Any],
+) -> list[PreTrainedModel]:
+    """The models; a base that both share is in memory once."""
+    schemes = [
+        options(quantization, base, config, place) | spread
+        for base, config, (place, spread) in zip(bases, configs, places, strict=False)
+    ]
+    models: list[PreTrainedModel] = []
+    loaded: dict[tuple, PreTrainedModel] = {}
+    for name, base, scheme, (place, spread) in zip(names, bases, schemes, places, strict=False):
+        key = base, place, str(spread)
+        if key not in loaded:
+            model = _weights(base, **weights, **scheme)
+            loaded[key] = model if spread else model.to(place)
+        models.append(loaded[key] if name == base else _adapted(loaded[key], name, **weights))
+    return models
+
+
 def _weights(name: str, **options: Any) -> Any:
     """The model with all its weights; transformers would draw random ones for missing ones."""
     model, notes = fetch(AutoModelForCausalLM, name, output_loading_info=True, **options)
@@ -164,14 +183,12 @@ def _weights(name: str, **options: Any) -> Any:
     return model
 
 
-def _adapted(
-    base: PreTrainedModel, name: str, dtype: torch.dtype, safetensors: bool | None
-) -> PreTrainedModel:
+def _adapted(base: PreTrainedModel, name: str, **options: Any) -> PreTrainedModel:
     """The model with a folder's adapter and the weights of `base`, which stays as it is."""
     model = twin(base, base.config._attn_implementation)
     with said_in_one_sentence(name):
-        notes = model.load_adapter(name, dtype=dtype, use_safetensors=safetensors)
-    _whole(name, notes.missing_keys)
+        missing = model.load_adapter(name, **options).missing_keys
+    _whole(name, missing)
     return model
 
 

@@ -15,8 +15,6 @@ from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
 from decoders.values import allowed
 
-log = logging.getLogger("decoders")
-
 
 class ModelPair:
     """A target model, a draft model (or None) and the tokenizer that they share.
@@ -56,13 +54,10 @@ class ModelPair:
         allowed("passes", passes, choices=PASSES)
         for model in (target,) if draft is None or isinstance(draft, Model) else (target, draft):
             if not isinstance(model, PreTrainedModel):
-                kind = (
-                    quoted(model)
-                    if isinstance(model, str)
-                    else f"an object of type {type(model).__name__}"
-                )
+                kind = f"an object of type {type(model).__name__}"
                 raise InputError(
-                    f"A model of a pair is a transformers model, not {kind}; load_pair() takes "
+                    "A model of a pair is a transformers model, not "
+                    f"{quoted(model) if isinstance(model, str) else kind}; load_pair() takes "
                     "names and folders; unwrap a wrapped model first (.module, ._orig_mod, or "
                     "merge_and_unload() of an adapter)."
                 )
@@ -75,28 +70,26 @@ class ModelPair:
         self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
         target.eval()
         self.packed: dict[str, Model] = {"target": prepared(target, "target", passes=passes)}
-        if isinstance(draft, Model):
-            same_vocabulary(self.vocabulary, draft.vocabulary, None)
-            self.packed["target"].refuse_features(draft.reads)
-            self.packed["draft"] = draft
-        elif draft is not None:
-            size, draft_size = (
-                model.config.get_text_config().vocab_size for model in (target, draft)
-            )
-            translation = translation_between(tokenizer, draft_tokenizer, size, draft_size)
-            if translation is None:
-                same_vocabulary(size, draft_size, tokenizer)
-            draft.eval()
-            own = prepared(draft, "draft", self.vocabulary if translation is None else None, passes)
-            self.packed["draft"] = (
-                own if translation is None else cast(Model, Translated(own, translation))
-            )
+        if draft is not None:
+            self.packed["draft"] = self._prepared(draft)
         if wishes := said(target.generation_config):
-            log.warning(
+            logging.getLogger("decoders").warning(
                 "The generation config of the %s asks for %s.",
                 self.packed["target"].name,
                 "; and for ".join(wishes),
             )
+
+    def _prepared(self, draft: PreTrainedModel | Model) -> Model:
+        if isinstance(draft, Model):
+            same_vocabulary(self.vocabulary, draft.vocabulary, None)
+            self.packed["target"].refuse_features(draft.reads)
+            return draft
+        sizes = (m.config.get_text_config().vocab_size for m in (self.target, draft))
+        translation = translation_between(self.tokenizer, self.draft_tokenizer, *sizes)
+        draft.eval()
+        if translation is None:
+            return prepared(draft, "draft", self.vocabulary, self.passes)
+        return cast(Model, Translated(prepared(draft, "draft", None, self.passes), translation))
 
     @property
     def end_tokens(self) -> frozenset[int]:
@@ -157,13 +150,14 @@ def translation_between(
         draft_size: the number of the draft's logits
 
     Raises:
-        InputError: if they share no tokens
+        InputError: if they share no tokens, or are the same and a model lacks some of its tokens
     """
     if (
         draft_tokenizer is None
         or tokenizer is None
         or draft_tokenizer.get_vocab() == tokenizer.get_vocab()
     ):
+        same_vocabulary(size, draft_size, tokenizer)
         return None
     return Translation.between(
         Vocabulary.of(tokenizer), Vocabulary.of(draft_tokenizer), size, draft_size

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from decoders.errors import InputError, first_line, quoted
+from decoders.errors import InputError, first_line, quoted, refuse
 
 ADAPTER = "adapter_config.json"
 # Messages of transformers and safetensors, and what to do about each. The first that fits counts.
@@ -111,7 +111,6 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
 
 
 def _refuse_unnameable(name: Any) -> None:
-    """Raise InputError for a name that no file system takes."""
     if not isinstance(name, (str, Path)):
         raise InputError(
             f"A model is named by text or a Path, not {quoted(name)}; name a folder, or a model of "
@@ -123,36 +122,40 @@ def _refuse_unnameable(name: Any) -> None:
         return
     # For example a zero byte, half a character, too many characters, no permission.
     except (ValueError, OSError) as error:
-        why = getattr(error, "strerror", None) or first_line(error)
         raise InputError(
-            f"{quoted(str(name))} cannot be looked up ({why}); name a folder that holds a model, "
-            "or a model of the hub."
+            f"{quoted(str(name))} cannot be looked up "
+            f"({getattr(error, 'strerror', None) or first_line(error)}); "
+            "name a folder that holds a model, or a model of the hub."
         ) from None
 
 
 def _look(name: str) -> None:
-    if not name.strip():
-        raise InputError(
-            "The name of a model is empty; name a folder that holds one, or a model of the hub."
-        )
     path = Path(name)
-    if path.suffix == ".gguf" or (
-        path.is_dir() and not (path / "config.json").is_file() and any(path.glob("*.gguf"))
-    ):
-        raise InputError(
-            f"{name} is a GGUF file, which is not read here; name the model that it was made of."
-        )
-    if path.is_file():
-        raise InputError(f"{name} is a file; name the folder that holds the whole model.")
-    if name.startswith(("/", ".", "~")) and not path.is_dir():
-        raise InputError(
-            f"There is no folder {name}; name one that holds a model, or a model of the hub."
-        )
-    if path.is_dir() and not any((path / file).is_file() for file in ("config.json", ADAPTER)):
-        raise InputError(
+    folder = path.is_dir()
+    files = [file for file in ("config.json", ADAPTER) if (path / file).is_file()]
+    gguf = path.suffix == ".gguf" or (
+        folder and "config.json" not in files and any(path.glob("*.gguf"))
+    )
+    refuse(
+        (
+            not name.strip(),
+            "The name of a model is empty; name a folder that holds one, or a model of the hub.",
+        ),
+        (
+            gguf,
+            f"{name} is a GGUF file, which is not read here; name the model that it was made of.",
+        ),
+        (path.is_file(), f"{name} is a file; name the folder that holds the whole model."),
+        (
+            name.startswith(("/", ".", "~")) and not folder,
+            f"There is no folder {name}; name one that holds a model, or a model of the hub.",
+        ),
+        (
+            folder and not files,
             f"The folder {name} has no config.json; name one that holds a model in the format of "
-            "transformers."
-        )
+            "transformers.",
+        ),
+    )
 
 
 def base_of(name: str) -> str:

@@ -1,5 +1,6 @@
 """The memory of cache rows (Arena): one tensor of keys and one of values for each layer."""
 
+from bisect import insort
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
@@ -42,9 +43,8 @@ class Arena:
         kind: Callable[[int, int], CacheRows] = CacheRows,
     ):
         self.expected, self.most, self.kind = expected, most, kind
-        shapes = [("k", heads, size) for heads, size, _ in layout] + [
-            ("v", heads, size) for heads, _, size in layout
-        ]
+        shapes = [("k", heads, size) for heads, size, _ in layout]
+        shapes += [("v", heads, size) for heads, _, size in layout]
         # Keys and values never share a slab: of a layer's two writes into one tensor, Inductor
         # keeps only one.
         self._slabs = [
@@ -93,8 +93,7 @@ class Arena:
             # same time.
             self._grow(self.most or max(base + capacity, self.rows * 3 // 2, self.expected))
         cache = self.kind(base, capacity)
-        self._taken.append(cache)
-        self._taken.sort(key=lambda c: c.base)
+        insort(self._taken, cache, key=lambda c: c.base)
         return cache
 
     def set_aside(self) -> None:
@@ -147,7 +146,6 @@ class Arena:
         return cache.append(tree, nodes)
 
     def move(self, old: Sequence[int], new: Sequence[int]) -> None:
-        """Move the rows `old` to the rows `new`, all at once."""
         places = torch.tensor([old, new], device=self.keys[0].device)
         for slab in self._slabs:
             slab[:, places[1]] = slab[:, places[0]]
@@ -162,5 +160,4 @@ class Arena:
 
 
 def halves(tensors: list[torch.Tensor]) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-    """Split a list that has all keys before all values."""
     return tensors[: len(tensors) // 2], tensors[len(tensors) // 2 :]

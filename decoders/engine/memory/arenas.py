@@ -7,13 +7,14 @@ each device.
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
 import numpy as np
 import torch
 
-from decoders.engine.attention.packing import Layered, Packing
+from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.feeds import Feed, PackedInputs, pack
 from decoders.engine.memory.layout import Layout, Reach
@@ -135,11 +136,9 @@ class Arenas:
         """
         caches: list[CacheRows] = []
         for arena, reach in zip(self.each, self.reaches, strict=True):
-            enough = (
-                rows
-                if reach is None or self.most is not None
-                else min(rows, max(prompt, 2 * reach.size) + 64)
-            )
+            enough = rows
+            if reach is not None and self.most is None:
+                enough = min(rows, max(prompt, 2 * reach.size) + 64)
             if (cache := arena.take(enough)) is None:
                 self.give_back(caches)
                 return None
@@ -169,12 +168,14 @@ class Arenas:
         packed = []
         for place, (arena, reach) in enumerate(zip(self.each, self.reaches, strict=True)):
             if place:
-                feeds = [feed.over(caches[feed.tree][place]) for feed in feeds]
+                feeds = [replace(feed, cache=caches[feed.tree][place]) for feed in feeds]
             packed.append(pack(feeds, arena, by_request, reach.window if reach else 0))
         if self.simple:
             return packed[0]
         packings = tuple(cast(Packing, inputs.packing) for inputs in packed)
-        return packed[0].following(Layered(packings, self.places), self.device)
+        # Layers may be on other devices than the one where the model takes its tokens.
+        ids, positions, wanted = (tensor.to(self.device) for tensor in packed[0][:3])
+        return PackedInputs(ids, positions, wanted, Layered(packings, self.places))
 
     def bytes(self, caches: Caches) -> int:
         """Bytes of the rows of one request."""

@@ -2,14 +2,15 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import torch
 
 from decoders.devices import device_of
+from decoders.engine.attention.interface import Layered, Packing, Part
 from decoders.engine.attention.operator import needs_biases
-from decoders.engine.attention.packing import Layered, Packing, Part
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.rows import CacheRows, Mask
 from decoders.shapes import NodeId
@@ -34,13 +35,8 @@ class Feed:
     nodes: list[NodeId]
     wanted: list[NodeId]
 
-    def over(self, cache: CacheRows) -> "Feed":
-        """The same feed, with the request's rows in another arena."""
-        return replace(self, cache=cache)
 
-
-@dataclass(frozen=True, slots=True)
-class PackedInputs:
+class PackedInputs(NamedTuple):
     """The tensors of one pass.
 
     In a pass of several tokens, a single index or segment gets a dummy second entry, because
@@ -57,17 +53,6 @@ class PackedInputs:
     position_ids: torch.Tensor
     wanted: torch.Tensor
     packing: Packing | Layered
-
-    def following(self, packing: Layered, device: torch.device) -> "PackedInputs":
-        """Move the inputs to where the model takes its tokens, for layers on other devices too.
-
-        Args:
-            packing: the packing of all layers
-            device: where the model takes its tokens
-        """
-        return PackedInputs(
-            self.input_ids.to(device), self.position_ids.to(device), self.wanted.to(device), packing
-        )
 
 
 def missing_ancestors(tree: TokenTree, cache: CacheRows, wanted: Sequence[NodeId]) -> list[NodeId]:
@@ -93,18 +78,14 @@ def pack(
     """
     device, dtype = arena.keys[0].device, arena.keys[0].dtype
     masks = [arena.append(feed.cache, feed.tree, feed.nodes) for feed in feeds]
-    tokens: list[int] = []
-    positions: list[int] = []
+    tokens = [feed.tree.tokens[node] for feed in feeds for node in feed.nodes]
+    positions = [feed.tree.depths[node] for feed in feeds for node in feed.nodes]
     rows: list[int] = []
     wanted: list[int] = []
     for feed in feeds:
-        n, total = len(feed.nodes), len(feed.cache)
-        shift = len(tokens) - (total - n)
-        wanted += [feed.cache.row[node] + shift for node in feed.wanted]
-        tokens += [feed.tree.tokens[node] for node in feed.nodes]
-        positions += [feed.tree.depths[node] for node in feed.nodes]
-        end = feed.cache.base + total
-        rows += range(end - n, end)
+        past = len(feed.cache) - len(feed.nodes)
+        wanted += [len(rows) + feed.cache.row[node] - past for node in feed.wanted]
+        rows += range(feed.cache.base + past, feed.cache.base + len(feed.cache))
     # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
     if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
@@ -157,8 +138,8 @@ def parts(
         if mask is not None or (n > 1 and not causal):
             bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
         begin = total - window if hides and n == 1 else 0
-        keys, values = arena.windows(feed.cache.base + begin, feed.cache.base + total)
-        requests.append(Part(start, start + n, bias, causal, keys, values))
+        cached = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        requests.append(Part(start, start + n, bias, causal, *cached))
         start += n
     return tuple(requests)
 
@@ -194,9 +175,9 @@ def tables(
     for feed, mask in zip(feeds, masks, strict=True):
         n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
         needed = biased and (mask is not None or (n > 1 and (past or 0 < window < n)))
-        bias = added(mask, n, past + n, window) if needed else None
-        places = flat.add(mask and mask.seen), biases.add(bias), mask.start if mask else past
-        segments.append((start, start + n, feed.cache.base, past, *places))
+        bias = biases.add(added(mask, n, past + n, window) if needed else None)
+        seen, opening = flat.add(mask and mask.seen), mask.start if mask else past
+        segments.append((start, start + n, feed.cache.base, past, seen, bias, opening))
         start += n
     # Compiled graphs specialise on sizes 0 and 1.
     if start > 1:

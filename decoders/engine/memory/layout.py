@@ -79,25 +79,17 @@ def reach_of(rule: Callable, size: int, device: torch.device) -> Reach | None:
     """
     keys = torch.arange(size, device=device)
 
-    def seen(query: int) -> torch.Tensor:
-        return torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
-
     # The number of tokens that see the first one.
     lasting = int(torch.as_tensor(rule(0, 0, keys, keys[0])).expand(size).sum())
-    reaches: list[Reach | None] = []
-    reaches += (
-        [None]
-        if lasting >= size
-        else [Reach(lasting), Reach(lasting, chunked=True)]
-        if lasting
-        else []
-    )
+    reaches: list[Reach | None] = [None] if lasting >= size else []
+    if 0 < lasting < size:
+        reaches = [Reach(lasting), Reach(lasting, chunked=True)]
     around = [n * lasting + i for n in (1, 2, 3) for i in (-2, -1, 0, 1)]
     places = {
         q for q in (0, 1, size // 2, size // 2 + 1, size - 2, size - 1, *around) if 0 <= q < size
     }
     for query in sorted(places):
-        row = seen(query)
+        row = torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
         if row[query + 1 :].any():
             raise NotPackedError("its attention looks ahead")
         reaches = [

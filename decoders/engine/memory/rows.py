@@ -49,8 +49,7 @@ class CacheRows:
         self.base, self.capacity = base, capacity
         self.nodes: list[NodeId] = []
         self.row: dict[NodeId, int] = {}
-        self.trunk = self.settled = 0
-        self.first = 0
+        self.trunk = self.settled = self.first = 0
         # That of the last sync; more rows have died only if it differs now.
         self._stamp: object = None
         self.visible = np.zeros((16, 16), dtype=bool)
@@ -70,9 +69,10 @@ class CacheRows:
         if (stamp := self.stamp(tree)) == self._stamp:
             return None
         self._stamp, live = stamp, set(tree.tail)
-        rows = range(self.settled, len(self.nodes))
         dead = [
-            r for r in rows if self.nodes[r] not in live and not self.lasts(self.nodes[r], tree)
+            r
+            for r, node in enumerate(self.nodes[self.settled :], self.settled)
+            if node not in live and not self.lasts(node, tree)
         ]
         while dead and dead[-1] == len(self.nodes) - 1:
             dead.pop()
@@ -157,11 +157,9 @@ class CacheRows:
 
     def _grow_visible(self) -> int:
         """Make `visible` large enough for the tail; return the number of rows in the tail."""
-        tail = len(self.nodes) - self.trunk
-        if tail > len(self.visible):
-            grown = np.zeros((2 * tail, 2 * tail), dtype=bool)
-            grown[: len(self.visible), : len(self.visible)] = self.visible
-            self.visible = grown
+        tail, size = len(self.nodes) - self.trunk, len(self.visible)
+        if tail > size:
+            self.visible = np.pad(self.visible, (0, 2 * tail - size))
         return tail
 
     def _lengthen_trunk(self, tree: TokenTree) -> int:

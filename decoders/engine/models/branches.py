@@ -2,33 +2,17 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from decoders.engine.answer import Features, Layers, Output
 from decoders.engine.models.paths import Path, cache_bytes
-from decoders.shapes import NodeId, TokenId
+from decoders.engine.protocols import Features, Layers
+from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 # The most tokens of the trunk that are read again with each draft, rather than in a separate pass.
 AGAIN = 16
-
-
-class Reader(Protocol):
-    """A model that reads one text after another; `PlainModel` describes the members."""
-
-    rewindable: bool
-
-    def extend(
-        self,
-        path: Path,
-        nodes: Sequence[NodeId],
-        tokens: Sequence[TokenId],
-        last: int,
-        features: Layers,
-    ) -> tuple[Output, int]: ...
 
 
 class Branches:
@@ -39,7 +23,7 @@ class Branches:
     there, together with the next draft.
 
     Args:
-        model: the model
+        model: the model (`decoders.engine.models.plain.PlainModel`)
         tree: the request's tree
 
     Attributes:
@@ -49,12 +33,12 @@ class Branches:
         seen: these hidden states by node, (H,) for each layer
     """
 
-    def __init__(self, model: Reader, tree: TokenTree):
+    def __init__(self, model: Any, tree: TokenTree):
         self.model, self.tree = model, tree
         self.paths = [Path()]
         self.passes = 0
         self.features: Layers = ()
-        self.seen: dict[NodeId, tuple[Tensor, ...]] = {}
+        self.seen: dict[NodeId, tuple[torch.Tensor, ...]] = {}
 
     @property
     def rows(self) -> int:
@@ -93,36 +77,31 @@ class Branches:
             self._extend(path, missing[:count], 1)
         return len(missing) > count
 
-    def logits(self, wanted: Sequence[NodeId]) -> Tensor:
+    def logits(self, wanted: Sequence[NodeId]) -> torch.Tensor:
         """The logits of the wanted nodes, (wanted, V), in as few passes as the branches allow."""
         children = self._unseen(wanted)
-        rows: dict[NodeId, Tensor] = {}
+        rows: dict[NodeId, torch.Tensor] = {}
         for start in [node for node in children if node < 0 or self._at(node) is not None]:
-            path = self._at(start) or self._anew()
+            path = self._at(start) or self._add(Path())
             if len(path.nodes) > self._depth(start):
-                path = self._copy(path)
+                path = self._add(path.copy())
                 path.rewind(self._depth(start))
             self._grow(path, children, set(wanted), rows)
         return torch.stack([rows[node] for node in wanted])
 
-    def _anew(self) -> Path:
-        self.paths.append(Path())
-        return self.paths[-1]
+    def _add(self, path: Path) -> Path:
+        self.paths.append(path)
+        return path
 
     def _depth(self, node: NodeId) -> int:
-        """The number of nodes of a path that ends there."""
         return self.tree.depths[node] + 1 if node >= 0 else 0
 
     def _at(self, node: NodeId) -> Path | None:
         """A path that ends at a node, or goes through it and can be rewound; else None."""
-        depth = self._depth(node)
         through = [p for p in self.paths if p.tip == node]
         if not through and self.model.rewindable:
-            through = [
-                p
-                for p in self.paths
-                if node < 0 or (len(p.nodes) >= depth and p.nodes[depth - 1] == node)
-            ]
+            last = self._depth(node) - 1
+            through = [p for p in self.paths if node < 0 or p.nodes[last : last + 1] == [node]]
         return through[0] if through else None
 
     def _unseen(self, wanted: Sequence[NodeId]) -> dict[NodeId, list[NodeId]]:
@@ -144,8 +123,10 @@ class Branches:
     ) -> None:
         """Read everything below a path: in place along the last child, in copies along others."""
         anchored = not self.model.rewindable and self._in_trunk(path.tip)
-        if anchored and self._is_short(path.tip, children):
-            path, anchored = self._copy(path), False
+        # A draft is to be read, and only a little of the trunk before it.
+        end = self.tree.trunk[-1]
+        if anchored and end in children and 0 < self._depth(end) - self._depth(path.tip) <= AGAIN:
+            path, anchored = self._add(path.copy()), False
         waiting = [(path, children.get(path.tip, []))]
         while waiting:
             path, heads = waiting.pop()
@@ -153,11 +134,9 @@ class Branches:
             stays = anchored and self._in_trunk(path.tip)
             for i, head in enumerate(heads):
                 copies = i + 1 < len(heads) or (stays and not self._in_trunk(head))
-                mine = self._copy(path) if copies else path
+                mine = self._add(path.copy()) if copies else path
                 run = [head]
-                while len(children.get(run[-1], ())) == 1 and not (
-                    anchored and run[-1] == self.tree.trunk[-1]
-                ):
+                while len(children.get(run[-1], ())) == 1 and not (anchored and run[-1] == end):
                     run += children[run[-1]]
                 first = next((k for k, node in enumerate(run) if node in wanted), len(run) - 1)
                 logits = self._extend(mine, run, len(run) - first)
@@ -169,18 +148,10 @@ class Branches:
     def _in_trunk(self, node: NodeId) -> bool:
         return node < 0 or self.tree.in_trunk(node)
 
-    def _is_short(self, tip: NodeId, children: dict[NodeId, list[NodeId]]) -> bool:
-        """Whether a draft is to be read, and only a little of the trunk before it."""
-        end = self.tree.trunk[-1]
-        return 0 < self._depth(end) - self._depth(tip) <= AGAIN and end in children
-
-    def _copy(self, path: Path) -> Path:
-        self.paths.append(path.copy())
-        return self.paths[-1]
-
-    def _extend(self, path: Path, nodes: list[NodeId], last: int) -> Tensor:
-        tokens = [self.tree.tokens[n] for n in nodes]
-        output, passes = self.model.extend(path, nodes, tokens, last, self.features)
+    def _extend(self, path: Path, nodes: list[NodeId], last: int) -> torch.Tensor:
+        output, passes = self.model.extend(
+            path, nodes, [self.tree.tokens[n] for n in nodes], last, self.features
+        )
         self.passes += passes
         if self.features:
             self.seen |= dict(zip(nodes, zip(*output.features, strict=True), strict=True))

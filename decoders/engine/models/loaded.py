@@ -1,46 +1,67 @@
 """The base of all prepared models (Loaded): the caller's weights, and a twin that runs passes."""
 
+import copy
+import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import zip_longest
 from typing import Any
 
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
-from transformers import PreTrainedModel
+from transformers import PreTrainedConfig, PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.answer import Layers
-from decoders.engine.weights.linear import copied_bytes
+from decoders.engine.protocols import Layers
+from decoders.engine.weights.linear import PassLinear
 from decoders.engine.weights.quantization import stored_bytes
-from decoders.engine.weights.twin import refuse_changes
-from decoders.errors import InputError, first_line
+from decoders.errors import InputError, first_line, refuse
+
+# The switches of a layer of the package `peft`.
+SWITCHES = "_disable_adapters", "_active_adapter", "merged_adapters"
 
 
 class Loaded:
     """A model of the caller's that has been prepared for passes.
 
-    Attributes:
+    Args:
         model: the caller's model
+        role: "target" or "draft", for messages
+        vocabulary: the size of the vocabulary that it answers for; None for its own
+
+    Attributes:
         own: the size of its vocabulary
-        vocabulary: the size of the vocabulary that it answers for
         name: its name in messages
+        positions: the most tokens that it can see, or None if its config does not say
+        keeps: whether it computes the logits of chosen tokens alone
+        weight_bytes: bytes of the weights that one pass reads
         reads: see `Passes`
+
+    Raises:
+        InputError: with its name, if it is not a whole causal language model
     """
 
-    model: PreTrainedModel
-    own: int
-    vocabulary: int
-    name: str
     reads: Layers = ()
     _twin: PreTrainedModel
     _states: int = 0  # the number of its hidden states, once known
 
+    def __init__(self, model: PreTrainedModel, role: str, vocabulary: int | None):
+        self.model, self.role = model, role
+        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
+        refuse_unloaded(model, self.name)
+        config = model.config.get_text_config()
+        self.own: int = config.vocab_size
+        self.vocabulary = vocabulary or self.own
+        self.positions = positions_of(config)
+        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self.weight_bytes = weight_bytes(model)
+
     @property
     def copied_bytes(self) -> int:
         """Bytes of the copies of weights that its linear layers have made so far."""
-        return copied_bytes(self._twin)
+        layers = (m for m in self._twin.modules() if isinstance(m, PassLinear))
+        return sum(layer.copied_bytes for layer in layers)
 
     @property
     def device(self) -> torch.device:
@@ -50,7 +71,7 @@ class Loaded:
     def dtype(self) -> torch.dtype:
         return self.model.dtype
 
-    def over_vocabulary(self, logits: Tensor) -> Tensor:
+    def over_vocabulary(self, logits: torch.Tensor) -> torch.Tensor:
         """Cut or pad the model's own logits (..., own) to the vocabulary of the pair: (..., V)."""
         missing = self.vocabulary - self.own
         return (
@@ -61,7 +82,12 @@ class Loaded:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are not those that were tested."""
-        refuse_changes(self.model, self._twin, self.name)
+        pairs = zip_longest(self._twin.modules(), self.model.modules())
+        if not all(same(a, b) for a, b in pairs):
+            raise InputError(
+                f"The {self.name} has had modules replaced or adapters switched since its pair was "
+                "made; make a new ModelPair of it."
+            )
 
     def refuse_features(self, layers: Layers) -> None:
         """Raise InputError unless the model returns the hidden states of these layers."""
@@ -93,19 +119,82 @@ def refuse_unloaded(model: PreTrainedModel, name: str) -> None:
 
     Weights that are offloaded or on the meta device cannot.
     """
-    if model.config.is_encoder_decoder:
-        raise InputError(f"The {name} is an encoder-decoder model; load a causal language model.")
-    if model.device.type == "meta":
-        raise InputError(
-            f"The {name} has no weights (it is on the meta device); load it with its weights."
-        )
-    spread = getattr(model, "hf_device_map", None) or {}  # set by the package accelerate
-    places = set(map(str, spread.values()))
-    if len(places) > 1 and (offloaded := sorted(places & {"cpu", "disk"})):
-        raise InputError(
+    # Set by the package accelerate.
+    places = set(map(str, (getattr(model, "hf_device_map", None) or {}).values()))
+    offloaded = sorted(places & {"cpu", "disk"})
+    refuse(
+        (
+            model.config.is_encoder_decoder,
+            f"The {name} is an encoder-decoder model; load a causal language model.",
+        ),
+        (
+            model.device.type == "meta",
+            f"The {name} has no weights (it is on the meta device); load it with its weights.",
+        ),
+        (
+            len(places) > 1 and offloaded,
             f"The {name} has weights offloaded to {' and '.join(offloaded)}, which every pass "
-            "would fetch; load it where there is room for all of them, or quantised."
-        )
+            "would fetch; load it where there is room for all of them, or quantised.",
+        ),
+    )
+
+
+def twin(model: PreTrainedModel, attention: str) -> PreTrainedModel:
+    """Copy a model with its own config, which names another attention, but share its weights.
+
+    The copy shares the model's weights and buffers. So nothing is switched on and off around a
+    pass, and the caller may use the model in another thread at the same time. Rotary frequencies
+    that a pass of the caller's may change ("longrope", "dynamic") are not shared.
+
+    Args:
+        model: the caller's model
+        attention: the name of an attention in the registry of transformers
+    """
+    shared: dict[int, Any] = {id(m._parameters): m._parameters for m in model.modules()}
+    shared |= {id(m._buffers): m._buffers for m in model.modules() if not changes_frequencies(m)}
+    other = copy.deepcopy(model, shared)
+    other.config._attn_implementation = attention
+    return other
+
+
+def changes_frequencies(module: torch.nn.Module) -> bool:
+    kinds = getattr(module, "rope_type", ())
+    kinds = kinds.values() if isinstance(kinds, dict) else [kinds]
+    return any(kind == "longrope" or "dynamic" in kind for kind in kinds)
+
+
+def same(module: torch.nn.Module | None, other: torch.nn.Module | None) -> bool:
+    """Whether two modules share their weights and have the same adapters switched on.
+
+    Adapters add modules without a counterpart (None), which count as different.
+    """
+    if module is None or other is None:
+        return False
+    return module._parameters is other._parameters and all(
+        vars(module).get(name) == vars(other).get(name) for name in SWITCHES
+    )
+
+
+def positions_of(config: PreTrainedConfig) -> int | None:
+    """The most tokens that a model can see with positions that mean the same in every pass.
+
+    For a pass that goes beyond `original_max_position_embeddings`, "longrope" changes the
+    frequencies of all tokens, while cached keys keep theirs: tokens would depend on the rest of the
+    batch. Up to that limit the model is exact.
+
+    Args:
+        config: the config of the text model
+
+    Returns:
+        None if the config does not say
+    """
+    limits = [getattr(config, "max_position_embeddings", None)]
+    ropes = getattr(config, "rope_parameters", None) or {}
+    # There is one, or one for each kind of layer.
+    for rope in (ropes, *(r for r in ropes.values() if isinstance(r, dict))):
+        if rope.get("rope_type") == "longrope":
+            limits.append(rope["original_max_position_embeddings"])
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def weight_bytes(model: PreTrainedModel) -> int:
@@ -140,10 +229,11 @@ def undisturbed(device: torch.device) -> AbstractContextManager[None]:
 
 @contextmanager
 def _undisturbed(device: torch.device) -> Iterator[None]:
-    casting = torch.is_autocast_enabled(device.type)
     with (
         device_of(device).current(),
         torch.inference_mode(),
-        torch.autocast(device.type, enabled=False) if casting else nullcontext(),
+        torch.autocast(device.type, enabled=False)
+        if torch.is_autocast_enabled(device.type)
+        else nullcontext(),
     ):
         yield

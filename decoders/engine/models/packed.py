@@ -1,7 +1,5 @@
 """A model prepared for packed passes (PackedModel)."""
 
-import inspect
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,26 +7,22 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.answer import Layers, Output
 from decoders.engine.attention import interface
 from decoders.engine.attention import operator as attention
-from decoders.engine.attention.packing import Layered, Packing
+from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.layout import Layout, Reach
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.models.loaded import Loaded, refuse_unloaded, undisturbed, weight_bytes
-from decoders.engine.models.probe import layout_of, positions_of
+from decoders.engine.models.loaded import Loaded, twin, undisturbed
+from decoders.engine.models.probe import layout_of
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.protocols import Passes
-from decoders.engine.recording.replay import Pass, Recorded
+from decoders.engine.protocols import Layers, Output, Passes
+from decoders.engine.recording.replay import Pass, Recorded, run_plainly
 from decoders.engine.weights.linear import COPIED_BYTES, hasten
-from decoders.engine.weights.twin import twin
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
-
-log = logging.getLogger("decoders")
 
 # How passes run: replayed from recordings (small models on a CPU; others plainly), module by
 # module, compiled by Inductor, or replayed from CUDA graphs on a GPU, which has not been tried on a
@@ -53,12 +47,10 @@ class PackedModel(Loaded):
 
     Attributes:
         forward: a pass: `plain`, or whatever gives the same logits in less time
-        positions: the most tokens that it can see, or None if its config does not say
         layout: the contents of each layer's cache, and how far back the layer sees
         spread: whether it is on several devices
         by_request: whether attention takes one request after another
         row_bytes: bytes of one cache row in all layers
-        weight_bytes: bytes of the weights that one pass reads
 
     Raises:
         InputError: with its name, if it is not a whole causal language model
@@ -74,51 +66,37 @@ class PackedModel(Loaded):
         vocabulary: int | None = None,
         passes: str = "recorded",
     ):
-        self.model, self.role = model, role
-        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
-        config = model.config.get_text_config()
-        refuse_unloaded(model, self.name)
+        super().__init__(model, role, vocabulary)
         if not getattr(model, "_supports_attention_backend", False):
             raise NotPackedError("it has its own attention")
-        self.own: int = config.vocab_size
-        self.vocabulary = vocabulary or self.own
-        self.positions = positions_of(config)
         self.spread = len({p.device for p in model.parameters()}) > 1
-        self.keeps = "logits_to_keep" in inspect.signature(model.forward).parameters
         self.layout = layout_of(model, self.positions)
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
         self.by_request = passes != "compiled" and not attention.takes_kernels(
             self.device, self.dtype
         )
-        self._examples = 0
-        self.forward: Pass = self.plain
         self._places: list[tuple[Any, str]] = [
             (m._parameters, name)
             for m in self._twin.modules()
             for name, p in m._parameters.items()
             if p is not None
         ]
-        self.row_bytes = sum(self.arenas().row_bytes)
-        self.weight_bytes = weight_bytes(model)
-        if (
-            passes == "recorded"
-            and device_of(self.device).on_host
-            and self.weight_bytes <= COPIED_BYTES
-        ):
-            self.forward = Recorded(
-                self.plain, self._example, self._weights, self.name, self.positions
-            )
-        if passes == "graphs":
-            if self.by_request:
-                log.warning(
-                    "The passes of the %s are not recorded (its attention has no kernel here); "
-                    "they take longer.",
-                    self.name,
-                )
-            else:
-                self.forward = Graphs(self.plain, self._weights, self.name)
+        self._examples = 0
         self._idle: list[Arenas] = []
+        self.row_bytes = sum(self.arenas().row_bytes)
+        self.forward: Pass = self._replayed(passes)
+
+    def _replayed(self, passes: str) -> Pass:
+        """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
+        small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
+        if passes == "recorded" and small:
+            return Recorded(self.plain, self._example, self._weights, self.name, self.positions)
+        if passes == "graphs" and not self.by_request:
+            return Graphs(self.plain, self._weights, self.name)
+        if passes == "graphs":
+            run_plainly(self.name, "recorded", "its attention has no kernel here")
+        return self.plain
 
     def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output:
         """Run one pass.
@@ -164,8 +142,10 @@ class PackedModel(Loaded):
             **keep,
             **also,
         )
-        logits = self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted])
-        return logits, *(out.hidden_states[layer][0] for layer in features)
+        return (
+            self.over_vocabulary(out.logits[0] if self.keeps else out.logits[0][wanted]),
+            *(out.hidden_states[layer][0] for layer in features),
+        )
 
     @property
     def engine_name(self) -> str:
@@ -212,11 +192,11 @@ class PackedModel(Loaded):
         """
         if isinstance(self.forward, Recorded):
             self.forward.follow()
-        if self._idle and most_rows is None and kind is CacheRows and layout is None:
+        usual = most_rows is None and kind is CacheRows and layout is None
+        if self._idle and usual:
             return self._idle.pop()
         arenas = self.arenas(rows, most_rows, kind, layout)
-        ours = most_rows is None and kind is CacheRows and layout is None
-        if isinstance(self.forward, Graphs) and ours and arenas.simple:
+        if isinstance(self.forward, Graphs) and usual and arenas.simple:
             arenas.each[0].set_aside()
         return arenas
 
@@ -246,4 +226,4 @@ class PackedModel(Loaded):
         assert caches is not None  # arenas without bounds have room
         feed = Feed(tree, caches[0], tree.trunk, tree.trunk[-wanted:])
         inputs = arenas.pack([feed], {tree: caches}, self.by_request)
-        return inputs.input_ids, inputs.position_ids, inputs.wanted[:wanted], inputs.packing
+        return inputs._replace(wanted=inputs.wanted[:wanted])

@@ -55,29 +55,22 @@ def copied(cache: Any) -> Any:
     if not isinstance(cache, DynamicCache):
         return copy.deepcopy(cache)
     other = copy.copy(cache)
-    shares = DynamicLayer, DynamicSlidingWindowLayer
     other.layers = [
-        copy.copy(layer) if type(layer) in shares else copy.deepcopy(layer)
+        copy.copy(layer)
+        if type(layer) in (DynamicLayer, DynamicSlidingWindowLayer)
+        else copy.deepcopy(layer)
         for layer in cache.layers
     ]
     return other
 
 
 def tensors(thing: Any, depth: int = 5) -> Iterator[Tensor]:
-    """All tensors inside a cache."""
     if isinstance(thing, Tensor):
         yield thing
     elif depth:
-        if hasattr(thing, "__dict__"):
-            thing = vars(thing)
-        parts = (
-            thing.values()
-            if isinstance(thing, dict)
-            else thing
-            if isinstance(thing, (list, tuple))
-            else ()
-        )
-        for part in parts:
+        parts = vars(thing) if hasattr(thing, "__dict__") else thing
+        parts = list(parts.values()) if isinstance(parts, dict) else parts
+        for part in parts if isinstance(parts, (list, tuple)) else ():
             yield from tensors(part, depth - 1)
 
 

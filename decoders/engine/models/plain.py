@@ -9,17 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 
-from decoders.engine.answer import Answer, Layers, Output, Wants, of_one_pass
 from decoders.engine.models.branches import Branches
-from decoders.engine.models.loaded import Loaded, refuse_unloaded, undisturbed, weight_bytes
+from decoders.engine.models.loaded import Loaded, twin, undisturbed
 from decoders.engine.models.paths import Path, begins_rewindable, rewindable
-from decoders.engine.models.probe import positions_of
-from decoders.engine.protocols import Passes
+from decoders.engine.protocols import Answer, Layers, Output, Passes, Wants, of_one_pass
 from decoders.engine.weights.linear import hasten
-from decoders.engine.weights.twin import twin
 from decoders.errors import NotPackedError
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
@@ -64,12 +60,6 @@ def padding_token(model: PreTrainedModel) -> TokenId | None:
     return next((padding for padding in paddings if padding is not None), None)
 
 
-def counted(text: Tensor, padding: TokenId) -> Tensor:
-    """The positions of a text's tokens in such a model, (1, tokens)."""
-    written = text != padding
-    return written.cumsum(-1) * written + padding
-
-
 class PlainModel(Loaded):
     """A causal language model that runs as `generate` runs it, on one text after another.
 
@@ -81,8 +71,6 @@ class PlainModel(Loaded):
         why: the reason why it is not packed, as a clause
 
     Attributes:
-        positions: see `PackedModel`
-        weight_bytes: see `PackedModel`
         rewindable: whether its cache can forget its last tokens
         row_bytes: 0, because its cache has no rows in an arena
 
@@ -106,24 +94,16 @@ class PlainModel(Loaded):
         following: Following,
         why: str,
     ):
-        self.model, self.role, self.following, self.why = model, role, following, why
-        self.name = f"{role} model {model.config.name_or_path or type(model).__name__}"
-        refuse_unloaded(model, self.name)
-        config = model.config.get_text_config()
-        self.own: int = config.vocab_size
-        self.vocabulary = vocabulary or self.own
-        self.positions = positions_of(config)
+        super().__init__(model, role, vocabulary)
+        self.following, self.why, self.row_bytes = following, why, 0
         self._padding = padding_token(model)
         if self.positions is not None and self._padding is not None:
             self.positions -= self._padding + 1
-        self.weight_bytes = weight_bytes(model)
-        self.row_bytes = 0
         self._twin = model
         if following.attention is not None:
             self._twin = twin(model, following.attention)
             hasten(self._twin)
         taken = inspect.signature(model.forward).parameters
-        self.keeps = "logits_to_keep" in taken
         self._cache_name = next((name for name in CACHES if name in taken), "")
         if following.cached and not self._cache_name:
             raise NotPackedError("it takes no cache")
@@ -153,36 +133,32 @@ class PlainModel(Loaded):
             the logits (last, V) with the hidden states, and the number of passes
         """
         at_once = self.following.several or not self.following.cached or not path.nodes
-        parts = [len(tokens)] if at_once else [1] * len(tokens)
-        outputs, done = [], 0
-        for size in parts:
-            outputs.append(
-                self._pass(path, list(tokens[done : done + size]), min(last, size), features)
-            )
-            path.nodes += nodes[done : done + size]
-            path.tokens += tokens[done : done + size]
-            done += size
+        size = len(tokens) if at_once else 1
+        outputs = []
+        for begin in range(0, len(tokens), size):
+            part = list(tokens[begin : begin + size])
+            outputs.append(self._pass(path, part, min(last, size), features))
+            path.nodes += nodes[begin : begin + size]
+            path.tokens += part
         logits, *states = map(torch.cat, zip(*outputs, strict=True))
-        return Output(logits[-last:], tuple(states)), len(parts)
+        return Output(logits[-last:], tuple(states)), len(outputs)
 
     def _pass(
         self, path: Path, tokens: list[TokenId], last: int, features: Layers
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[torch.Tensor, ...]:
         options: dict[str, Any] = {"use_cache": self.following.cached}
         if self.following.cached:
             if path.cache is None and self.model.config.model_type not in OWN_CACHES:
                 path.cache = DynamicCache(config=self.model.config.get_text_config(decoder=True))
             options[self._cache_name] = path.cache
-        if self.keeps:
-            options["logits_to_keep"] = last
-        if features:
-            options["output_hidden_states"] = True
+        options |= {"logits_to_keep": last} if self.keeps else {}
+        options |= {"output_hidden_states": True} if features else {}
         input_ids = self._fed(tokens if self.following.cached else path.tokens + tokens)
         if self._padding is not None and self.following.cached:
             # By default the model would count all cached tokens, padding included.
-            options["position_ids"] = counted(self._fed(path.tokens + tokens), self._padding)[
-                :, -len(tokens) :
-            ]
+            written = self._fed(path.tokens + tokens) != self._padding
+            positions = written.cumsum(-1) * written + self._padding
+            options["position_ids"] = positions[:, -len(tokens) :]
         with undisturbed(self.device):
             out = self._twin(input_ids=input_ids, **options)
         if self.following.cached:
@@ -191,18 +167,12 @@ class PlainModel(Loaded):
         logits = self.over_vocabulary(out.logits[0, -last:])
         return logits, *(out.hidden_states[layer][0, -len(tokens) :] for layer in features)
 
-    def _fed(self, tokens: Sequence[TokenId]) -> Tensor:
+    def _fed(self, tokens: Sequence[TokenId]) -> torch.Tensor:
         """The tokens (1, tokens) as the model gets them: token 0 replaces those that it lacks."""
         return torch.tensor([[t if t < self.own else 0 for t in tokens]], device=self.device)
 
 
 class PlainPasses(Passes):
-    """The passes of one plain model in one run, one request at a time.
-
-    Args:
-        model: the prepared model
-    """
-
     def __init__(self, model: PlainModel):
         self.model = model
         self._branches: dict[TokenTree, Branches] = {}
@@ -232,9 +202,13 @@ class PlainPasses(Passes):
                 rows, part = branches.logits(nodes), slice(0, len(nodes))
                 rows = rows if rows.dtype == torch.float64 else rows.float()
             passes = branches.passes - before
-            # The loop divides the weights of an answer by the requests of its pass, but here each
-            # request has separate passes.
-            weights = passes * self.model.weight_bytes * len(wants)
             yield Answer(
-                rows, part, branches.bytes, weights, passes=passes, features=branches.noted()
+                rows,
+                part,
+                branches.bytes,
+                # The loop divides the weights of an answer by the requests of its pass, but here
+                # each request has separate passes.
+                passes * self.model.weight_bytes * len(wants),
+                passes=passes,
+                features=branches.noted(),
             )

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import (
     AttentionInterface,
     AttentionMaskInterface,
-    PreTrainedConfig,
     PreTrainedModel,
 )
 
 from decoders.engine.attention.interface import only_known
 from decoders.engine.memory.layout import Layout, Reach, reach_of
-from decoders.engine.weights.twin import twin
+from decoders.engine.models.loaded import twin
 from decoders.errors import NotPackedError, first_line
 
 NAME = "decoders_probe"
@@ -42,9 +40,11 @@ class Probe:
     positions: int | None
     layers: dict[int, Layout] = field(default_factory=dict)
     rules: dict[Callable, Reach | None] = field(default_factory=dict)
-    given: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    given: dict[int, tuple[torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
-    def note(self, layer: int, key: Tensor, value: Tensor, rule: Callable | None) -> None:
+    def note(
+        self, layer: int, key: torch.Tensor, value: torch.Tensor, rule: Callable | None
+    ) -> None:
         if layer in self.layers:
             # Each of its attentions would overwrite the other's rows.
             raise NotPackedError(
@@ -53,31 +53,29 @@ class Probe:
             )
         if rule is not None and rule not in self.rules:
             self.rules[rule] = reach_of(rule, self.positions or NO_LIMIT, key.device)
-        reach, sizes = (
-            self.rules[rule] if rule is not None else None,
-            (key.shape[1], key.shape[3], value.shape[3]),
-        )
+        reach = None if rule is None else self.rules[rule]
         # A layer may use the keys and values of an earlier one.
         same = (
             i
             for i, (k, v) in self.given.items()
             if k is key and v is value and self.layers[i].reach == reach
         )
+        sizes = key.shape[1], key.shape[3], value.shape[3]
         self.layers[layer] = Layout(sizes, reach, next(same, layer), key.device)
         self.given[layer] = key, value
 
 
 def probing_attention(
     module: Any,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
     attention_mask: Any,
     scaling: float | None = None,
     softcap: float | None = None,
     packing: Any = None,
     **others: Any,
-) -> tuple[Tensor, None]:
+) -> tuple[torch.Tensor, None]:
     """Note a layer's call; this is the function in the registry of attentions.
 
     `packing` is a Probe.
@@ -85,21 +83,28 @@ def probing_attention(
     only_known(others)
     if packing is None:
         raise NotPackedError("it does not pass its keyword arguments to its attention")
-    if getattr(module, "attn_temperature_tuning", False) and not getattr(module, "use_rope", True):
-        # The scale changes from the 8,192nd token of a pass on (floor_scale), whatever the
-        # positions are, so no test of a few tokens shows it.
-        raise NotPackedError(
-            "its attention is scaled by a token's place in the pass, which is not its position in "
-            "a packed one"
-        )
     rule, window = getattr(attention_mask, "rule", None), others.get("sliding_window")
-    if rule is None and attention_mask is not None:
-        raise NotPackedError(
+    for refused, why in (
+        (
+            # The scale changes from the 8,192nd token of a pass on (floor_scale), whatever the
+            # positions are, so no test of a few tokens shows it.
+            getattr(module, "attn_temperature_tuning", False)
+            and not getattr(module, "use_rope", True),
+            "its attention is scaled by a token's place in the pass, which is not its position in "
+            "a packed one",
+        ),
+        (
+            rule is None and attention_mask is not None,
             "its attention takes a mask of its own making, which the packed attention does not "
-            "model"
-        )
-    if rule is None and window and not (packing.positions and window >= packing.positions):
-        raise NotPackedError("its attention has a sliding window that its mask does not show")
+            "model",
+        ),
+        (
+            rule is None and window and not (packing.positions and window >= packing.positions),
+            "its attention has a sliding window that its mask does not show",
+        ),
+    ):
+        if refused:
+            raise NotPackedError(why)
     packing.note(module.layer_idx, key, value, rule)
     return query.new_zeros(1, query.shape[2], query.shape[1], value.shape[3]), None
 
@@ -112,7 +117,7 @@ def probing_mask(
     dtype: torch.dtype = torch.bool,
     device: torch.device | None = None,
     **others: Any,
-) -> Tensor:
+) -> torch.Tensor:
     """Make a mask that carries its rule; this is the function in the registry of masks.
 
     Some windows exist only in the mask.
@@ -122,41 +127,19 @@ def probing_mask(
     )
 
 
-class Ruled(Tensor):
+class Ruled(torch.Tensor):
     """A mask that keeps its rule when it is moved to the device of a layer."""
 
     rule: Callable
 
     @classmethod
-    def of(cls, mask: Tensor, rule: Callable) -> "Ruled":
+    def of(cls, mask: torch.Tensor, rule: Callable) -> "Ruled":
         ruled = mask.as_subclass(cls)
         ruled.rule = rule
         return ruled
 
     def to(self, *args: Any, **options: Any) -> "Ruled":
-        return self.of(self.as_subclass(Tensor).to(*args, **options), self.rule)
-
-
-def positions_of(config: PreTrainedConfig) -> int | None:
-    """The most tokens that a model can see with positions that mean the same in every pass.
-
-    For a pass that goes beyond `original_max_position_embeddings`, "longrope" changes the
-    frequencies of all tokens, while cached keys keep theirs: tokens would depend on the rest of the
-    batch. Up to that limit the model is exact.
-
-    Args:
-        config: the config of the text model
-
-    Returns:
-        None if the config does not say
-    """
-    limits = [getattr(config, "max_position_embeddings", None)]
-    ropes = getattr(config, "rope_parameters", None) or {}
-    # There is one, or one for each kind of layer.
-    for rope in (ropes, *(r for r in ropes.values() if isinstance(r, dict))):
-        if rope.get("rope_type") == "longrope":
-            limits.append(rope["original_max_position_embeddings"])
-    return min((limit for limit in limits if limit is not None), default=None)
+        return self.of(self.as_subclass(torch.Tensor).to(*args, **options), self.rule)
 
 
 def layout_of(model: PreTrainedModel, positions: int | None) -> list[Layout]:
@@ -173,12 +156,13 @@ def layout_of(model: PreTrainedModel, positions: int | None) -> list[Layout]:
     if kinds := sorted(set(getattr(config, "layer_types", None) or ()) - ATTENTIONS):
         raise NotPackedError(f"it has {' and '.join(kinds)} layers")
     probe = Probe(positions)
-    ids = torch.tensor([[0, 1 % config.vocab_size]], device=model.device)
-    places = torch.arange(2, device=model.device)[None]
     try:
         with torch.inference_mode(), torch.autocast(model.device.type, enabled=False):
             twin(model, NAME).forward(
-                input_ids=ids, position_ids=places, use_cache=False, packing=probe
+                input_ids=torch.tensor([[0, 1 % config.vocab_size]], device=model.device),
+                position_ids=torch.arange(2, device=model.device)[None],
+                use_cache=False,
+                packing=probe,
             )
     except NotPackedError:
         raise

@@ -5,15 +5,15 @@ A tree of the draft's tokens grows beside each request's tree.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import torch
 
-from decoders.engine.answer import Answer, Layers, Wants, of_one_pass
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel
 from decoders.engine.models.translation import Translation
-from decoders.engine.protocols import Passes
+from decoders.engine.protocols import Answer, Layers, Passes, Wants, of_one_pass
 from decoders.errors import InputError
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
@@ -66,36 +66,28 @@ class Shadow:
         self.source, self.translation, self.commits = tree, translation, tree.commits
         prompt = [translation.read(token) for token in tree.tokens[: tree.prompt_length]]
         self.tree = TokenTree([token for tokens in prompt for token in tokens])
-        self.last: dict[NodeId, NodeId] = {}
-        end = -1
-        for node, tokens in enumerate(prompt):
-            end += len(tokens)
-            self.last[node] = end
+        self.last = {node: end - 1 for node, end in enumerate(accumulate(map(len, prompt)))}
 
     def follow(self) -> None:
         """Grow and drop what the request's tree has grown and dropped since the last call."""
-        source = self.source
+        source, tree = self.source, self.tree
         live = [*source.trunk, *source.tail] if self.commits != source.commits else source.tail
         for node in live:
-            if node not in self.last:
-                self.last[node] = self._grow(
-                    self.last[source.parents[node]], self.translation.read(source.tokens[node])
-                )
+            if node in self.last:
+                continue
+            # A chain of new nodes even if another chain begins alike: each is asked about once.
+            end = self.last[source.parents[node]]
+            for token in self.translation.read(source.tokens[node]):
+                tree.tokens.append(token)
+                tree.parents.append(end)
+                tree.depths.append(tree.depths[end] + 1)
+                end = len(tree.tokens) - 1
+                tree.tail.append(end)
+            self.last[node] = end
         if self.commits != source.commits:
             self.commits = source.commits
-            self.tree.keep([self.last[node] for node in (source.trunk[-1], *source.tail)])
-            self.last = {node: self.last[node] for node in (*source.trunk, *source.tail)}
-
-    def _grow(self, end: NodeId, tokens: Sequence[int]) -> NodeId:
-        """Add a chain of new nodes even if another chain begins alike: each is asked about once."""
-        tree = self.tree
-        for token in tokens:
-            tree.tokens.append(token)
-            tree.parents.append(end)
-            tree.depths.append(tree.depths[end] + 1)
-            end = len(tree.tokens) - 1
-            tree.tail.append(end)
-        return end
+            tree.keep([self.last[node] for node in (source.trunk[-1], *source.tail)])
+            self.last = {node: self.last[node] for node in live}
 
 
 class TranslatedPasses(Passes):
@@ -112,10 +104,10 @@ class TranslatedPasses(Passes):
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         shadow = Shadow(tree, self.model.translation)
-        if not self.inner.admit(shadow.tree, rows):
-            return False
-        self._shadows[tree] = shadow
-        return True
+        admitted = self.inner.admit(shadow.tree, rows)
+        if admitted:
+            self._shadows[tree] = shadow
+        return admitted
 
     def release(self, tree: TokenTree) -> None:
         if (shadow := self._shadows.pop(tree, None)) is not None:
@@ -130,11 +122,17 @@ class TranslatedPasses(Passes):
         Nodes after the draft's last position get logits 0 for all shared tokens: a proposal is
         valid if its distribution is known.
         """
-        asked = []
+        asked, positions = [], self.model.inner.positions
         for tree, nodes in wants:
             shadow = self._shadows[tree]
             shadow.follow()
-            asked.append([n for n in nodes if self._fits(shadow, n)])
+            asked.append(
+                [
+                    n
+                    for n in nodes
+                    if positions is None or shadow.tree.depths[shadow.last[n]] < positions
+                ]
+            )
         inner = [
             (self._shadows[tree].tree, [self._shadows[tree].last[n] for n in nodes])
             for (tree, _), nodes in zip(wants, asked, strict=True)
@@ -148,10 +146,6 @@ class TranslatedPasses(Passes):
             ]
         )
 
-    def _fits(self, shadow: Shadow, node: NodeId) -> bool:
-        positions = self.model.inner.positions
-        return positions is None or shadow.tree.depths[shadow.last[node]] < positions
-
     def _answer(
         self, tree: TokenTree, nodes: Sequence[NodeId], asked: list[NodeId], answer: Answer | None
     ) -> Answer:
@@ -159,13 +153,7 @@ class TranslatedPasses(Passes):
         dtype = torch.float64 if inner.dtype == torch.float64 else torch.float32
         own = torch.zeros(len(nodes), inner.vocabulary, dtype=dtype, device=inner.device)
         if answer is None:
-            answer = Answer(
-                own,
-                None,
-                self.inner.rows_of(self._shadows[tree].tree) * inner.row_bytes,
-                0,
-                passes=0,
-            )
+            answer = Answer(own, None, self.rows_of(tree) * inner.row_bytes, 0, passes=0)
         elif answer.part is None:
             return answer
         else:

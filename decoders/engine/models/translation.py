@@ -19,7 +19,6 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers.convert_slow_tokenizer import bytes_to_unicode
 
 from decoders.errors import InputError
@@ -51,21 +50,24 @@ class Vocabulary:
             *tokenizer.all_special_ids,
             *(i for i, t in tokenizer.added_tokens_decoder.items() if t.special),
         }
-        byte_level = _is_byte_level(tokenizer)
         # get_vocab() has the order of a hash map, which differs between processes.
         words = sorted(
             (BYTE_TOKEN.fullmatch(word) is not None, i, word)
             for word, i in tokenizer.get_vocab().items()
         )
-        pieces = {i: _bytes(word, byte_level) for _, i, word in words if i not in special}
+        read = _letters if _is_byte_level(tokenizer) else _pieces
         roles = {getattr(tokenizer, role, None): role for role in ROLES}
-        specials = {i: roles.get(i, word) for _, i, word in words if i in special}
-        return cls({i: piece for i, piece in pieces.items() if piece}, specials)
+        return cls(
+            {i: piece for _, i, word in words if i not in special and (piece := read(word))},
+            {i: roles.get(i, word) for _, i, word in words if i in special},
+        )
 
     def below(self, size: int) -> "Vocabulary":
         """Leave out the ids that a model with `size` logits lacks."""
-        pieces = {i: piece for i, piece in self.pieces.items() if i < size}
-        return Vocabulary(pieces, {i: name for i, name in self.specials.items() if i < size})
+        return Vocabulary(
+            {i: piece for i, piece in self.pieces.items() if i < size},
+            {i: name for i, name in self.specials.items() if i < size},
+        )
 
     @cached_property
     def spellings(self) -> dict[bytes, list[TokenId]]:
@@ -74,10 +76,6 @@ class Vocabulary:
         for i, piece in self.pieces.items():
             tokens[piece].append(i)
         return dict(tokens)
-
-    @property
-    def size(self) -> int:
-        return len(self.pieces) + len(self.specials)
 
 
 def _is_byte_level(tokenizer: Any) -> bool:
@@ -92,14 +90,14 @@ def _is_byte_level(tokenizer: Any) -> bool:
     return "ByteLevel" in json.dumps([parts.get("pre_tokenizer"), parts.get("decoder")])
 
 
-def _bytes(word: str, byte_level: bool) -> bytes:
-    if byte_level:
-        if all(letter in BYTES for letter in word):
-            return bytes(BYTES[letter] for letter in word)
-        return word.encode()
-    if byte := BYTE_TOKEN.fullmatch(word):
-        return bytes.fromhex(byte[1])
-    return word.replace("▁", " ").encode(errors="ignore")
+def _letters(word: str) -> bytes:
+    spelled = all(letter in BYTES for letter in word)
+    return bytes(BYTES[letter] for letter in word) if spelled else word.encode()
+
+
+def _pieces(word: str) -> bytes:
+    byte = BYTE_TOKEN.fullmatch(word)
+    return bytes.fromhex(byte[1]) if byte else word.replace("▁", " ").encode(errors="ignore")
 
 
 @dataclass(frozen=True)
@@ -118,8 +116,8 @@ class Translation:
     target: Vocabulary
     draft: Vocabulary
     size: int
-    target_ids: Tensor
-    draft_ids: Tensor
+    target_ids: torch.Tensor
+    draft_ids: torch.Tensor
     unknown: TokenId
     _read: dict[TokenId, tuple[TokenId, ...]] = field(default_factory=dict)
 
@@ -162,9 +160,9 @@ class Translation:
     @property
     def known(self) -> float:
         """The share of the target's tokens that the draft may propose."""
-        return len(self.target_ids) / self.target.size
+        return len(self.target_ids) / (len(self.target.pieces) + len(self.target.specials))
 
-    def over_target(self, logits: Tensor) -> Tensor:
+    def over_target(self, logits: torch.Tensor) -> torch.Tensor:
         """Translate the draft's logits (..., its own) to the target's vocabulary: (..., V)."""
         out = logits.new_full((*logits.shape[:-1], self.size), -math.inf)
         out[..., self.target_ids.to(logits.device)] = logits[..., self.draft_ids.to(logits.device)]
@@ -196,9 +194,8 @@ class Translation:
         if token in self._same or not rest:
             yield self._same.get(token, self.unknown)
             return
+        spellings = self.draft.spellings
         while rest:
-            length = next(
-                (n for n in range(len(rest), 0, -1) if rest[:n] in self.draft.spellings), 0
-            )
-            yield self.draft.spellings[rest[:length]][0] if length else self.unknown
+            length = next((n for n in range(len(rest), 0, -1) if rest[:n] in spellings), 0)
+            yield spellings[rest[:length]][0] if length else self.unknown
             rest = rest[max(length, 1) :]

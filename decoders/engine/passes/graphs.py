@@ -7,31 +7,28 @@ the buffers. This is tested on a CPU with a stand-in for graphs, not on a device
 `load_pair(passes="graphs")` selects it.
 """
 
-import logging
 import threading
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.nn.functional import pad
 
-from decoders.engine.answer import Layers
-from decoders.engine.attention.packing import Packing
+from decoders.engine.attention.interface import Packing
+from decoders.engine.protocols import Layers
 from decoders.engine.recording.recorder import CannotRecord
-from decoders.engine.recording.replay import Pass, stamps_of
+from decoders.engine.recording.replay import Pass, run_plainly, stamps_of
 from decoders.errors import first_line
-
-log = logging.getLogger("decoders")
 
 # The sizes to which passes are filled up; larger passes run plainly.
 TOKENS = REQUESTS = 1, 2, 4, 8, 16, 32, 64
 MASKS = 2**16  # numbers in all masks of a pass
 LONGEST_TEXT = 2**24  # rows
-Run = Callable[[], tuple[Tensor, ...]]
+Run = Callable[[], tuple[torch.Tensor, ...]]
 
 
-def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[Tensor, ...]]:
+def cuda_graph(run: Run) -> tuple[Callable[[], None], tuple[torch.Tensor, ...]]:
     """Capture `run` in a CUDA graph.
 
     Returns what repeats it over the same memory, and the tensors that then hold its answers.
@@ -53,21 +50,12 @@ class Shape(NamedTuple):
     requests: int
 
     @classmethod
-    def of(cls, inputs: Tensor, packing: Packing) -> "Shape | None":
+    def of(cls, inputs: torch.Tensor, packing: Packing) -> "Shape | None":
         """The smallest shape that holds a pass; None if none does or there is no scratch row."""
-        if packing.scratch < 0:
-            return None
-        needed = inputs.shape[1], packing.table.shape[1] - 1
-        fitting = [
-            next((n for n in sizes if n >= x), None)
-            for x, sizes in zip(needed, (TOKENS, REQUESTS), strict=True)
-        ]
-        tokens, requests = fitting
-        return (
-            None
-            if tokens is None or requests is None or len(packing.masks) > MASKS
-            else cls(tokens, requests)
-        )
+        tokens = next((n for n in TOKENS if n >= inputs.shape[1]), 0)
+        requests = next((n for n in REQUESTS if n >= packing.table.shape[1] - 1), 0)
+        fits = tokens and requests and len(packing.masks) <= MASKS and packing.scratch >= 0
+        return cls(tokens, requests) if fits else None
 
 
 class Graph:
@@ -92,16 +80,14 @@ class Graph:
         # On the host, where the launch only reads the number of requests and the most that they and
         # their texts can hold.
         segments = torch.tensor([[0, tokens, 0, LONGEST_TEXT, 0, -1, 0]] * requests)
-        nothing = torch.zeros(2, dtype=packing.biases.dtype, device=device)
-        fixed = Packing(
-            rows,
-            segments,
-            self.table,
-            self.masks,
-            nothing,
-            packing.keys,
-            packing.values,
-            packing.window,
+        fixed = replace(
+            packing,
+            rows=rows,
+            segments=segments,
+            table=self.table,
+            masks=self.masks,
+            biases=torch.zeros(2, dtype=packing.biases.dtype, device=device),
+            scratch=-1,
         )
         inputs = {
             "input_ids": ids[None],
@@ -112,8 +98,12 @@ class Graph:
         self.replay, self.answers = record(lambda: plain(**inputs, features=features))
 
     def run(
-        self, input_ids: Tensor, position_ids: Tensor, wanted: Tensor, packing: Packing
-    ) -> tuple[Tensor, ...]:
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing,
+    ) -> tuple[torch.Tensor, ...]:
         """Run a pass. The result is a copy, because the next replay overwrites the memory."""
         tokens, requests = self.shape
         for line, tensor, filler in zip(
@@ -136,7 +126,7 @@ class Graph:
         )
 
 
-def check(replayed: Tensor, plain: Tensor) -> None:
+def check(replayed: torch.Tensor, plain: torch.Tensor) -> None:
     """Raise CannotRecord unless two passes agree but for rounding; they may attend differently."""
     finite = plain.isfinite()
     error = (replayed.double() - plain.double())[finite].norm() / plain.double()[finite].norm()
@@ -165,9 +155,9 @@ class Graphs:
     def __init__(
         self,
         plain: Pass,
-        weights: Callable[[], Sequence[Tensor]],
+        weights: Callable[[], Sequence[torch.Tensor]],
         name: str,
-        record: Callable[[Run], tuple[Callable[[], None], tuple[Tensor, ...]]] = cuda_graph,
+        record: Callable[[Run], tuple[Callable[[], None], tuple[torch.Tensor, ...]]] = cuda_graph,
     ):
         self.plain, self.weights, self.name, self.record = plain, weights, name, record
         self._graphs: dict[tuple, Graph] = {}
@@ -175,7 +165,7 @@ class Graphs:
         self._running = threading.Lock()
         self.failed = False
 
-    def keep(self, arenas: Sequence[list[Tensor]]) -> None:
+    def keep(self, arenas: Sequence[list[torch.Tensor]]) -> None:
         """Drop all graphs but those over arenas with these keys, since nobody uses their memory.
 
         Args:
@@ -188,12 +178,12 @@ class Graphs:
 
     def __call__(
         self,
-        input_ids: Tensor,
-        position_ids: Tensor,
-        wanted: Tensor,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
         packing: Packing,
         features: Layers,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[torch.Tensor, ...]:
         inputs: dict[str, Any] = {
             "input_ids": input_ids,
             "position_ids": position_ids,
@@ -201,8 +191,8 @@ class Graphs:
             "packing": packing,
         }
         # Passes with windows in only some layers are not recorded.
-        simple = isinstance(packing, Packing)
-        shape = Shape.of(input_ids, packing) if simple and not self.failed else None
+        recorded = isinstance(packing, Packing) and not self.failed
+        shape = Shape.of(input_ids, packing) if recorded else None
         if shape is None or len(wanted) > shape.tokens:
             return self.plain(**inputs, features=features)
         # An arena that grows has another list of keys.
@@ -219,12 +209,7 @@ class Graphs:
                     check(ours, plain)
             except Exception as error:  # from a driver, or from code that a capture refuses
                 self.failed, self._graphs = True, {}
-                reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
-                log.warning(
-                    "The passes of the %s are not recorded (%s); they take longer.",
-                    self.name,
-                    reason,
-                )
+                run_plainly(self.name, "recorded", first_line(error))
                 return expected
             self._graphs[key] = graph
             return expected

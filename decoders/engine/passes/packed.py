@@ -1,44 +1,24 @@
 """The packed passes of one model in one run, with their cache memory (PackedPasses)."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import torch
 
-from decoders.engine.answer import Answer, Features, Layers, Output, Wants
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.layout import Layout
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.protocols import Passes
+from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
 from decoders.tree import TokenTree
-
-
-class Packed(Protocol):
-    """The part of `decoders.engine.models.packed.PackedModel` that packed passes need."""
-
-    by_request: bool
-    weight_bytes: int
-
-    def __call__(self, inputs: PackedInputs, features: Layers = ()) -> Output: ...
-
-    def lend(
-        self,
-        rows: int,
-        most_rows: int | None,
-        kind: type[CacheRows],
-        layout: Sequence[Layout] | None,
-    ) -> Arenas: ...
-
-    def take_back(self, arenas: Arenas) -> bool: ...
 
 
 class PackedPasses(Passes):
     """The packed passes of one model in one run.
 
     Args:
-        model: the prepared model
+        model: the prepared model (`decoders.engine.models.packed.PackedModel`)
         rows: cache rows that the requests are expected to need together
         most_rows: the most cache rows that they may have, or None for no limit
         layout: the contents of the layers' caches, if they differ from the model's
@@ -48,7 +28,7 @@ class PackedPasses(Passes):
 
     def __init__(
         self,
-        model: Packed,
+        model: Any,
         rows: int = 0,
         most_rows: int | None = None,
         layout: Sequence[Layout] | None = None,
@@ -91,22 +71,26 @@ class PackedPasses(Passes):
     @torch.inference_mode()
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         feeds = self.feeds(wants, chunk)
-        inputs = self.pack(feeds)
-        output = self.model(inputs, features)
+        output = self.model(self.pack(feeds), features)
         logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         answers, start, fed = [], 0, 0
         for feed, (_, nodes) in zip(feeds, wants, strict=True):
-            part = slice(start, start + len(feed.wanted))
-            start = part.stop
-            answered = part if feed.wanted == list(nodes) else None
-            held = self.arenas.bytes(self.caches[feed.tree])
+            part = slice(start, start := start + len(feed.wanted))
             seen = None
             if features:
                 seen = Features(
                     feed.nodes, tuple(s[fed : fed + len(feed.nodes)] for s in output.features)
                 )
                 fed += self.length_of(feed)
-            answers.append(Answer(logits, answered, held, self.model.weight_bytes, features=seen))
+            answers.append(
+                Answer(
+                    logits,
+                    part if feed.wanted == list(nodes) else None,
+                    self.arenas.bytes(self.caches[feed.tree]),
+                    self.model.weight_bytes,
+                    features=seen,
+                )
+            )
         return answers
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:

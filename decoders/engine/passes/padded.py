@@ -11,12 +11,12 @@ Source:
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import cast
+from typing import Any, cast
 
-from decoders.engine.answer import Answer, Layers, Wants, Waste
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.passes.packed import Packed, PackedPasses
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.protocols import Answer, Layers, Wants, Waste
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -71,7 +71,6 @@ class PaddedRows(CacheRows):
         self.visible[tail - count : tail] = False
 
     def alive(self, tree: TokenTree) -> int:
-        """The number of rows that hold live nodes."""
         fed = len(tree.trunk)
         while fed and tree.trunk[fed - 1] not in self.row:
             fed -= 1
@@ -89,7 +88,7 @@ class PaddedPasses(PackedPasses):
 
     cache_kind = PaddedRows
 
-    def __init__(self, model: Packed, padding: str, rows: int = 0):
+    def __init__(self, model: Any, padding: str, rows: int = 0):
         super().__init__(model, rows)
         self.padding = padding
         # Live rows and commits at the last alignment.
@@ -104,18 +103,17 @@ class PaddedPasses(PackedPasses):
 
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         self._rows, self._longest, self._tokens = {}, 0, {}
-        answers = super().run(wants, chunk, features)
         return [
             replace(
                 answer,
                 waste=Waste(self._tokens.get(tree, 0), self._rows.get(tree, 0), self._longest),
             )
-            for (tree, _), answer in zip(wants, answers, strict=True)
+            for answer, (tree, _) in zip(super().run(wants, chunk, features), wants, strict=True)
         ]
 
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         feeds = super().feeds(wants, chunk)
-        if self.padding in ("kv", "both"):
+        if self.padding != "inputs":
             self._align(feeds)
         return feeds
 

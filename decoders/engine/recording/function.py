@@ -8,24 +8,24 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from decoders.engine.recording.recorder import Constant, Size, Step, Value
 
 
 def as_function(
     steps: Sequence[Step], answers: Sequence[Value], inputs: Sequence[str]
-) -> Callable[..., tuple[Tensor, ...]]:
+) -> Callable[..., tuple[torch.Tensor, ...]]:
     """Build the Python function that makes these calls and returns the answers.
 
     Its parameters are `inputs`, then the two numbers on which a Size depends. Steps that nothing
     needs are left out, views of weights are made now, and values are freed after their last use.
     """
     steps, known = folded(needed(steps, answers))
+    kept = {*answers, *known, *map(Value, inputs)}
     last = {
         value: i
         for i, step in enumerate(steps)
-        for value in values_in((step.arguments, step.options))
+        for value in values_in((step.arguments, step.options)) - kept
     }
     names: dict[str, Any] = {}
 
@@ -50,22 +50,12 @@ def as_function(
     for i, step in enumerate(steps):
         options = "".join(f", {key}={written(value)}" for key, value in step.options.items())
         call = f"{name(quickest(step))}({', '.join(map(written, step.arguments))}{options})"
-        results = [value.name if value else "_" for value in step.results]
-        gone = [
-            value.name
-            for value, end in last.items()
-            if end == i and value not in answers and value not in known
-        ]
-        lines.append(
-            f"{', '.join(results)}{'' if step.single else ','} = {call}"
-            if any(step.results)
-            else call
-        )
-        lines += (
-            [f"del {', '.join(g for g in gone if g not in inputs)}"]
-            if set(gone) - set(inputs)
-            else []
-        )
+        if any(step.results):
+            results = ", ".join(value.name if value else "_" for value in step.results)
+            call = f"{results}{'' if step.single else ','} = {call}"
+        lines.append(call)
+        if gone := [value.name for value, end in last.items() if end == i]:
+            lines.append(f"del {', '.join(gone)}")
     source = f"def replay({', '.join(inputs)}, n_tokens, n_wanted):\n    " + "\n    ".join(
         [*lines, f"return {written(tuple(answers))}"]
     )
@@ -85,13 +75,20 @@ def needed(steps: Sequence[Step], answers: Sequence[Value]) -> list[Step]:
     """Keep the steps that the answers depend on and those that write into memory."""
     wanted, kept = set(answers), []
     for step in reversed(steps):
-        writes = (
-            not isinstance(step.function, torch._ops.OpOverload) or step.function._schema.is_mutable
-        )
-        if writes or wanted.intersection(step.results):
+        if (
+            not isinstance(step.function, torch._ops.OpOverload)
+            or step.function._schema.is_mutable
+            or wanted.intersection(step.results)
+        ):
             wanted |= values_in((step.arguments, step.options))
             kept.append(step)
     return kept[::-1]
+
+
+def is_view(step: Step) -> bool:
+    """Whether a step only looks at a tensor in another shape."""
+    function = step.function
+    return isinstance(function, torch._ops.OpOverload) and function.is_view and not step.options
 
 
 def folded(steps: Sequence[Step]) -> tuple[list[Step], dict[Value, Constant]]:
@@ -110,11 +107,10 @@ def folded(steps: Sequence[Step]) -> tuple[list[Step], dict[Value, Constant]]:
 
     left = []
     for step in steps:
-        views = isinstance(step.function, torch._ops.OpOverload) and step.function.is_view
-        views = views and step.single and not step.options
-        fixed = views and values_in(step.arguments) <= known.keys()
         if (
-            fixed
+            is_view(step)
+            and step.single
+            and values_in(step.arguments) <= known.keys()
             and (result := step.results[0])
             and not any(isinstance(a, Size) for a in step.arguments)
         ):
@@ -131,10 +127,10 @@ _NAMES = (
     "relu", "reshape", "rsqrt", "select", "sigmoid", "silu", "sin", "softmax", "sqrt", "squeeze",
     "sub", "sum", "tanh", "transpose", "unsqueeze", "view", "where",
 )  # fmt: skip
-_PLACES = torch, torch._C._nn, Tensor
+_PLACES = torch, torch._C._nn, torch.Tensor
 QUICK = {name: next(getattr(p, name) for p in _PLACES if hasattr(p, name)) for name in _NAMES}
 QUICK |= {
-    "_unsafe_view": Tensor.view,
+    "_unsafe_view": torch.Tensor.view,
     "fbgemm_linear_fp16_weight_fp32_activation": torch.fbgemm_linear_fp16_weight_fp32_activation,
 }
 
@@ -147,5 +143,5 @@ def quickest(step: Step) -> Callable:
     if function == torch.ops.aten.to.dtype or (
         name == "_to_copy" and step.options.keys() == {"dtype"}
     ):
-        return Tensor.to
+        return torch.Tensor.to
     return QUICK.get(name, function)

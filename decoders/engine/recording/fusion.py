@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from decoders.engine.recording.function import needed
+from decoders.engine.recording.function import is_view, needed
 from decoders.engine.recording.recorder import Constant, Step, Value
 
 aten = torch.ops.aten
@@ -107,6 +107,7 @@ def fused(steps: Sequence[Step], answers: Sequence[Value]) -> tuple[list[Step], 
             same[result] = step.arguments[0]
         elif (
             is_view(step)
+            and all(isinstance(a, (Value, int)) for a in step.arguments)
             and (first := views.setdefault((step.function, step.arguments), result)) != result
         ):
             same[result] = first
@@ -124,12 +125,6 @@ def renamed(item: Any, names: Mapping[Value, Value]) -> Any:
     return (
         type(item)(renamed(part, names) for part in item) if type(item) in (list, tuple) else item
     )
-
-
-def is_view(step: Step) -> bool:
-    """Whether a step only looks at a tensor in another shape."""
-    views = isinstance(step.function, torch._ops.OpOverload) and step.function.is_view
-    return views and not step.options and all(isinstance(a, (Value, int)) for a in step.arguments)
 
 
 def in_fewer(

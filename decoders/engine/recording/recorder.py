@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch.utils._python_dispatch import (
     TorchDispatchMode,
     _disable_current_modes,
     _get_current_dispatch_mode,
 )
 
+READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 Sizes = tuple[int, int]  # the tokens of a pass, and those of them that want logits
 
 
@@ -103,18 +103,18 @@ class Recorder(TorchDispatchMode):
         return out
 
     def _result(self, tensor: Any) -> Value | None:
-        if not isinstance(tensor, Tensor) or id(tensor) in self._values:
+        if not isinstance(tensor, torch.Tensor) or id(tensor) in self._values:
             return None
         self._kept.append(tensor)
         return self._values.setdefault(id(tensor), Value(f"v{len(self._kept)}"))
 
-    def value_of(self, tensor: Tensor) -> Value:
+    def value_of(self, tensor: torch.Tensor) -> Value:
         return self._values[id(tensor)]
 
     def _noted(self, item: Any) -> Any:
         if id(item) in self._values:
             return self._values[id(item)]
-        if isinstance(item, Tensor):
+        if isinstance(item, torch.Tensor):
             self._kept.append(item)
             return Constant(item)
         if isinstance(item, (list, tuple)) and type(item) in (list, tuple, torch.Size):
@@ -143,12 +143,10 @@ def refuse_reading(function: torch._ops.OpOverload, arguments: tuple) -> None:
 
     In another pass, Python could do something else with other values.
     """
-    indices = arguments[1] if function.overloadpacket is torch.ops.aten.index else [None]
-    by_number = all(i is None or i.dtype not in (torch.bool, torch.uint8) for i in indices)
-    dynamic = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}.intersection(
-        function.tags
+    by_number = function.overloadpacket is torch.ops.aten.index and all(
+        i is None or i.dtype not in (torch.bool, torch.uint8) for i in arguments[1]
     )
-    if dynamic and not (function.overloadpacket is torch.ops.aten.index and by_number):
+    if not by_number and READING.intersection(function.tags):
         raise CannotRecord(f"{function.name()} reads values back")
     idle = function is torch.ops.aten.dropout.default and not arguments[2]
     if torch.Tag.nondeterministic_seeded in function.tags and not idle:
@@ -167,11 +165,9 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
             step.function != first.function or step.results != first.results for step in recordings
         ):
             raise CannotRecord("its operators depend on the number of tokens")
-        parts = ([getattr(r, name) for r in recordings] for name in ("arguments", "options"))
         return first._replace(
-            **dict(
-                zip(("arguments", "options"), (in_general(p, sizes) for p in parts), strict=True)
-            )
+            arguments=in_general([step.arguments for step in recordings], sizes),
+            options=in_general([step.options for step in recordings], sizes),
         )
     if isinstance(first, (list, tuple, dict)) and any(
         type(r) is not type(first) or len(r) != len(first) for r in recordings
@@ -203,6 +199,6 @@ def in_general(recordings: Sequence[Any], sizes: Sequence[Sizes]) -> Any:
     return size
 
 
-def same(a: Tensor, b: Tensor) -> bool:
+def same(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Whether two small tensors that a model made from plain numbers are equal."""
     return a.dtype == b.dtype and a.shape == b.shape and a.numel() <= 4096 and torch.equal(a, b)

@@ -11,15 +11,12 @@ from operator import attrgetter
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from decoders.engine.answer import Layers
+from decoders.engine.protocols import Layers
 from decoders.engine.recording.function import as_function
 from decoders.engine.recording.fusion import fused
 from decoders.engine.recording.recorder import CannotRecord, Recorder, Value, in_general
 from decoders.errors import first_line
-
-log = logging.getLogger("decoders")
 
 # The numbers of tokens that share one recording. Linear layers may multiply differently above 8 and
 # above 32 tokens (`linear.FEW`), and long prompts gain nothing.
@@ -28,7 +25,7 @@ INPUTS = "input_ids", "position_ids", "wanted", "packing"
 VERSION = attrgetter("_version")
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
 # states (tokens, H).
-Pass = Callable[..., tuple[Tensor, ...]]
+Pass = Callable[..., tuple[torch.Tensor, ...]]
 
 
 class Recorded:
@@ -54,7 +51,7 @@ class Recorded:
         self,
         plain: Pass,
         example: Callable[[int, int], Sequence],
-        weights: Callable[[], list[Tensor]],
+        weights: Callable[[], list[torch.Tensor]],
         name: str,
         most: int | None,
     ):
@@ -62,19 +59,19 @@ class Recorded:
         spans = [range(s.start, min(s.stop, (most or s.stop) + 1)) for s in SPANS]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
         self._passes: dict[tuple[range, Layers], Pass] = {}
-        self._weights: list[Tensor] = []
+        self._weights: list[torch.Tensor] = []
         self._stamps: tuple = ()
         self._recording = threading.Lock()
         self.failed = False
 
     def __call__(
         self,
-        input_ids: Tensor,
-        position_ids: Tensor,
-        wanted: Tensor,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
         packing: object,
         features: Layers,
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[torch.Tensor, ...]:
         tokens = input_ids.shape[1]
         span = next((span for span in self._spans if tokens in span), None)
         if span is None:
@@ -99,19 +96,14 @@ class Recorded:
                     self._passes[span, features] = self._made(span, features)
                 # The model's code can do anything that a recorder does not expect.
                 except Exception as error:
-                    reason = str(error) if isinstance(error, CannotRecord) else first_line(error)
-                    log.warning(
-                        "The passes of the %s are not recorded (%s); they take longer.",
-                        self.name,
-                        reason,
-                    )
+                    run_plainly(self.name, "recorded", first_line(error))
                     self.failed = self.failed or not features
                     self._passes |= {
                         (each, features): partial(self._as_it_is, features) for each in self._spans
                     }
             return self._passes[span, features]
 
-    def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[Tensor, ...]:
+    def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[torch.Tensor, ...]:
         # A replay takes two more numbers, which are left out here.
         return self.plain(**dict(zip(INPUTS, inputs, strict=False)), features=features)
 
@@ -153,7 +145,20 @@ class Recorded:
         return replay
 
 
-def stamps_of(weights: Sequence[Tensor]) -> tuple:
+def run_plainly(name: str, done: str, why: str) -> None:
+    """Warn that passes are not made quicker.
+
+    Args:
+        name: the model's name
+        done: what is not done with them: "recorded" or "compiled"
+        why: the reason
+    """
+    logging.getLogger("decoders").warning(
+        "The passes of the %s are not %s (%s); they take longer.", name, done, why
+    )
+
+
+def stamps_of(weights: Sequence[torch.Tensor]) -> tuple:
     """A stamp that differs after any change of these weights.
 
     While the weights are kept, no other tensor has their ids.
@@ -161,7 +166,7 @@ def stamps_of(weights: Sequence[Tensor]) -> tuple:
     Args:
         weights: the weights of a model
     """
-    places = list(map(id, weights)), list(map(Tensor.data_ptr, weights))
+    places = list(map(id, weights)), list(map(torch.Tensor.data_ptr, weights))
     try:
         return *places, sum(map(VERSION, weights))  # versions only grow
     # Tensors made in inference mode have no version, and no copies that could be out of date.
@@ -169,7 +174,7 @@ def stamps_of(weights: Sequence[Tensor]) -> tuple:
         return places
 
 
-def agree(replayed: Tensor, plain: Tensor) -> None:
+def agree(replayed: torch.Tensor, plain: torch.Tensor) -> None:
     """Raise CannotRecord unless two passes gave the same numbers, apart from the order of sums."""
     allowed = 100 * torch.finfo(plain.dtype).eps * plain[plain.isfinite()].abs().max()
     if not torch.allclose(replayed, plain, rtol=0, atol=float(allowed), equal_nan=True):

@@ -10,7 +10,6 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import torch
-from torch import Tensor
 from torch.nn.functional import linear
 
 from decoders.devices import device_of
@@ -31,17 +30,11 @@ def copies_bytes(weight_bytes: int, device: torch.device) -> int:
     return min(weight_bytes, 2 * COPIED_BYTES) if device_of(device).on_host else 0
 
 
-def _types() -> tuple[torch.dtype, ...]:
-    if not torch.backends.mkldnn.is_available():
-        return ()
-    return (
-        (torch.float32, torch.bfloat16)
-        if torch.ops.mkldnn._is_mkldnn_bf16_supported()
-        else (torch.float32,)
-    )
-
-
-TYPES = _types()  # the dtypes that oneDNN supports on this CPU
+# The dtypes that oneDNN supports on this CPU.
+TYPES: tuple[torch.dtype, ...] = ()
+if torch.backends.mkldnn.is_available():
+    with_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    TYPES = (torch.float32, torch.bfloat16) if with_bfloat16 else (torch.float32,)
 
 
 def _multiplies_halves() -> bool:
@@ -60,11 +53,11 @@ def _multiplies_halves() -> bool:
         return False
 
 
-def _times_half(x: Tensor, half: Tensor, bias: Tensor) -> Tensor:
+def _times_half(x: torch.Tensor, half: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return torch.fbgemm_linear_fp16_weight_fp32_activation(x, half, bias)
 
 
-def _scaled(x: Tensor, half: Tensor, factor: float, bias: Tensor) -> Tensor:
+def _scaled(x: torch.Tensor, half: torch.Tensor, factor: float, bias: torch.Tensor) -> torch.Tensor:
     out = _times_half(x.float(), half, bias)
     return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
 
@@ -78,7 +71,7 @@ FEW = {torch.float32: 32, torch.bfloat16: 8}
 MANY = {torch.float32: 192, torch.bfloat16: 0}
 
 
-def half_of(weight: Tensor) -> tuple[Tensor, float] | None:
+def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     """Pack a weight (out, in) in float16 for FBGEMM.
 
     Weights published in bfloat16 have 8 significant bits, and float16 has 11; a power of two brings
@@ -115,9 +108,9 @@ class PassLinear(torch.nn.Linear):
     number: int
     copied_bytes = 0
     _stamp: tuple[int, int, int | None] | None = None
-    _copies: tuple[Tensor | None, float, Tensor]
+    _copies: tuple[torch.Tensor | None, float, torch.Tensor]
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
         if not device_of(x.device).on_host or x.dtype not in TYPES:
             return linear(x, self.weight, self.bias)
@@ -125,7 +118,7 @@ class PassLinear(torch.nn.Linear):
             return torch.ops.decoders.product(x, self.number, self.out_features)
         return self.product(x)
 
-    def product(self, x: Tensor) -> Tensor:
+    def product(self, x: torch.Tensor) -> torch.Tensor:
         if self.copies:
             half, factor, other = self._copy()
             if half is None:
@@ -135,7 +128,7 @@ class PassLinear(torch.nn.Linear):
             return as_one_step(self._many, x)
         return self._by_onednn(x, self.weight)
 
-    def _many(self, x: Tensor) -> Tensor:
+    def _many(self, x: torch.Tensor) -> torch.Tensor:
         """Multiply by float16 weights or oneDNN, as the numbers of tokens and threads decide."""
         if x.numel() * torch.get_num_threads() > MANY[x.dtype] * self.in_features:
             return self._by_onednn(x, self.weight)
@@ -143,10 +136,10 @@ class PassLinear(torch.nn.Linear):
         assert half is not None  # recorded for float16 weights alone
         return _scaled(x, half, factor, bias)
 
-    def _by_onednn(self, x: Tensor, weight: Tensor) -> Tensor:
+    def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
-    def _copy(self) -> tuple[Tensor | None, float, Tensor]:
+    def _copy(self) -> tuple[torch.Tensor | None, float, torch.Tensor]:
         """The float16 weights, product factor and float32 bias; or None, 1, weights in blocks."""
         stamp = (
             self.weight._version,
@@ -173,12 +166,12 @@ torch.library.define("decoders::product", "(Tensor x, int layer, SymInt size) ->
 
 
 @torch.library.impl("decoders::product", "cpu")
-def _(x: Tensor, layer: int, size: int) -> Tensor:
+def _(x: torch.Tensor, layer: int, size: int) -> torch.Tensor:
     return _layers[layer].product(x)
 
 
 @torch.library.register_fake("decoders::product")
-def _fake(x: Tensor, layer: int, size: int) -> Tensor:
+def _fake(x: torch.Tensor, layer: int, size: int) -> torch.Tensor:
     return x.new_empty(*x.shape[:-1], size)
 
 
@@ -199,8 +192,3 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
         module.number = next(_numbers)
         _layers[module.number] = module
         module.copies = tracked and sum(m.weight.nbytes for m in plain) <= most_copied
-
-
-def copied_bytes(model: torch.nn.Module) -> int:
-    """Bytes of the copies of weights that the linear layers of a model have made so far."""
-    return sum(layer.copied_bytes for layer in model.modules() if isinstance(layer, PassLinear))

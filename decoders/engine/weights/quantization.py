@@ -5,7 +5,6 @@ from importlib.util import find_spec
 from typing import Any
 
 import torch
-from torch import Tensor
 from transformers import PreTrainedConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
@@ -74,11 +73,9 @@ def options(
 
 def method_of(config: PreTrainedConfig) -> str | None:
     """The method by which a checkpoint is quantised; "" if its config names none, None if plain."""
-    parts = config, config.get_text_config()
-    quantised = next(
-        (value for part in parts if (value := getattr(part, "quantization_config", None))), None
-    )
-    if quantised is None:
+    quantised = getattr(config, "quantization_config", None)
+    quantised = quantised or getattr(config.get_text_config(), "quantization_config", None)
+    if not quantised:
         return None
     settings = quantised if isinstance(quantised, dict) else vars(quantised)
     if settings.get("load_in_8bit") or settings.get("load_in_4bit"):
@@ -110,12 +107,12 @@ def _installed(packages: Sequence[str], needs: str) -> None:
         )
 
 
-def is_plain(weight: Tensor) -> bool:
+def is_plain(weight: torch.Tensor) -> bool:
     """Whether a weight is stored as the numbers that it stands for."""
-    return type(weight.data) is Tensor
+    return type(weight.data) is torch.Tensor
 
 
-def stored_bytes(weight: Tensor) -> int:
+def stored_bytes(weight: torch.Tensor) -> int:
     """Bytes that a weight takes in memory; `nbytes` of a quantised one is that of a plain one."""
     if is_plain(weight) or not hasattr(weight.data, "__tensor_flatten__"):
         return weight.nbytes

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_flatten
 
 from decoders import ModelPair, catalog, generate
 from decoders.engine.attention import operator
-from decoders.engine.attention.packing import Packing
+from decoders.engine.attention.interface import Packing
 from decoders.engine.memory import feeds
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes import graphs
