@@ -31,7 +31,7 @@ from workbench.models.presets import PairChoice
 from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.events import Event, Finished
 from workbench.runs.record import Run
-from workbench.runs.shipped import SHIPPED, Measured
+from workbench.runs.recorded import SHIPPED, Measured
 from workbench.show.tables import markdown
 from workbench.studies.prompts import PromptSet, built_in
 from workbench.studies.schemes import SCHEMES

@@ -18,7 +18,7 @@ from workbench.measuring import session
 from workbench.runs.laps import round_seconds
 from workbench.runs.record import Run
 from workbench.runs.recorded import recordings
-from workbench.runs.timing import Load
+from workbench.runs.trace import Load
 from workbench.show.files import WRITERS
 from workbench.studies.settings import Settings
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from workbench.runs.record import Agreement, Result, Run, Sample
-from workbench.runs.timing import Energy, Lap
+from workbench.runs.trace import Energy, Lap
 from workbench.studies.schemes import SCHEMES
 
 SPEEDS = {

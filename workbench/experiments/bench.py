@@ -1,10 +1,16 @@
-"""A worker's bench: it keeps a pair loaded and decodes units of work with `measure`."""
+"""A worker's bench: it keeps a pair loaded and decodes units of work with `measure`.
 
+It also tells all that can change an answer besides the plan: the code and the models.
+"""
+
+import hashlib
 import os
 import platform
 import time
 from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,19 +19,56 @@ import decoders
 from decoders import InputError, ModelPair
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
-from workbench.experiments.identity import identity
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
 from workbench.measuring.admit import encode_prompt
 from workbench.measuring.disturbance import Watch, watch
-from workbench.measuring.heap import light_heap
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.threads import chosen
-from workbench.measuring.work import Measured, Work
+from workbench.measuring.work import Measured, Work, light_heap
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
+
+
+@cache
+def code() -> str:
+    """A hash of the sources of `decoders`."""
+    root = Path(decoders.__file__).parent
+    found = hashlib.sha256()
+    for file in sorted(root.rglob("*.py")):
+        if "integrations" not in file.parts:
+            found.update(file.relative_to(root).as_posix().encode() + b"\0" + file.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def identity(pair: ModelPair) -> dict[str, Any]:
+    """Models, dtype and kind of device, which a cell's id contains."""
+    where = environment(pair)
+    models = {
+        role: _model(getattr(pair, role), where[role])
+        for role in ("target", "draft")
+        if where[role]
+    }
+    return {**models, "dtype": where["dtype"], "device": pair.target.device.type}
+
+
+def _model(model: torch.nn.Module, known: dict[str, Any]) -> str:
+    """The hub's revision; for other models a hash of their weights."""
+    if known["revision"]:
+        return f"{known['name']}@{known['revision']}"
+    return f"{known['type']} {weights(model)}"
+
+
+def weights(model: torch.nn.Module) -> str:
+    """A hash of a model's weights."""
+    found = hashlib.sha256()
+    for name, weight in model.state_dict().items():
+        found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
+        found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)
+    return found.hexdigest()[:16]
+
 
 IDLE_SECONDS = 2.0
 # The first prompts of a set whose whole trace is kept, so that they can be opened as a run.

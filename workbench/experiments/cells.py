@@ -11,9 +11,9 @@ from typing import Any
 
 from decoders import Method, catalog
 from workbench.experiments.plan import Part, Plan, pair_name, plain, settings
-from workbench.experiments.rows import NEXT_TIMING
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
+from workbench.runs.database import NEXT_TIMING
 from workbench.studies.schemes import (
     ALONE,
     BASELINE,

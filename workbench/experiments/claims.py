@@ -1,15 +1,74 @@
 """The work on experiments: which driver is at work on which item, and the rows that it commits."""
 
-from collections.abc import Iterable, Sequence
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 
+from decoders import InputError
 from workbench.experiments.cells import Block
-from workbench.experiments.journal_file import JournalFile, date
-from workbench.experiments.owners import alive
 from workbench.experiments.rows import Row
+from workbench.runs.database import Database
+from workbench.runs.values import date
+
+# A driver whose last beat is older than this counts as gone.
+STALE_SECONDS = 60.0
 
 
-class Claims(JournalFile):
-    """The part of the journal that drivers write; its arguments are those of `JournalFile`."""
+def new_owner(number: int = 0) -> str:
+    """A unique name for a driver of this process."""
+    pid = os.getpid()
+    return f"{platform.node()}|{pid}|{started_at(pid)}|{number}-{time.monotonic_ns()}"
+
+
+def started_at(pid: int) -> str:
+    """When a process of this machine began, "" if there is none: process ids are reused."""
+    try:
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return "" if state in "ZX" else fields[18]
+    except OSError:
+        pass
+    try:  # without /proc, only its existence is known
+        os.kill(pid, 0)
+    except (OSError, OverflowError):
+        return ""
+    return "?"
+
+
+def alive(owner: str, beat: float, now: float) -> bool:
+    """Whether an owner is alive: its last beat is recent, and a process of this machine still runs.
+
+    Args:
+        owner: its name, from `new_owner`
+        beat: the time of its last beat, in seconds
+        now: the present time, in seconds
+    """
+    host, pid, started, _ = owner.split("|")
+    if now - beat > STALE_SECONDS:
+        return False
+    return host != platform.node() or started_at(int(pid)) == started
+
+
+class Claims(Database):
+    """The part of the journal that drivers write.
+
+    Args:
+        path: as of `Database`
+        patience: as of `Database`
+        now: returns the present time in seconds
+    """
+
+    FILE = "experiments.sqlite"
+
+    def __init__(
+        self,
+        path: str | Path | None = None,
+        patience: float = 30.0,
+        now: Callable[[], float] = time.time,
+    ):
+        super().__init__(path, patience)
+        self._now = now
 
     def claim(self, block: Block, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
@@ -23,17 +82,15 @@ class Claims(JournalFile):
         """
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
-            query = "SELECT DISTINCT item FROM rows WHERE block = ?"
-            done = {i for (i,) in db.execute(query, (block.id,))}
-            query = "SELECT item, owner, beat FROM claims WHERE block = ?"
-            claims = db.execute(query, (block.id,)).fetchall()
-            taken = {item for item, other, beat in claims if alive(other, beat, self._now())}
-            for item in block.items:
-                if item not in done and item not in taken:
-                    claim = (block.id, item, owner, self._now())
-                    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
-                    return item
-        return None
+            done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
+            gone = {item for (item,) in done}
+            claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,))
+            gone |= {item for item, other, beat in claims if alive(other, beat, self._now())}
+            item = next((item for item in block.items if item not in gone), None)
+            if item is not None:
+                claim = (block.id, item, owner, self._now())
+                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
+        return item
 
     def left(self, blocks: Iterable[Block]) -> dict[str, int]:
         """For each block's id the number of items without rows, claimed or not."""
@@ -56,17 +113,13 @@ class Claims(JournalFile):
         Returns:
             False if another process took the claim meanwhile; then none is kept
         """
+        values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
         with self._open() as db:
-            db.execute("BEGIN IMMEDIATE")
             mine = "block = ? AND item = ? AND owner = ?"
             claimed = db.execute(f"DELETE FROM claims WHERE {mine}", (block.id, item, owner))
-            if claimed.rowcount == 0:
-                return False
-            created = date()
-            for row in rows:
-                values = (row.cell, item, block.id, created, row.dumps())
-                db.execute("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
-        return True
+            if claimed.rowcount:
+                db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
+            return bool(claimed.rowcount)
 
     def release(self, block: Block, item: int, owner: str) -> None:
         """Give one item back."""
@@ -91,5 +144,18 @@ class Claims(JournalFile):
     def leave(self, owner: str) -> None:
         """Give back everything that a driver has claimed."""
         with self._open() as db:
-            db.execute("DELETE FROM claims WHERE owner = ?", (owner,))
-            db.execute("DELETE FROM drivers WHERE owner = ?", (owner,))
+            for table in ("claims", "drivers"):
+                db.execute(f"DELETE FROM {table} WHERE owner = ?", (owner,))
+
+    def _unusable(self, error: Exception) -> InputError:
+        text = str(error)
+        if "locked" in text or "busy" in text:
+            fix = "another program holds it; close that program, then resume"
+        elif "full" in text or getattr(error, "errno", None) == 28:
+            fix = "the disk is full; free some space, then resume"
+        else:
+            fix = "set WORKBENCH_DATA to another folder"
+        return InputError(
+            f"Experiments cannot be kept in {self.path} ({text}): {fix}. Everything committed "
+            "before is kept."
+        )

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError
-from workbench.experiments import identity
+from workbench.experiments import bench
 from workbench.experiments.bench import Unit
 from workbench.experiments.cells import Block, blocks, experiment_id, merged
+from workbench.experiments.claims import new_owner
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.owners import new_owner
 from workbench.experiments.plan import Plan
 from workbench.experiments.request import Request
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
@@ -64,8 +64,9 @@ def prepare(request: Request, crew: Crew) -> Experiment:
         found = crew.worker(0).submit("facts", choice, timed).result()
         facts[choice] = found["identity"]
         environment["pairs"].append(found["environment"])
-    spelled = blocks(plan, sets, facts, identity.code())
-    environment |= {"code": identity.code(), "sets": {name: s.revision for name, s in sets.items()}}
+    code = bench.code()
+    spelled = blocks(plan, sets, facts, code)
+    environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
     return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments.prompt_files import gathered, lines, table, take, text, whole
-from workbench.experiments.sets import Format, Item
+from workbench.experiments.sets import Format, Item, gathered, lines, table, take, text, whole
 
 
 @gathered

@@ -7,19 +7,34 @@ import json
 import sqlite3
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.experiments.cells import Block, merged
-from workbench.experiments.claims import Claims
-from workbench.experiments.entry import Entry
-from workbench.experiments.journal_file import date
-from workbench.experiments.owners import alive
-from workbench.experiments.rows import NEXT_TIMING, Kept, Row
-from workbench.experiments.schema import ASKED, DONE, UNNUMBERED
-from workbench.runs.summary import SHOWN
+from workbench.experiments.claims import Claims, alive
+from workbench.experiments.rows import Entry, Kept, Row
+from workbench.runs.database import NEXT_TIMING
+from workbench.runs.store import SHOWN
+from workbench.runs.values import date
+
+# An experiment's rows, without rows of the same cells that belong to a higher limit or to more
+# timings, and without rows whose item is damaged.
+_ASKED = (
+    f"WHERE typeof(r.item) = 'integer' AND r.item / {NEXT_TIMING} < c.timings "
+    f"AND r.item % {NEXT_TIMING} < c.items / c.timings"
+)
+_CELLS = "FROM (SELECT {} FROM cells WHERE experiment = ?) AS c JOIN rows AS r ON "
+ASKED = f"{_CELLS.format('*')}r.cell = c.cell {_ASKED}"
+# Block and cell of the rows whose number is damaged.
+UNNUMBERED = (
+    "SELECT r.block, r.cell FROM cells AS c JOIN rows AS r ON r.cell = c.cell "
+    "WHERE c.experiment = ? AND typeof(r.item) <> 'integer'"
+)
+# The rows whose item is done; a row without a block belongs to an item that is run again. SQLite
+# needs only the index of rows for this.
+DONE = f"{_CELLS.format('DISTINCT block, items, timings')}r.block = c.block {_ASKED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +69,7 @@ class Progress:
 
 
 class Journal(Claims):
-    """The experiments of one file.
-
-    Its arguments are those of `JournalFile`. The methods of `Claims` keep the rows.
-
-    Raises:
-        InputError: from every method, in one sentence, if the file cannot be used; everything
-            committed stays
-    """
+    """The experiments of one file; its arguments and the methods that keep rows are of `Claims`."""
 
     def begin(
         self,
@@ -113,10 +121,9 @@ class Journal(Claims):
         with self._open() as db:
             # A row whose id is damaged belongs to no experiment: its plan makes another one.
             sound = "typeof(id) = 'text' AND length(id) < 100 AND id NOT GLOB '*[^0-9a-z]*'"
-            newest = "ORDER BY created DESC, rowid DESC LIMIT ?"
-            query = f"SELECT id FROM experiments WHERE {sound} {newest}"
-            ids = [id for (id,) in db.execute(query, (limit,))]
-        return [self.progress(id) for id in ids]
+            query = f"SELECT id FROM experiments WHERE {sound} ORDER BY created DESC, rowid DESC "
+            ids = db.execute(f"{query} LIMIT ?", (limit,)).fetchall()
+        return [self.progress(id) for (id,) in ids]
 
     def experiment(self, id: str) -> Entry:
         """The experiment's row.
@@ -132,8 +139,8 @@ class Journal(Claims):
 
     def _read(self, db: sqlite3.Connection, id: str) -> Entry | None:
         """The row of an experiment, None if it is damaged. Raises InputError if there is none."""
-        query = f"SELECT {', '.join(Entry.COLUMNS)} FROM experiments WHERE id = ?"
-        row = db.execute(query, (id,)).fetchone()
+        columns = ", ".join(field.name for field in fields(Entry))
+        row = db.execute(f"SELECT {columns} FROM experiments WHERE id = ?", (id,)).fetchone()
         if row is None:
             raise InputError(
                 f"There is no experiment {quoted(id)}; `experiment --list` shows past experiments."
@@ -164,12 +171,14 @@ class Journal(Claims):
             drivers = db.execute(
                 "SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)
             ).fetchall()
-        at_work = [d for d in drivers if alive(d[0], d[1], self._now())]
-        eta = min((d[2] for d in at_work if d[2] is not None), default=None)
-        doing = at_work[0][3] if at_work else ""
-        title, running = entry.title[:SHOWN], bool(at_work)
-        state = (running, entry.stop, eta, doing, entry.miscounted)
-        return Progress(id, title, entry.created, done, entry.total, failed, *state)
+        at_work = [
+            (eta, doing) for owner, beat, eta, doing in drivers if alive(owner, beat, self._now())
+        ]
+        return Progress(
+            id, entry.title[:SHOWN], entry.created, done, entry.total, failed, bool(at_work),
+            entry.stop, min((eta for eta, _ in at_work if eta is not None), default=None),
+            at_work[0][1] if at_work else "", entry.miscounted,
+        )  # fmt: skip
 
     def ask_to_stop(self, id: str) -> None:
         """Ask all drivers of an experiment to stop after the item at work."""
@@ -191,8 +200,10 @@ class Journal(Claims):
             InputError: if a cell is damaged; running the plan again makes the cells anew
         """
         with self._open() as db:
-            columns = "part, cell, label, block, items, asked"
-            query = f"SELECT {columns} FROM cells WHERE experiment = ? ORDER BY place"
+            query = (
+                "SELECT part, cell, label, block, items, asked FROM cells WHERE experiment = ? "
+                "ORDER BY place"
+            )
             try:
                 kept = [Kept.read(*cell) for cell in db.execute(query, (id,))]
             except (ValueError, TypeError):  # a text that is no JSON, or no text

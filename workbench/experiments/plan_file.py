@@ -11,8 +11,7 @@ from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import FIGURES, Drawing, Ordering, Plan, Printed
-from workbench.experiments.plan_keys import Keys
-from workbench.experiments.plan_part import part
+from workbench.experiments.plan_part import Keys, part
 
 FOLDER = Path(__file__).with_name("plans")
 LARGEST_PLAN = 2**18  # bytes

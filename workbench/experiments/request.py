@@ -1,15 +1,82 @@
-"""A user's request: a plan with changes, as plain data, so that it can be resumed."""
+"""A user's request: a plan with changes, as plain data, so that it can be resumed, and its sets."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from workbench.experiments import library, plan_file
+from decoders import InputError
+from decoders.errors import quoted
+from decoders.settings import nearest
+from workbench.experiments import plan_file
 from workbench.experiments.cells import restricted
+from workbench.experiments.formats import FORMATS
 from workbench.experiments.plan import Plan
-from workbench.experiments.sets import ScoredSet
+from workbench.experiments.sets import Format, Item, ScoredSet
 from workbench.models.presets import PairChoice
+from workbench.studies import prompts as plain_prompts
+
+TEMPLATES = Path(__file__).with_name("templates")
+OWN = (".jsonl", ".txt")
+
+
+def built_in(name: str) -> ScoredSet:
+    """A set of prompts that comes with the project."""
+    found = plain_prompts.built_in(name)
+    return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found.prompts))
+
+
+def template(name: str) -> str:
+    """A template's text: the file without its last line break."""
+    return (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
+
+
+def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
+    """A set by its name.
+
+    Args:
+        name: a built-in set, a public format, or the path of a .txt or .jsonl file
+        data: of a public format the file, its folder, or a folder that has a folder of its name
+        allow_paths: whether the name may be a path
+
+    Raises:
+        InputError: if there is no such set, or if it is malformed; the message says what to do
+    """
+    if name in plain_prompts.BUILT_IN:
+        return built_in(name)
+    if name in FORMATS:
+        return _local(name, FORMATS[name], data)
+    if allow_paths and Path(name).suffix.lower() in OWN:
+        path = Path(name) if data is None or data.is_file() else data / name
+        return replace(_local("own", FORMATS["own"], path), name=path.name)
+    names = [*plain_prompts.BUILT_IN, *FORMATS]
+    own = " Or name a .txt or .jsonl file." if allow_paths else ""
+    raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
+
+
+def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
+    if data is None:
+        raise InputError(
+            f"The set {quoted(name)} does not come with the project: download {format.files[0]} "
+            "from its authors and name its folder with --data FOLDER."
+        )
+    items = format.read(_file(name, format, data))
+    if not items:
+        raise InputError(f"{data.name} has no prompts; give at least one.")
+    return ScoredSet(name, items, format.scorer, template(format.template), format.stop)
+
+
+def _file(name: str, format: Format, data: Path) -> Path:
+    if data.is_file() or data.suffix.lower() in OWN:
+        return data
+    for folder in (data / name, data):
+        for file in format.files:
+            if (folder / file).is_file():
+                return folder / file
+    raise InputError(
+        f"There is no {' or '.join(format.files)} for the set {quoted(name)} in {data} or in its "
+        f"folder {name}."
+    )
 
 
 @dataclass(frozen=True)
@@ -53,4 +120,4 @@ class Request:
         plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
         names = dict.fromkeys(name for part in plan.parts for name in part.prompts)
-        return plan, {name: library.find(name, data, self.paths) for name in names}
+        return plan, {name: find(name, data, self.paths) for name in names}

@@ -1,18 +1,19 @@
-"""The result of a cell on an item: plain data, as the journal keeps it."""
+"""The plain data that the journal keeps, checked as it is read: it may be damaged in any way.
+
+They are the results of cells on items, the cells and the experiments.
+"""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, TypeAdapter
+from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
+from workbench.experiments.request import Request
+from workbench.runs.database import NEXT_TIMING
 from workbench.runs.record import Result, Sample
-from workbench.runs.values import Count
-
-# Each further timing adds this to an item's number: under any limit, the third timing of prompt 5
-# is number 2000000005.
-NEXT_TIMING = 10**9
+from workbench.runs.values import Count, Date
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,23 +98,24 @@ def failed(
         error: one sentence
         host: the machine
     """
-    samples = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
-    result = _of_outputs({"error": error}, asked, item) | {"samples": samples}
+    outputs = [{"prompt": prompt, "prompt_length": 0} for prompt in prompts]
+    result = _of_outputs({"error": error, "outputs": outputs}, asked, item)
     return Row(cell, item, _RESULT.validate_python(result), host)
 
 
 def _of_outputs(data: Mapping[str, Any], asked: Mapping[str, Any], item: int) -> dict[str, Any]:
     """The result of a row that an older version kept as outputs with metrics."""
-    samples = []
-    for output in data.get("outputs", []):
-        named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
-        samples.append({named.get(name, name): value for name, value in output.items()})
+    named = {"tokens": "ids", "prompt_tokens": "prompt_length"}
+    samples = [
+        {named.get(name, name): value for name, value in output.items()}
+        for output in data.get("outputs", [])
+    ]
     metrics = data.get("metrics", {})
     energy = {"joules": metrics.get("joules") or None, "source": data.get("energy") or UNMETERED}
     laps = []
     if metrics.get("seconds") is not None:
-        load = data.get("load") or {}
-        laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy, "load": load}]
+        laps = [{"seconds": metrics["seconds"], "rounds": [], "energy": energy,
+                 "load": data.get("load") or {}}]  # fmt: skip
     first = item % NEXT_TIMING * asked["batch_size"]
     return {
         "decoder": asked["decoder"], "repeat": 0, "seed": asked["seed"] + first, "metrics": metrics,
@@ -166,9 +168,50 @@ class Kept:
         Raises:
             ValueError: if any of them is damaged
         """
-        names = {"part": part, "cell": cell, "label": label, "block": block}
-        values = {"items": items, "asked": json.loads(asked), "rows": {}}
-        return _KEPT.validate_python(names | values)
+        return _KEPT.validate_python({
+            "part": part, "cell": cell, "label": label, "block": block, "items": items,
+            "asked": json.loads(asked), "rows": {},
+        })  # fmt: skip
 
 
 _KEPT = TypeAdapter(Kept)
+
+
+def _request(text: str) -> Request:
+    return Request.from_json(json.loads(text))
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An experiment; its fields are columns of its row.
+
+    Attributes:
+        title: the plan's title
+        created: UTC, ISO 8601
+        request: the request
+        environment: workers, pairs, code and sets that it runs on
+        total: number of its items
+        stop: whether it has been asked to stop
+        miscounted: whether an earlier version took rows of other prompts for some of its items
+    """
+
+    title: str
+    created: Date
+    request: Annotated[Request, BeforeValidator(_request)]
+    environment: Annotated[dict[str, Any], BeforeValidator(json.loads)]
+    total: Count
+    stop: bool
+    miscounted: bool
+
+    @staticmethod
+    def read(values: Sequence[Any]) -> "Entry | None":
+        """From the values of its columns; None if any of them is damaged."""
+        try:
+            names = (each.name for each in fields(Entry))
+            return _ENTRY.validate_python(dict(zip(names, values, strict=True)))
+        # A malformed request raises the last two.
+        except (ValidationError, TypeError, KeyError):
+            return None
+
+
+_ENTRY = TypeAdapter(Entry)

@@ -1,11 +1,20 @@
-"""Sets of prompts with answers: the project's own, and public ones read from local files."""
+"""Sets of prompts with answers, and the files that they are read from.
 
+Every fault of a file gives one sentence with the file and the line.
+"""
+
+import csv
 import hashlib
+import io
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from decoders import InputError
+from decoders.errors import quoted
+from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,3 +99,131 @@ class Format:
     scorer: str = ""
     stop: tuple[str, ...] = ()
     says: str = ""
+
+
+# Bytes; training files of SQuAD and Spider are larger than a file of prompts.
+LARGEST = 16 * LARGEST_FILE
+LONGEST = 4 * LONGEST_PROMPT  # characters: articles
+
+
+def text(path: Path) -> str:
+    """A file's text.
+
+    Raises:
+        InputError: if it is too large, cannot be read or is not UTF-8
+    """
+    try:
+        if path.stat().st_size > LARGEST:
+            raise InputError(
+                f"{path.name} is larger than {LARGEST // 2**20} MB; give a smaller file."
+            )
+        return path.read_bytes().decode("utf-8-sig")
+    except OSError as error:
+        raise InputError(f"{path.name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise InputError(
+            f"{path.name}, line {line}: not text in UTF-8; save the file as plain text in UTF-8."
+        ) from None
+
+
+def lines(path: Path) -> Iterator[tuple[str, Any]]:
+    """The lines of a JSONL file.
+
+    Yields:
+        (place, value) of each line
+
+    Raises:
+        InputError: if a line is not JSON
+    """
+    for number, line in enumerate(text(path).split("\n"), 1):
+        if line.strip():
+            place = f"{path.name}, line {number}"
+            try:
+                yield place, json.loads(line)
+            except (ValueError, RecursionError):
+                raise InputError(f"{place}: not JSON.") from None
+
+
+def whole(path: Path) -> Any:
+    """The value of a JSON file.
+
+    Raises:
+        InputError: if it is not JSON
+    """
+    try:
+        return json.loads(text(path))
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path.name}, line {error.lineno}: not JSON ({error.msg}).") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path.name}: not JSON.") from None
+
+
+def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
+    """`value[key]`, checked.
+
+    Args:
+        place: where the value was read, for messages
+        value: an object of a file
+        key: the key
+        kind: the type that `value[key]` must have: str, list or dict
+
+    Raises:
+        InputError: if the key is missing, or its value has another type or is too long
+    """
+    names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
+    found: Any = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(found, kind) or (kind is str and not _is_text(found)):
+        raise InputError(f'{place}: must have {names[kind]} as "{key}".')
+    if kind is str and len(found) > LONGEST:
+        raise InputError(
+            f'{place}: "{key}" has {len(found):,} characters; at most {LONGEST:,} are read.'
+        )
+    return found
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\0" not in value
+
+
+def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:
+    """Make a loader return all items, or raise InputError if there are too many."""
+
+    def all_of(path: Path) -> tuple[Item, ...]:
+        items = tuple(read(path))
+        if len(items) > 20 * MOST_PROMPTS:
+            raise InputError(
+                f"{path.name} has {len(items):,} prompts; give at most {20 * MOST_PROMPTS:,}."
+            )
+        return items
+
+    return all_of
+
+
+def table(path: Path, columns: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """The rows of a CSV file.
+
+    Args:
+        path: the file
+        columns: columns that its head must have
+
+    Yields:
+        (place, row) of each row
+
+    Raises:
+        InputError: if a column is missing or a row is malformed
+    """
+    csv.field_size_limit(LONGEST * 4)
+    reader = csv.DictReader(io.StringIO(text(path), newline=""))
+    try:
+        missing = [c for c in columns if c not in (reader.fieldnames or ())]
+        if missing:
+            raise InputError(f"{path.name}, line 1: the head has no column {quoted(missing[0])}.")
+        for row in reader:
+            yield f"{path.name}, line {reader.line_num}", row
+    except csv.Error as error:
+        raise InputError(f"{path.name}, line {reader.line_num}: {error}.") from None

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
-from decoders import InputError, ModelPair
+from decoders import InputError
 from workbench.experiments.bench import Bench, Unit
 from workbench.measuring.device import Device
 from workbench.models.presets import PairChoice
@@ -102,12 +102,9 @@ class InProcess:
     deaths: tuple[type[BaseException], ...] = ()
 
     def __init__(self, device: Device):
-        self._device, self._bench = device, Bench(lambda choice: self._pair(choice))
+        self._device, self._bench = device, Bench(lambda choice: device.ready(choice)[0])
         self._thread = ThreadPoolExecutor(1, "experiment")
         self.waiting = False  # for something else that the device runs
-
-    def _pair(self, choice: PairChoice) -> ModelPair:
-        return self._device.ready(choice)
 
     def start(self, number: int) -> "InProcess":
         return self

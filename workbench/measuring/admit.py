@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-import decoders
-from decoders import InputError, ModelPair, catalog
+from decoders import InputError, ModelPair, cache_need, catalog, check
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget
 from workbench.studies.study import Study
 
@@ -32,7 +31,7 @@ def admit(pair: ModelPair, study: Study) -> list[Ids]:
     if (budget := jobs[0].max_cache_bytes) is not None:
         _check_budget(pair, study, ids, budget)
     for job in {(job.method, job.scheme): job for job in jobs}.values():
-        decoders.check(pair, ids, job.method, **settings.decoding, **job.batching)
+        check(pair, ids, job.method, **settings.decoding, **job.batching)
     return ids
 
 
@@ -50,8 +49,9 @@ def encode_prompt(pair: ModelPair, prompt: str, chat_template: bool = False) -> 
         raise InputError(
             "This pair's tokenizer has no chat template; switch it off, or load a chat model."
         )
-    messages = [{"role": "user", "content": prompt}]
-    text = pair.tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False)
+    text = pair.tokenizer.apply_chat_template(
+        [{"role": "user", "content": prompt}], add_generation_prompt=True, tokenize=False
+    )
     return list(pair.tokenizer(text, add_special_tokens=False).input_ids)
 
 
@@ -62,8 +62,10 @@ def _check_budget(pair: ModelPair, study: Study, ids: Sequence[Ids], budget: int
     """
     new = study.settings.max_new_tokens
     longest = max(range(len(ids)), key=lambda i: len(ids[i]))
-    methods = (catalog[BASELINE](), *study.settings.methods)
-    needs = {m: decoders.cache_need(pair, m, len(ids[longest]), new) for m in methods}
+    needs = {
+        m: cache_need(pair, m, len(ids[longest]), new)
+        for m in (catalog[BASELINE](), *study.settings.methods)
+    }
     method = max(needs, key=needs.__getitem__)
     if needs[method] > budget:
         least = least_budget(needs[method])

@@ -1,11 +1,21 @@
-"""The number and the order of the timings of a study's decoders."""
+"""The timings of a study's decoders: their order and number, merged into results, and compared."""
 
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import count, groupby
+from typing import Any
 
+import torch
+
+from decoders import catalog
+from workbench.measuring.work import Measured, Outputs
+from workbench.runs import laps
 from workbench.runs.doubts import disturbances
 from workbench.runs.estimates import rows, uncertain
-from workbench.runs.record import Result
+from workbench.runs.record import Agreement, Result
+from workbench.runs.trace import Lap, TokenRecord
+from workbench.studies.schemes import BASELINE
 from workbench.studies.study import Job
 
 # Seconds of computing, over all timings of a decoder, below which its speed means little.
@@ -47,5 +57,127 @@ def needs_more_laps(results: Sequence[Result]) -> bool:
         return False
     if len(results[0].laps) >= BUSY_LAPS and any(disturbances(r) for r in results):
         return False
-    short = min(sum(lap.seconds for lap in r.laps) for r in results) < LEAST_SECONDS
-    return short or any(uncertain(row) for row in rows(results))
+    least = min(sum(lap.seconds for lap in r.laps) for r in results)
+    return least < LEAST_SECONDS or any(uncertain(row) for row in rows(results))
+
+
+class References:
+    """The first outputs of each law.
+
+    Later outputs of the same law, in any batch, are compared with them.
+
+    Args:
+        temperature: the study's
+        dtype: of the target's weights
+    """
+
+    def __init__(self, temperature: float, dtype: str):
+        self._temperature, self._dtype = temperature, dtype
+        self._found: dict[tuple[Any, ...], tuple[Result, Outputs]] = {}
+
+    def compare(self, job: Job, result: Result, outputs: Outputs) -> Agreement | None:
+        """Compare a job's outputs with the first of its law.
+
+        Args:
+            job: the job
+            result: its result
+            outputs: the token ids of each prompt
+
+        Returns:
+            None if no other tokens must be the same, or if this is the first of its law
+        """
+        if result.error or result.cancelled:
+            return None
+        # At temperature 0 exact decoders write the tokens of greedy; others repeat their own of the
+        # same settings and seed.
+        greedy = self._temperature == 0 and job.method.lossless
+        method = catalog[BASELINE]() if greedy else job.method
+        law = (method, 0 if greedy else job.seed, job.prompt)
+        if law in self._found:
+            return agreement(method.name, *self._found[law], result, outputs, self._dtype)
+        if method == job.method:
+            self._found[law] = result, outputs
+        return None
+
+
+def agreement(
+    name: str, reference: Result, expected: Outputs, result: Result, outputs: Outputs, dtype: str
+) -> Agreement:
+    """Compare two results prompt by prompt.
+
+    The place of the first difference is known if both results kept their tokens. The noise is
+    measured on the tokens before it, where both runs read the same log-probabilities in passes of
+    different shapes; it is at least the rounding of one number of the dtype.
+
+    Args:
+        name: the decoder of the reference
+        reference: its result
+        expected: its token ids by prompt
+        result: the result to compare
+        outputs: its token ids by prompt
+        dtype: of the target's weights
+    """
+    both = expected.keys() & outputs.keys()
+    differing = [i for i in sorted(both) if list(expected[i]) != list(outputs[i])]
+    if not differing or not (reference.alone.tokens and result.alone.tokens):
+        return Agreement(name, len(both), len(differing), dtype=dtype)
+    greedy, other = reference.alone.tokens, result.alone.tokens
+    shorter = min(len(greedy), len(other))
+    at = next(
+        (i for i, (a, b) in enumerate(zip(greedy, other, strict=False)) if a.id != b.id), shorter
+    )
+    shared = _shared_log_probs(greedy[:at], other[:at])
+    noise = max([torch.finfo(getattr(torch, dtype)).eps, *(abs(a - b) for a, b in shared)])
+    gap = _gap(greedy[at], other[at].id) if at < shorter else None
+    near_tie = gap is not None and gap <= 2 * noise
+    return Agreement(name, len(both), len(differing), at, gap, noise, near_tie, dtype)
+
+
+def _shared_log_probs(
+    a: Sequence[TokenRecord], b: Sequence[TokenRecord]
+) -> list[tuple[float, float]]:
+    """The two log-probabilities of each token that both runs list at the same place."""
+    pairs = []
+    for x, y in zip(a, b, strict=True):
+        there = {alternative.id: alternative.p for alternative in y.alternatives}
+        pairs += [
+            (math.log(o.p), math.log(there[o.id]))
+            for o in x.alternatives
+            if there.get(o.id, 0) > 0 < o.p
+        ]
+    return pairs
+
+
+def _gap(token: TokenRecord, rival: int) -> float | None:
+    p = {alternative.id: alternative.p for alternative in token.alternatives}
+    return math.log(p[token.id] / p[rival]) if p.get(token.id) and p.get(rival) else None
+
+
+def compared(first: Measured, other: Measured, job: Job, temperature: float) -> Lap:
+    """The other's lap, compared with the first.
+
+    A decoder that watches the clock may draft differently each time, and then draws other tokens of
+    the same law.
+    """
+    watches_clock = getattr(job.method, "draft_length", None) == "auto" and temperature > 0
+    return replace(
+        other.lap,
+        same_rounds=first.rounds == other.rounds,
+        same_tokens=watches_clock or dict(first.outputs) == dict(other.outputs),
+    )
+
+
+def with_lap(result: Result, lap: Lap) -> Result:
+    """The result with one lap more; its seconds and its energy are estimated from all of them."""
+    all_laps = [*result.laps, lap]
+    spent = laps.energy(all_laps)
+    metrics: dict[str, Any] = {
+        **result.metrics,
+        "seconds": laps.whole(all_laps),
+        "decode_seconds": laps.after_first(all_laps),
+        "joules": spent.joules,
+        "energy_source": spent.source,
+    }
+    if metrics["seconds"] and metrics.get("new_tokens") is not None:
+        metrics["tokens_per_second"] = metrics["new_tokens"] / metrics["seconds"]
+    return replace(result, laps=all_laps, metrics=metrics, energy=spent)

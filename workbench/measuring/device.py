@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
-from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -45,10 +44,8 @@ class Device:
         # Its holder has the device: one study, or one item of an experiment.
         self.turn = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "device")
-        self._study, self._question = (
-            on_device(self._here),
-            on_device(self._answered, lambda *_: LOADING_SECONDS),
-        )
+        self._study = on_device(self._here)
+        self._question = on_device(self._answered, lambda *_: LOADING_SECONDS)
         self._threads: tuple[ModelPair, Threads] | None = None
 
     def run(
@@ -67,12 +64,12 @@ class Device:
         """
         # A threading.Event does not reach the other process; closing the iterator ends its job.
         away = zero_gpu()
-        make = partial(self._study, study, choice, None if away else stopped)
+        asked = (study, choice, None if away else stopped)
         while not self.turn.acquire(timeout=TURN_SECONDS):
             if stopped is not None and stopped.is_set():
                 return
         try:
-            with closing(self.iterate(make)) as events:
+            with closing(self.iterate(self._study, *asked)) as events:
                 for event in events:
                     yield event
                     if away and stopped is not None and stopped.is_set():
@@ -88,8 +85,10 @@ class Device:
             function: called with the pair and the arguments; returns plain data
             arguments: plain data
         """
-        make = partial(self._question, choice, function, *arguments)
-        with self.turn, closing(self.iterate(make)) as answers:
+        with (
+            self.turn,
+            closing(self.iterate(self._question, choice, function, *arguments)) as answers,
+        ):
             return next(answers)
 
     def pair(self, choice: PairChoice) -> ModelPair:
@@ -98,21 +97,17 @@ class Device:
         Raises:
             InputError: with the reason, if the pair cannot be used
         """
-        return self.call(self._ready, choice)[0]
-
-    def ready(self, choice: PairChoice) -> ModelPair:
-        """The same as `pair`, for a caller in the thread that decodes."""
-        return self._ready(choice)[0]
+        return self.call(self.ready, choice)[0]
 
     def call(self, function: Callable[..., Item], *arguments: Any) -> Item:
         """Run the function in the thread that decodes, and return its result."""
         return self._thread.submit(function, *arguments).result()
 
     def iterate(
-        self, make: Callable[[], Generator[Item, None, None]]
+        self, make: Callable[..., Generator[Item, None, None]], *arguments: Any
     ) -> Generator[Item, None, None]:
-        """The items of `make()`; the iterator lives entirely in the thread that decodes."""
-        items = self.call(make)
+        """The items of `make(*arguments)`, an iterator that lives in the thread that decodes."""
+        items = self.call(make, *arguments)
         try:
             while (item := self.call(next, items, END)) is not END:
                 yield item
@@ -122,8 +117,10 @@ class Device:
     def _here(
         self, study: Study, choice: PairChoice, stopped: threading.Event | None
     ) -> Generator[Event, None, None]:
-        pair, threads = self._ready(choice)
-        for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience()):
+        pair, threads = self.ready(choice)
+        # There is no patience where a visitor pays for each second that was reckoned with.
+        patience = 0.0 if zero_gpu() else PATIENCE_SECONDS
+        for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
                 self._threads = None  # something else is on the machine now
             yield event
@@ -131,26 +128,24 @@ class Device:
     def _answered(
         self, choice: PairChoice, function: Callable[..., Item], *arguments: Any
     ) -> Iterator[Item]:
-        yield function(self._ready(choice)[0], *arguments)
+        yield function(self.ready(choice)[0], *arguments)
 
-    def _ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
-        """The pair and its threads, which hold for the calling thread.
+    def ready(self, choice: PairChoice) -> tuple[ModelPair, Threads]:
+        """The pair and its threads, which hold for the calling thread: the one that decodes.
 
         Threads are chosen anew after another pair or an unsteady run.
+
+        Args:
+            choice: the pair
+
+        Raises:
+            InputError: with the reason, if the pair cannot be used
         """
         pair = self.keeper.get(choice)
         if self._threads is None or self._threads[0] is not pair:
             self._threads = pair, chosen(pair)
         torch.set_num_threads(self._threads[1].count)
         return self._threads
-
-
-def patience() -> float:
-    """Seconds for timings beyond those asked for.
-
-    There are none where a visitor pays for each second that was reckoned with.
-    """
-    return 0.0 if zero_gpu() else PATIENCE_SECONDS
 
 
 def zero_gpu() -> bool:

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from decoders.devices import device_of
-from workbench.measuring.nvml import disturbed
-from workbench.runs.timing import Load
+from workbench.measuring.gauges import disturbed
+from workbench.runs.trace import Load
 
 TICKS = os.sysconf("SC_CLK_TCK")
 # A thread of this process that computes for this share of a lap is one of the decoder's workers.
@@ -90,23 +90,19 @@ class Watch:
             return Load()
         return Load(
             cpu_share=min(1.0, computed / seconds),
-            preempted=_per(_workers_switches(before, after, wall), wall),
-            throttled=_per(_risen(before.throttled, after.throttled), wall),
-            stolen=_per(_risen(before.stolen, after.stolen), wall * (os.cpu_count() or 1)),
-            pressure=_per(_risen(before.pressure, after.pressure), wall),
+            preempted=_per_second(0, _workers_switches(before, after, wall), wall),
+            throttled=_per_second(before.throttled, after.throttled, wall),
+            stolen=_per_second(before.stolen, after.stolen, wall * (os.cpu_count() or 1)),
+            pressure=_per_second(before.pressure, after.pressure, wall),
             gpu=_tried(self.sources.gpu),
         )
 
     def missing(self) -> list[str]:
         """The counters that cannot be read here, by their names in `Load`."""
         now = self.read()
-        found = {
-            "preempted": now.tasks,
-            "throttled": now.throttled,
-            "stolen": now.stolen,
-            "pressure": now.pressure,
-        }
-        return [name for name, value in found.items() if value is None]
+        found = (now.tasks, now.throttled, now.stolen, now.pressure)
+        names = ("preempted", "throttled", "stolen", "pressure")
+        return [name for name, value in zip(names, found, strict=True) if value is None]
 
     def _throttled(self) -> float | None:
         for path in self.sources.cgroups:
@@ -170,9 +166,5 @@ def _tried(read: Callable[[], Any]) -> Any:
         return None
 
 
-def _risen(before: float | None, after: float | None) -> float | None:
-    return None if before is None or after is None else after - before
-
-
-def _per(amount: float | None, seconds: float) -> float | None:
-    return None if amount is None else max(0.0, amount) / seconds
+def _per_second(before: float | None, after: float | None, seconds: float) -> float | None:
+    return None if before is None or after is None else max(0.0, after - before) / seconds

@@ -1,13 +1,20 @@
-"""Gauges: how readings of a counter or of power become joules, and when they do not."""
+"""Gauges: how readings of a counter or of power become joules, and when they do not.
 
+The GPU that torch uses is read as NVML knows it: its energy, and the causes that slow it down.
+"""
+
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import Any
 
-from workbench.runs.timing import Energy
+import torch
+
+from workbench.runs.trace import Energy
+from workbench.studies.text import counted
 
 SAMPLE_SECONDS = 0.05
 BELOW_RESOLUTION = "below resolution"
@@ -15,14 +22,6 @@ BELOW_RESOLUTION = "below resolution"
 
 class Unmeasurable(Exception):
     """The reason why there is no figure; its message is a whole `source` text."""
-
-
-class Gauge(Protocol):
-    """Measures energy: `stop(start(), seconds)` is the energy in between."""
-
-    def start(self) -> Any: ...
-
-    def stop(self, begun: Any, seconds: float) -> Energy: ...
 
 
 @dataclass(frozen=True)
@@ -78,12 +77,16 @@ class PowerSamples:
     def stop(self, begun: "Sampling", seconds: float) -> Energy:
         samples = begun.end()
         joules = sum((w0 + w1) / 2 * (t1 - t0) for (t0, w0), (t1, w1) in pairwise(samples))
-        source = f"integrated from {len(samples)} power samples"
-        return _resolved(joules, source, seconds, self.shortest, self.note)
+        return _resolved(
+            joules,
+            f"integrated from {len(samples)} power samples",
+            seconds,
+            self.shortest,
+            self.note,
+        )
 
 
 def _resolved(joules: float, source: str, seconds: float, shortest: float, note: str) -> Energy:
-    """The energy, or none if the window is too short for its source."""
     detail = f"{seconds:.2f} s" + (f"; {note}" if note else "")
     if seconds < shortest or joules == 0:
         return Energy(None, BELOW_RESOLUTION, f"{detail}; needs about {shortest:g} s or more")
@@ -138,3 +141,63 @@ class NoGauge:
 
     def stop(self, begun: None, seconds: float) -> Energy:
         return Energy(None, self.source)
+
+
+# Measures energy: `stop(start(), seconds)` is the energy in between.
+Gauge = Counter | PowerSamples | NoGauge
+
+SLICE = (
+    "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
+)
+
+
+def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
+    """The NVML binding and its handle of the board.
+
+    The numbers of boards in torch may be others (CUDA_VISIBLE_DEVICES renumbers), so boards are
+    matched by UUID, or else by PCI address.
+
+    Args:
+        device: torch's device
+        nvml: by default the pynvml module; tests put a simulated one there
+
+    Raises:
+        Unmeasurable: for a slice of a board
+        NVMLError: as NVML raises it
+    """
+    if "MIG-" in os.environ.get("CUDA_VISIBLE_DEVICES", ""):
+        raise Unmeasurable(SLICE)
+    if nvml is None:
+        import pynvml  # loaded only if there is a GPU
+
+        nvml = pynvml
+    nvml.nvmlInit()
+    properties: Any = torch.cuda.get_device_properties(device)
+    try:
+        handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
+    except (nvml.NVMLError, AttributeError):
+        pci = (
+            f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:"
+            f"{properties.pci_device_id:02x}.0"
+        )
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci)
+    try:
+        current, _ = nvml.nvmlDeviceGetMigMode(handle)
+    except (nvml.NVMLError, AttributeError):
+        return nvml, handle  # a board without MIG
+    if current == nvml.NVML_DEVICE_MIG_ENABLE:
+        raise Unmeasurable(SLICE)
+    return nvml, handle
+
+
+def disturbed(device: torch.device, nvml: Any = None) -> str:
+    """Why the GPU was slower than it could be, or shared; "" if it was neither."""
+    nvml, handle = board(device, nvml)
+    slow = nvml.nvmlClocksEventReasonSwPowerCap | nvml.nvmlClocksEventReasonHwSlowdown
+    slow |= nvml.nvmlClocksEventReasonSwThermalSlowdown
+    if nvml.nvmlDeviceGetCurrentClocksEventReasons(handle) & slow:
+        return "the GPU slowed down because of its temperature or its power"
+    others = [p for p in nvml.nvmlDeviceGetComputeRunningProcesses(handle) if p.pid != os.getpid()]
+    return (
+        f"{counted(len(others), 'other process', 'other processes')} used the GPU" if others else ""
+    )

@@ -12,18 +12,12 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import Round
-from workbench.measuring.acceptances import with_chances
-from workbench.measuring.clock import StopClock
-from workbench.measuring.detokenise import Pieces
-from workbench.measuring.drawn import Texts
 from workbench.measuring.meter import Window
 from workbench.measuring.totals import Request, Times, most_at_once, totals
-from workbench.measuring.transcript import Transcript
-from workbench.measuring.work import Measured, Update, Work
+from workbench.measuring.transcript import Pieces, Texts, Transcript, with_chances
+from workbench.measuring.work import Measured, StopClock, Update, Work
 from workbench.runs.record import Result, Sample
-from workbench.runs.timing import Energy, Lap, Load
-from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.trace import Energy, Lap, Load, RoundRecord, TokenRecord
 from workbench.studies.schemes import SCHEMES, batches
 from workbench.studies.study import Job
 
@@ -114,14 +108,12 @@ def _sentence(failure: Exception) -> str:
 
 
 class _Running:
-    """One pass over the prompts while it runs."""
-
     def __init__(self, work: Work, job: Job, drawn: bool):
         self.work, self.job = work, job
         self.prompts = job.chosen(len(work.ids))
         self.requests: list[Request] = []
         self.times: list[Times] = []
-        self.passes: list[Round] = []
+        self.passes: list[decoders.Round] = []
         self.transcript: Transcript | None = None
         if job.keep == "trace":
             root = len(work.ids[self.prompts[0]]) - 1
@@ -145,7 +137,6 @@ class _Running:
                 return
 
     def _batch(self, group: Sequence[int]) -> Iterator[Update]:
-        """Decode one batch to its end."""
         batch = [Request(i) for i in group]
         self.requests += batch
         ends: list[float] = []
@@ -165,10 +156,8 @@ class _Running:
                             self.passes.append(event.round)
                             yield from self._update(event.provisional, now - self.began)
         finally:
-            spans = [r.span for r in batch if r.span is not None]
-            self.times.append(
-                Times(began, ends, max(len(r.gained) for r in batch), most_at_once(spans))
-            )
+            at_once = most_at_once(r.span for r in batch if r.span is not None)
+            self.times.append(Times(began, ends, max(len(r.gained) for r in batch), at_once))
 
     def _update(self, provisional: bool, seconds: float) -> Iterator[Update]:
         """Yield an update at most ten times a second, and less often to a slow caller."""
@@ -207,8 +196,11 @@ class _Running:
             [] if metrics["seconds"] is None else [self._lap(metrics, window)],
             job.batch_size, job.scheme, error=error, settings=self.work.own(job),
         )  # fmt: skip
-        done = [(r.prompt, r.result) for r in self.requests if r.result is not None]
-        outputs = {prompt: each.tokens for prompt, each in done if each.error is None}
+        outputs = {
+            r.prompt: r.result.tokens
+            for r in self.requests
+            if r.result is not None and r.result.error is None
+        }
         return Measured(result, outputs, [(r.gained, r.drafted) for r in self.requests])
 
     def _lap(self, metrics: dict[str, Any], window: Window) -> Lap:
@@ -227,16 +219,18 @@ class _Running:
     def _sample(self, request: Request) -> Sample:
         found, sample = request.result, Sample(request.prompt, len(self.work.ids[request.prompt]))
         if found is not None:
-            error = str(found.error) if found.error else None
-            sample = replace(sample, finished=found.finished, error=error)
+            sample = replace(
+                sample, finished=found.finished, error=str(found.error) if found.error else None
+            )
         if self.job.keep == "figures":
             return sample
         if self.job.keep == "text":
             return self.texts.of(sample, found) if found else sample
         if self.job.keep == "chances":
             return with_chances(sample, found, self.work) if found else sample
-        gained = [max(0, g) for g in request.gained]
-        sample = replace(sample, gained=gained, drafted=list(request.drafted))
+        sample = replace(
+            sample, gained=[max(0, g) for g in request.gained], drafted=list(request.drafted)
+        )
         if self.transcript is None:
             return sample
         text, ids = found.text if found else "", list(self.work.ids[request.prompt])

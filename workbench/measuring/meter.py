@@ -19,9 +19,8 @@ from typing import Any
 import torch
 
 from decoders.devices import device_of
-from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable
-from workbench.measuring.nvml import board
-from workbench.runs.timing import Energy
+from workbench.measuring.gauges import Counter, Gauge, NoGauge, PowerSamples, Unmeasurable, board
+from workbench.runs.trace import Energy
 
 # The GPU's counter ticks about every 0.1 s, and its power may be an average over a second.
 SHORTEST_GPU_SECONDS = 1.0
@@ -60,7 +59,7 @@ class Meter:
         self.synchronize()
         began = time.perf_counter()
         try:
-            begun = gauge.start()
+            begun: Any = gauge.start()
         except Exception as error:
             gauge, begun = NoGauge(_reason(error)), None
         try:

@@ -1,20 +1,25 @@
-"""The exact probabilities of a text's first tokens.
+"""The exact law that draws are compared with.
 
-They form a tree of the prefixes that are likely enough to be counted, read layer by layer.
+It is a tree of the prefixes that are likely enough to be counted, read layer by layer, and the
+drawn texts that the target never writes: top-k or top-p gives one of their first tokens
+probability 0.
 """
 
 import logging
+import math
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
-import decoders
-from decoders import ModelPair
-from decoders.warp import top
-from workbench.measuring.detokenise import Pieces, Place
-from workbench.runs.cells import DEPTH, KNOWN
+from decoders import ModelPair, read
+from decoders.warp import Warping, top, warp
+from workbench.measuring.transcript import Pieces, Place
+from workbench.runs.draws import beginnings
+from workbench.runs.record import Run
 from workbench.runs.trace import Prefix
+from workbench.runs.verdicts import DEPTH, KNOWN, Tokens
 from workbench.studies.study import Study
 
 log = logging.getLogger(__name__)
@@ -40,14 +45,14 @@ def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
     layer = [(Prefix([], "", 1.0), Place())]
     for _ in range(min(DEPTH, settings.max_new_tokens)):
         texts = [prefix.tokens for prefix, _ in layer]
-        after = decoders.read(pair, ids, texts, **settings.sampling, draft=False)
+        after = read(pair, ids, texts, **settings.sampling, draft=False)
         layer = [
             (
                 Prefix([*prefix.tokens, token], pieces.label(place, token), p),
                 pieces.extend(place, token)[1],
             )
-            for (prefix, place), read in zip(layer, after, strict=True)
-            for token, p in _likely(prefix.p, read.p[-1])
+            for (prefix, place), places in zip(layer, after, strict=True)
+            for token, p in _likely(prefix.p, places.p[-1])
         ]
         found += [prefix for prefix, _ in layer]
         layer = [
@@ -81,3 +86,76 @@ def attempted(ask: Callable[..., list[Prefix]], *arguments: Any) -> list[Prefix]
     except Exception:
         log.exception("the exact probabilities of draws failed")
         return []
+
+
+AT_ONCE = 64  # texts whose tokens are in one pass
+# Nats by which passes of different shapes may round a logit: an exact decoder may draw a token that
+# is nearer to the edge than that.
+FINE, ROUGH = 0.05, 0.5
+
+
+def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) -> bool:
+    """Whether the warping gives the token probability 0, whatever the rounding.
+
+    If each logit is off by up to `noise` nats, two logits lie up to twice as far apart, and so do
+    the logarithms of two sets' masses.
+
+    Args:
+        logits: (V,)
+        token: the token
+        warping: the warping
+        noise: nats
+    """
+    raised = logits.double().clone()
+    raised[token] += 2 * noise
+    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / warping.temperature)
+    return bool(warp(raised, replace(warping, top_p=1 / (1 + odds)))[token] == 0)
+
+
+def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> list[Prefix]:
+    """The shortest beginnings of the run's draws that the target never writes, with probability 0.
+
+    Only top-k and top-p cut tokens off. Beginnings that the run already knows are left out.
+
+    Args:
+        pair: the pair
+        study: the study
+        ids: the token ids of its prompt
+        run: its draws
+
+    Raises:
+        ModelError: if the model fails
+    """
+    settings = study.settings
+    if settings.temperature == 0 or not (settings.top_k or settings.top_p < 1):
+        return []
+    known = {tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0}
+    texts = sorted(
+        text
+        for text in beginnings(run)
+        if not any(text[: i + 1] in known for i in range(len(text)))
+    )
+    warping = Warping(settings.temperature, settings.top_k, settings.top_p)
+    noise = FINE if torch.finfo(pair.target.dtype).bits >= 32 else ROUGH
+    pieces, found = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
+    for i in range(0, len(texts), AT_ONCE):
+        some = texts[i : i + AT_ONCE]
+        after = read(
+            pair, list(ids), [list(text) for text in some], **settings.sampling, draft=False
+        )
+        for text, places in zip(some, after, strict=True):
+            for place, token in enumerate(text):
+                if places.p[place, token] == 0 and cut_off(
+                    places.logits[place], token, warping, noise
+                ):
+                    never = text[: place + 1]
+                    found[never] = Prefix(list(never), _label(pieces, never), 0.0)
+                    break
+    return list(found.values())
+
+
+def _label(pieces: Pieces, tokens: Tokens) -> str:
+    place = Place()
+    for token in tokens[:-1]:
+        place = pieces.extend(place, token)[1]
+    return pieces.label(place, tokens[-1])

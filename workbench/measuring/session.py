@@ -4,29 +4,31 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from typing import Any
 
 from decoders import Method, ModelPair
 from workbench.measuring.admit import admit
-from workbench.measuring.baseline import References
-from workbench.measuring.cycles import laps_in_order, needs_more_laps
+from workbench.measuring.cycles import (
+    References,
+    compared,
+    laps_in_order,
+    needs_more_laps,
+    with_lap,
+)
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
-from workbench.measuring.heap import light_heap
 from workbench.measuring.job import measure, thorough_energy
-from workbench.measuring.merging import compared, with_lap
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.prefixes import attempted, exact
-from workbench.measuring.support import impossible
+from workbench.measuring.prefixes import attempted, exact, impossible
 from workbench.measuring.threads import Threads
-from workbench.measuring.work import Measured, Update, Work
+from workbench.measuring.work import Measured, Update, Work, light_heap
 from workbench.models.environment import environment
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Result, Run
 from workbench.runs.store import new_id
 from workbench.runs.trace import Prefix
+from workbench.runs.values import date
 from workbench.studies.study import Job, Study
 
 
@@ -69,17 +71,14 @@ def run(
     where = (
         environment(pair)
         | {"counters_missing": watch.missing()}
-        | (threads.to_json() if threads else {})
+        | ({"threads": threads.count, "threads_reason": threads.reason} if threads else {})
     )
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    empty = Run(new_id(), now, study.kind, study.title, study.to_json(), where, [])
+    empty = Run(new_id(), date(), study.kind, study.title, study.to_json(), where, [])
     return _Session(study, work, empty, study.jobs(), patience).events()
 
 
 @dataclass
 class _Session:
-    """A study while it runs."""
-
     study: Study
     work: Work
     run: Run
@@ -95,24 +94,21 @@ class _Session:
 
     def events(self) -> Iterator[Event]:
         with light_heap():
-            yield from self._events()
-
-    def _events(self) -> Iterator[Event]:
-        self.began = time.monotonic()
-        self.run = replace(self.run, exact=self._law(exact))
-        for number, lap in laps_in_order(self.jobs, self._once_more):
-            if self.work.cancelled():
-                break
-            if number in self.over:
-                self.done += 1
-                continue
-            yield from self._timed(self._at(number, lap), self.jobs[number])
-            if self.run.results and self.run.results[-1].cancelled:
-                break
-        if self.study.settings.energy == "thorough":
-            yield from self._metered_again()
-        stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
-        yield Ended(replace(self.run, cancelled=stopped))
+            self.began = time.monotonic()
+            self.run = replace(self.run, exact=self._law(exact))
+            for number, lap in laps_in_order(self.jobs, self._once_more):
+                if self.work.cancelled():
+                    break
+                if number in self.over:
+                    self.done += 1
+                    continue
+                yield from self._timed(self._at(number, lap), self.jobs[number])
+                if self.run.results and self.run.results[-1].cancelled:
+                    break
+            if self.study.settings.energy == "thorough":
+                yield from self._metered_again()
+            stopped = self.done < self.steps or any(r.cancelled for r in self.run.results)
+            yield Ended(replace(self.run, cancelled=stopped))
 
     def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
         """The law that draws are compared with; [] for other studies."""
@@ -128,9 +124,10 @@ class _Session:
         asked = self.study.settings.timings
         if lap < asked or self.work.cancelled():
             return lap < asked
-        timed = zip(self.first, self.run.results, strict=True)
         results = [
-            result for number, result in timed if number in numbers and number not in self.over
+            result
+            for number, result in zip(self.first, self.run.results, strict=True)
+            if number in numbers and number not in self.over
         ]
         takes = sum(r.laps[-1].seconds for r in results)
         if asked == 1 or takes > self.patience or not needs_more_laps(results):
@@ -162,7 +159,13 @@ class _Session:
         """Time a job once, and yield its events."""
         yield Started(at)
         if at.lap == 0:
-            measured = yield from self._shown(at, measure(self.work, job, cold=self._cold(job)))
+            # Texts that are only read need no warm-up, which would be half of the work of draws:
+            # nothing compares their speeds.
+            decoder = job.method, job.batch_size
+            cold = job.keep not in ("text", "chances") and decoder not in self.warm
+            if cold:
+                self.warm.add(decoder)
+            measured = yield from self._shown(at, measure(self.work, job, cold=cold))
             result = measured.result
             if job.keep not in ("trace", "text") and self._is_half(job, result):
                 return  # half a measurement is useless; half a text is worth showing
@@ -176,8 +179,8 @@ class _Session:
                 self.over.add(at.job)
         else:
             # These laps exist to be timed without drawing.
-            quiet = replace(job, keep="lengths")
-            measured = yield from self._shown(at, measure(self.work, quiet, drawn=False))
+            measuring = measure(self.work, replace(job, keep="lengths"), drawn=False)
+            measured = yield from self._shown(at, measuring)
             if self._is_half(job, measured.result):
                 return
             result = self._merged(at, job, measured)
@@ -196,10 +199,8 @@ class _Session:
         if measured.result.errors:
             self.over.add(at.job)
             why, kept = measured.result.errors[0], len(result.laps)
-            remark = (
-                f"Timing {at.lap + 1} failed ({why}); the {kept} before it "
-                f"count{'' if kept > 1 else 's'}."
-            )
+            count = f"count{'' if kept > 1 else 's'}"
+            remark = f"Timing {at.lap + 1} failed ({why}); the {kept} before it {count}."
             result = replace(result, remarks=[*result.remarks, remark])
         else:
             result = with_lap(
@@ -213,38 +214,23 @@ class _Session:
         )
         return result
 
-    def _cold(self, job: Job) -> bool:
-        """Whether this decoder has not run at this batch size yet.
-
-        Texts that are only read need no warm-up, which would be half of the work of draws: nothing
-        compares their speeds.
-        """
-        if job.keep in ("text", "chances"):
-            return False
-        before = len(self.warm)
-        self.warm.add((job.method, job.batch_size))
-        return len(self.warm) > before
-
     def _shown(
         self, at: At, measuring: Generator[Update, None, Measured]
     ) -> Generator[Event, None, Measured]:
         """Yield the progress of one timing, and return its measurement."""
-        budget = self.study.settings.max_new_tokens * self._requests(self.jobs[at.job])
+        # The last batch is filled up.
+        prompts = self.jobs[at.job].chosen(len(self.work.ids))
+        requests = -(-len(prompts) // at.batch_size) * at.batch_size
+        budget = self.study.settings.max_new_tokens * requests
         while True:
             try:
                 update = next(measuring)
-            except StopIteration as done:
-                return done.value
-            eta = self._eta(self.done + min(1.0, update.done / budget), at.steps)
+            except StopIteration as over:
+                return over.value
+            done = self.done + min(1.0, update.done / budget)  # of all timings
+            taken = time.monotonic() - self.began
+            eta = taken * (at.steps - done) / done if done else None
             yield Progress(
                 at, update.done, budget, update.tokens, update.rounds, update.provisional, eta,
                 update.seconds,
             )  # fmt: skip
-
-    def _requests(self, job: Job) -> int:
-        """The number of requests that the job decodes: its last batch is filled up."""
-        return -(-len(job.chosen(len(self.work.ids))) // job.batch_size) * job.batch_size
-
-    def _eta(self, done: float, steps: int) -> float | None:
-        """Seconds until all timings are over, after this many of them."""
-        return (time.monotonic() - self.began) * (steps - done) / done if done else None

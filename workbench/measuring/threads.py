@@ -9,7 +9,7 @@ run.
 import math
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from statistics import median
@@ -43,10 +43,6 @@ class Threads:
 
     count: int
     reason: str
-
-    def to_json(self) -> dict[str, Any]:
-        """The fields of a run's environment."""
-        return {"threads": self.count, "threads_reason": self.reason}
 
 
 def chosen(pair: ModelPair, environ: Mapping[str, str] | None = None) -> Threads:
@@ -99,7 +95,7 @@ def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> T
     """
     timings: dict[int, list[float]] = {count: [] for count in counts}
     for trial in range(TRIALS):
-        for count in _turned(counts, trial):
+        for count in counts[::-1] if trial % 2 else counts:
             best = min((median(each) for each in timings.values() if each), default=math.inf)
             if not timings[count] or median(timings[count]) < HOPELESS * best:
                 timings[count].append(seconds(count, HOPELESS * best))
@@ -110,10 +106,6 @@ def quickest(counts: Sequence[int], seconds: Callable[[int, float], float]) -> T
             best = count
     words = ", ".join(f"{1e3 * found[c]:.1f} ms with {c}" for c in counts)
     return Threads(best, f"measured: a plain pass and a speculative round take {words}")
-
-
-def _turned(counts: Sequence[int], trial: int) -> Iterable[int]:
-    return reversed(counts) if trial % 2 else counts
 
 
 def _round_seconds(pair: ModelPair, count: int, limit: float) -> float:

@@ -9,7 +9,7 @@ from typing import Any
 
 from decoders import Event, Metrics, Result
 from workbench.measuring.transcript import finite
-from workbench.runs.timing import Energy
+from workbench.runs.trace import Energy
 
 SUMMED = (
     "new_tokens", "target_calls", "draft_calls", "prefill_calls", "target_passes", "draft_passes",
@@ -123,11 +123,11 @@ def totals(
         joules=energy.joules,
         energy_source=energy.source,
     )
-    found = {
-        name: finite(value) if isinstance(value, float) else value
-        for name, value in asdict(added).items()
-    }
-    return found | {
+    return {
+        **{
+            name: finite(value) if isinstance(value, float) else value
+            for name, value in asdict(added).items()
+        },
         "decode_seconds": sum(t.after_first for t in times) if apart else None,
         "decode_tokens": sum(sum(r.gained[1:]) for r in requests) if apart else None,
         "passes": sum(max(t.rounds - 1, 0) for t in times) if apart else None,

@@ -1,21 +1,58 @@
 """The instruments that a job is run with, and its measurement."""
 
-from collections.abc import Callable, Sequence
+import gc
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import decoders
-from decoders import ModelPair
-from workbench.measuring.baseline import Outputs
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
 from workbench.runs.record import Result
-from workbench.runs.timing import Lap
-from workbench.runs.trace import RoundRecord, TokenRecord
+from workbench.runs.trace import Lap, RoundRecord, TokenRecord
 from workbench.studies.settings import Settings, changed
 from workbench.studies.study import Job
 
+Outputs = Mapping[int, Sequence[int]]  # prompt -> its token ids
 WARM_UP_TOKENS = 8
+
+
+class StopClock:
+    """Seconds that do not pass while it is stopped.
+
+    Args:
+        now: the clock behind it
+    """
+
+    def __init__(self, now: Callable[[], float] = time.perf_counter):
+        self._now, self._away = now, 0.0
+
+    def __call__(self) -> float:
+        return self._now() - self._away
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        began = self._now()
+        try:
+            yield
+        finally:
+            self._away += self._now() - began
+
+
+@contextmanager
+def light_heap() -> Iterator[None]:
+    """Let Python's collector look only at objects made in here.
+
+    Walking all objects of the process takes as long as some laps. Nothing is collected before,
+    which would take as long: garbage is frozen with the rest, and collected afterwards.
+    """
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +87,7 @@ class Work:
         cancelled: whether to stop
     """
 
-    pair: ModelPair
+    pair: decoders.ModelPair
     ids: Sequence[list[int]]
     settings: Settings
     meter: Meter
@@ -58,8 +95,12 @@ class Work:
     cancelled: Callable[[], bool]
 
     def options(self, job: Job, prompts: Sequence[int]) -> dict[str, Any]:
-        own = {"seed": [job.seed + i for i in prompts], "cancel": self.cancelled}
-        return {**self.settings.decoding, **job.batching, **own}
+        return {
+            **self.settings.decoding,
+            **job.batching,
+            "seed": [job.seed + i for i in prompts],
+            "cancel": self.cancelled,
+        }
 
     def own(self, job: Job) -> dict[str, Any]:
         """The decoder's own settings, as a result keeps them; {} if they are the study's."""
@@ -67,14 +108,10 @@ class Work:
 
     def warm_up(self, job: Job) -> None:
         """Run a few tokens of a batch untimed, which sets up later passes."""
-        few = {"max_new_tokens": min(WARM_UP_TOKENS, self.settings.max_new_tokens)}
         prompts = job.chosen(len(self.ids))[: job.batch_size]
-        decoders.generate(
-            self.pair,
-            [self.ids[i] for i in prompts],
-            job.method,
-            **{**self.options(job, prompts), **few},
-        )
+        options = self.options(job, prompts)
+        options["max_new_tokens"] = min(WARM_UP_TOKENS, self.settings.max_new_tokens)
+        decoders.generate(self.pair, [self.ids[i] for i in prompts], job.method, **options)
 
 
 @dataclass(frozen=True)

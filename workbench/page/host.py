@@ -14,8 +14,7 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label
-from workbench.runs.events import Ended, Event, Finished
-from workbench.runs.pooled import onto
+from workbench.runs.events import Ended, Event, Finished, onto
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.limits import Limits

@@ -1,15 +1,19 @@
 """The reasons why timings cannot be trusted: their range, the machine's counters, other tokens."""
 
-from collections.abc import Callable
+import math
 
 from workbench.runs.laps import Estimate, estimate, ratio
 from workbench.runs.record import Result
-from workbench.runs.timing import Load
 
-LEAST_SHARE = 0.9  # the least share of a core for the decoding thread
-MOST_PREEMPTED = 50.0  # per second
-MOST_LOST = 0.02  # the most share of the time lost to throttling or to the hypervisor
-MOST_PRESSURE = 0.6
+# What a counter outside of its bounds, the least and the most, says of a lap. Shares are of a core
+# for the decoding thread, and of the time that was lost; times are per second.
+BOUNDS = {
+    "cpu_share": (0.9, math.inf, "other programs kept the decoding thread from its core"),
+    "preempted": (-math.inf, 50.0, "other programs interrupted the decoder's threads"),
+    "throttled": (-math.inf, 0.02, "the container's CPU limit held the decoder back"),
+    "stolen": (-math.inf, 0.02, "the machine's host took cores away"),
+    "pressure": (-math.inf, 0.6, "programs on this machine waited for a free core"),
+}
 
 
 def wide(result: Result, base: Result | None) -> Estimate | None:
@@ -48,12 +52,12 @@ def unsteady(result: Result, base: Result | None) -> list[str]:
 
 def disturbances(result: Result) -> list[str]:
     """The objections of the machine's counters to the result's timings, in sentences."""
-    most = len(result.laps) / 2
-    reasons = [
-        says
-        for says, disturbed in _DISTURBED.items()
-        if sum(disturbed(lap.load) for lap in result.laps) > most
-    ]
+    reasons = []
+    for counter, (least, most, says) in BOUNDS.items():
+        values = [getattr(lap.load, counter) for lap in result.laps]
+        disturbed = sum(value is not None and not least <= value <= most for value in values)
+        if disturbed > len(values) / 2:
+            reasons.append(says)
     return reasons + [lap.load.gpu for lap in result.laps if lap.load.gpu][:1]
 
 
@@ -68,28 +72,3 @@ def faults(result: Result) -> list[str]:
         if differing
         else []
     )
-
-
-_DISTURBED: dict[str, Callable[[Load], bool]] = {
-    "other programs kept the decoding thread from its core": lambda load: _below(
-        load.cpu_share, LEAST_SHARE
-    ),
-    "other programs interrupted the decoder's threads": lambda load: _above(
-        load.preempted, MOST_PREEMPTED
-    ),
-    "the container's CPU limit held the decoder back": lambda load: _above(
-        load.throttled, MOST_LOST
-    ),
-    "the machine's host took cores away": lambda load: _above(load.stolen, MOST_LOST),
-    "programs on this machine waited for a free core": lambda load: _above(
-        load.pressure, MOST_PRESSURE
-    ),
-}
-
-
-def _below(value: float | None, least: float) -> bool:
-    return value is not None and value < least
-
-
-def _above(value: float | None, most: float) -> bool:
-    return value is not None and value > most

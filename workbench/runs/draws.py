@@ -8,10 +8,20 @@ import numpy as np
 
 from decoders import catalog
 from decoders.settings import Law
-from workbench.runs.cells import DEPTH, MOST, Tokens, cells, of_exact_samplers, variation
 from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Piece, Prefix
-from workbench.runs.verdicts import LEVEL, holm, needed, p_value
+from workbench.runs.verdicts import (
+    DEPTH,
+    LEVEL,
+    MOST,
+    Tokens,
+    cells,
+    holm,
+    needed,
+    of_exact_samplers,
+    p_value,
+    variation,
+)
 from workbench.studies.schemes import BASELINE
 
 # It samples from the target by definition, so its draws show what the seeds do to every decoder.

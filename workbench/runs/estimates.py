@@ -150,10 +150,9 @@ def timed_joules(result: Result) -> Estimate | None:
 
 def unsteady(row: Row) -> list[str]:
     """The reasons why the figures of a row cannot be trusted, in sentences; [] if all is well."""
-    both = zip(row.results, row.greedy, strict=True)
     reasons = [
         reason
-        for result, greedy in both
+        for result, greedy in zip(row.results, row.greedy, strict=True)
         for reason in (*doubts.faults(result), *doubts.unsteady(result, greedy))
     ]
     return list(dict.fromkeys(reasons))
@@ -242,9 +241,8 @@ class BatchFigures:
 
     def rounds(self, decoder: str, size: int) -> list[list[int]]:
         """The tokens that each round of a batch gained each request at work: tau of appendix B."""
-        found = batches(self.acceptances.get(decoder, []), size)
         return [
             [g[i] for g in batch if i < len(g)]
-            for batch in found
+            for batch in batches(self.acceptances.get(decoder, []), size)
             for i in range(max(map(len, batch)))
         ]

@@ -1,6 +1,8 @@
 """The events that a session reports while it runs: plain data that can cross between processes."""
 
-from dataclasses import dataclass
+from collections.abc import Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
 
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import RoundRecord, TokenRecord
@@ -98,3 +100,26 @@ class Ended:
 
 
 Event = Started | Progress | Finished | Ended
+
+
+def onto(earlier: Run | None, events: Generator[Event, None, None]) -> Generator[Event, None, None]:
+    """The events of a study; if it adds to an earlier run, their runs hold the draws of both."""
+    with closing(events):
+        for event in events:
+            if earlier is not None and isinstance(event, (Finished, Ended)):
+                event = replace(event, run=pooled(earlier, event.run))
+            yield event
+
+
+def pooled(earlier: Run, more: Run) -> Run:
+    """The earlier run with the results of another added: one more set of seeds for each decoder.
+
+    Of the two laws it keeps the earlier one, so that all draws are counted in the same cells,
+    unless an older version kept fewer prefixes. It keeps all prefixes that either law rules out.
+    """
+    repeat = 1 + max(result.repeat for result in earlier.results)
+    results = [*earlier.results, *(replace(result, repeat=repeat) for result in more.results)]
+    likely = max(([x for x in run.exact if x.p] for run in (earlier, more)), key=len)
+    never = {tuple(x.tokens): x for run in (earlier, more) for x in run.exact if not x.p}
+    exact = [*likely, *never.values()]
+    return replace(earlier, results=results, exact=exact, cancelled=more.cancelled)

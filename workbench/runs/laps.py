@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from workbench.runs.record import Result
-from workbench.runs.timing import Energy, Lap
+from workbench.runs.trace import Energy, Lap
 
 ONE_IN = 10  # one in this many timings, rounded up, is taken for undisturbed
 RANGE = 0.8  # the share of the resamples that lie in a range
@@ -215,8 +215,9 @@ def _over(count: int, figure: Callable[[np.ndarray], np.ndarray | None]) -> Esti
         return Estimate(value, value, value, 1)
     picked, orders = _resamples(count)
     found = figure(picked)
-    ends = [(1 - RANGE) / 2, (1 + RANGE) / 2]
-    low, high = (value, value) if found is None else np.nanquantile(np.repeat(found, orders), ends)
+    if found is None:
+        return Estimate(value, value, value, count)
+    low, high = np.nanquantile(np.repeat(found, orders), [(1 - RANGE) / 2, (1 + RANGE) / 2])
     return Estimate(value, min(float(low), value), max(float(high), value), count)
 
 
@@ -233,11 +234,8 @@ def _resamples(count: int) -> tuple[np.ndarray, np.ndarray]:
     """
     if math.comb(2 * count - 1, count) <= MOST_RESAMPLES:
         ways = list(combinations_with_replacement(range(count), count))
-        return np.asarray(ways), np.asarray([_orders(picked) for picked in ways])
+        repeats = [math.prod(map(math.factorial, Counter(way).values())) for way in ways]
+        return np.asarray(ways), math.factorial(count) // np.asarray(repeats)
     source = random.Random(0)
     ways = [tuple(source.choices(range(count), k=count)) for _ in range(MOST_RESAMPLES)]
     return np.asarray(ways), np.ones(MOST_RESAMPLES, dtype=int)
-
-
-def _orders(picked: Sequence[int]) -> int:
-    return math.factorial(len(picked)) // math.prod(map(math.factorial, Counter(picked).values()))

@@ -52,10 +52,8 @@ def quickest(found: Sequence[Row]) -> tuple[Row | None, bool]:
     if not timed:
         return None, False
     _, first = max(timed, key=lambda each: each[0])
-    ranges = [_reach(row) for _, row in timed]
-    return first, _reach(first) != UNKNOWN and places(
-        [(-high, -low) for low, high in ranges]
-    ).count(1) == 1
+    turned = [(-high, -low) for low, high in (_reach(row) for _, row in timed)]
+    return first, _reach(first) != UNKNOWN and places(turned).count(1) == 1
 
 
 def _reach(row: Row) -> tuple[float, float]:

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 from decoders import InputError, catalog
-from workbench.runs.timing import Energy, Lap
-from workbench.runs.trace import Piece, Prefix, RoundRecord, TokenRecord
+from workbench.runs.trace import Energy, Lap, Piece, Prefix, RoundRecord, TokenRecord
 from workbench.runs.values import Amount, Count, Date, Metrics, Plain, PlainStudy, Scores, one_of
 from workbench.runs.version1 import FORMAT, upgraded
 from workbench.studies.schemes import ALONE, SCHEMES

@@ -1,6 +1,6 @@
-"""Recorded runs, which the page shows before anybody presses Run.
+"""Runs measured beforehand: those that the page shows before anybody presses Run, and batches.
 
-`python -m tools.record` writes them.
+`python -m tools.record` and `python -m tools.batch` write them.
 """
 
 import hashlib
@@ -33,17 +33,12 @@ class Recording:
     run: Run
 
     def to_json(self) -> str:
-        data: dict[str, Any] = {"title": self.title, "says": self.says, "weights": self.weights}
-        return (
-            json.dumps({**data, "run": self.run.to_json()}, ensure_ascii=False, allow_nan=False)
-            + "\n"
-        )
+        return _line({**vars(self), "run": self.run.to_json()})
 
     @staticmethod
     def from_json(text: str) -> "Recording":
         data = json.loads(text)
-        run = Run.from_json(json.dumps(data["run"]))
-        return Recording(data["title"], data["says"], data["weights"], run)
+        return Recording(**{**data, "run": Run.from_json(json.dumps(data["run"]))})
 
 
 @cache
@@ -68,10 +63,43 @@ def id_of(name: str) -> str:
 def checksum(folder: Path) -> str:
     """The checksum of all weights of a pair in a folder."""
     digest = hashlib.sha256()
-    for file in (
-        file
-        for role in ("draft", "target")
-        for file in sorted((folder / role).glob("*.safetensors"))
-    ):
-        digest.update(file.read_bytes())
+    for role in ("draft", "target"):
+        for file in sorted((folder / role).glob("*.safetensors")):
+            digest.update(file.read_bytes())
     return digest.hexdigest()
+
+
+SHIPPED = assets() / "batch" / "measured.json"
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Runs of the Batch tab with the conditions under which they were measured.
+
+    Attributes:
+        command: the command that measured them
+        load: the machine's load averages before it, over 1, 5 and 15 minutes
+        runs: the experiments, each with its date and its environment
+    """
+
+    command: str
+    load: tuple[float, ...]
+    runs: tuple[Run, ...]
+
+    def to_json(self) -> str:
+        return _line({**vars(self), "runs": [run.to_json() for run in self.runs]})
+
+    @staticmethod
+    def from_json(text: str) -> "Measured":
+        data = json.loads(text)
+        runs = tuple(Run.from_json(json.dumps(run)) for run in data["runs"])
+        return Measured(data["command"], tuple(data["load"]), runs)
+
+
+def _line(data: dict[str, Any]) -> str:
+    return json.dumps(data, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def shipped() -> Measured | None:
+    """The measurements of this project; None if there are none."""
+    return Measured.from_json(SHIPPED.read_text(encoding="utf-8")) if SHIPPED.exists() else None

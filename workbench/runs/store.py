@@ -1,24 +1,19 @@
-"""The file that keeps runs."""
+"""Past runs: the file that keeps them, and the lines in their list."""
 
 import json
-import os
 import secrets
-import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from typing import Literal
 
-import platformdirs
+from pydantic import ConfigDict, TypeAdapter, ValidationError
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.runs.ranking import fastest
+from workbench.runs.database import DERIVED, JSON, Database
+from workbench.runs.ranking import Fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
-from workbench.runs.summary import COLUMNS, ID, RunSummary, summary
-from workbench.studies.presets import asked
 from workbench.studies.prompts import is_text
 
 Order = Literal["newest", "oldest", "title"]
@@ -27,18 +22,55 @@ ORDERS = {
     "oldest": "created, rowid",
     "title": "prompt COLLATE NOCASE, created DESC",
 }
-CREATE = (
-    "CREATE TABLE IF NOT EXISTS runs (id TEXT PRIMARY KEY, created TEXT NOT NULL, "
-    "prompt TEXT NOT NULL, decoders TEXT NOT NULL, models TEXT NOT NULL, json TEXT NOT NULL)"
-)
-# Version 2 adds the kind; the title is in `prompt`, as in version 1.
-ADD_KIND = "ALTER TABLE runs ADD COLUMN kind TEXT NOT NULL DEFAULT 'comparison'"
-
-JSON = "CAST(ifnull(json, '') AS TEXT)"
-
 INTO_RUNS = (
     "INTO runs (id, created, prompt, decoders, models, json, kind, fastest, asked) "
     "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+)
+# Characters that a list reads of a title, of the models' names and of the sampling settings.
+SHOWN = 200
+# A row may be damaged in any way: every column is cut before it is read, and taken as text. A row
+# without a valid id is named by its place.
+READ = {
+    "created": 40, "kind": 40, "prompt": SHOWN, "decoders": 10_000, "models": SHOWN,
+    "fastest": 1000, "asked": SHOWN,
+}  # fmt: skip
+COLUMNS = ", ".join(
+    f"CAST(substr(ifnull({name}, ''), 1, {most}) AS TEXT)" for name, most in READ.items()
+)
+ID = (
+    "CASE WHEN typeof(id) = 'text' AND length(id) BETWEEN 1 AND 64 "
+    "AND id NOT GLOB '*[^0-9a-f]*' THEN id ELSE 'row ' || rowid END"
+)
+DAMAGED = "damaged"
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """A line in the list of past runs.
+
+    Attributes:
+        id: the run's id
+        created: UTC, ISO 8601
+        kind: kind of the study; DAMAGED for a damaged row
+        title: its title; of a damaged row it says so
+        decoders: its decoders
+        models: the pair in one line
+        fastest: the fastest decoder
+        asked: the sampling settings, in words
+    """
+
+    id: str
+    created: str
+    kind: str
+    title: str
+    decoders: list[str]
+    models: str
+    fastest: Fastest | None = None
+    asked: str = ""
+
+
+_LISTED = TypeAdapter(
+    tuple[list[str], Fastest | None], config=ConfigDict(strict=True, allow_inf_nan=False)
 )
 
 
@@ -47,46 +79,10 @@ def new_id() -> str:
     return secrets.token_hex(6)
 
 
-class RunStore:
-    """Past runs in one SQLite file, which several processes may use at once.
+class RunStore(Database):
+    """Past runs in one file; its arguments are those of `Database`."""
 
-    Every call opens, commits and closes.
-
-    Args:
-        path: the file; by default `runs.sqlite` in the folder WORKBENCH_DATA names, or else in the
-            user's data directory
-
-    Raises:
-        InputError: from every method, in one sentence, if the file cannot be used
-    """
-
-    def __init__(self, path: str | Path | None = None):
-        self.path = Path(path or data_folder() / "runs.sqlite")
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise self._unusable(error) from None
-        with self._open() as db:
-            # SQLite does not wait if another process does this at the same moment.
-            with suppress(sqlite3.OperationalError):
-                db.execute("PRAGMA journal_mode = WAL")  # readers and a writer at once
-            db.execute(CREATE)
-        with self._open() as db:
-            # If two processes find a file of version 1, one of them adds the column.
-            db.execute("BEGIN IMMEDIATE")
-            columns = {column[1] for column in db.execute("PRAGMA table_info(runs)")}
-            if "kind" not in columns:
-                db.execute(ADD_KIND)
-            for name, derived in DERIVED.items():
-                if name in columns:
-                    continue
-                db.execute(f"ALTER TABLE runs ADD COLUMN {name} TEXT")
-                for id, text in db.execute(f"SELECT id, {JSON} FROM runs").fetchall():
-                    with suppress(InputError):  # a row that is no run is listed without it
-                        db.execute(
-                            f"UPDATE runs SET {name} = ? WHERE id = ?",
-                            (derived(Run.from_json(text)), id),
-                        )
+    FILE = "runs.sqlite"
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; it replaces one with the same id."""
@@ -124,18 +120,14 @@ class RunStore:
         """
         if not is_text(search):
             return []
-        conditions, values = (["kind = ?"], [kind]) if kind else ([], [])
-        for word in search.split():
-            conditions.append(
-                "instr(lower(prompt || ' ' || decoders || ' ' || models || ' ' || id), lower(?))"
-                " > 0"
-            )
-            values.append(word)
+        words = search.split()
+        shown = "lower(prompt || ' ' || decoders || ' ' || models || ' ' || id)"
+        conditions = ["kind = ?"] * bool(kind) + [f"instr({shown}, lower(?)) > 0"] * len(words)
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         query = f"SELECT {ID}, {COLUMNS} FROM runs {where}ORDER BY {ORDERS[order]} LIMIT ?"
+        values = (*([kind] if kind else []), *words, -1 if limit is None else limit)
         with self._open() as db:
-            rows = db.execute(query, (*values, -1 if limit is None else limit)).fetchall()
-        return [summary(*row) for row in rows]
+            return [_summary(*row) for row in db.execute(query, values)]
 
     def get(self, id: str) -> Run:
         """A past run, or a recorded one.
@@ -156,10 +148,9 @@ class RunStore:
 
     def has(self, id: str) -> bool:
         """Whether there is a run with this id; False also if the file cannot be used."""
-        try:
+        with suppress(InputError):
             return self.get(id).id == id
-        except InputError:
-            return False
+        return False
 
     def delete(self, id: str) -> None:
         """Delete a run.
@@ -171,15 +162,6 @@ class RunStore:
             if db.execute(f"DELETE FROM runs WHERE {ID} = ?", (id,)).rowcount == 0:
                 raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
 
-    @contextmanager
-    def _open(self) -> Iterator[sqlite3.Connection]:
-        try:
-            with closing(sqlite3.connect(self.path, timeout=30)) as db, db:
-                db.text_factory = lambda text: text.decode(errors="replace")
-                yield db
-        except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
-            raise self._unusable(error) from error
-
     def _unusable(self, error: Exception) -> InputError:
         return InputError(
             f"Runs cannot be kept in {self.path} ({error}); set WORKBENCH_DATA to another folder."
@@ -189,27 +171,17 @@ class RunStore:
 def _row(run: Run) -> tuple[str, ...]:
     return (
         run.id, run.created, run.title, json.dumps(run.decoders), run.models, run.dumps(),
-        run.kind, _fastest(run), _asked(run),
+        run.kind, *(derived(run) for derived in DERIVED.values()),
     )  # fmt: skip
 
 
-def _fastest(run: Run) -> str:
-    found = fastest(run)
-    return json.dumps(found) if found else ""
-
-
-def _asked(run: Run) -> str:
-    return asked(run.settings)
-
-
-# Columns that the list shows beside the title, so that it need not read the runs; "" if there is
-# nothing to show. Version 3 of the file has the figures, version 4 the settings too.
-DERIVED: dict[str, Callable[[Run], str]] = {"fastest": _fastest, "asked": _asked}
-
-
-def data_folder() -> Path:
-    """The folder where the workbench keeps the user's files."""
-    return Path(
-        os.environ.get("WORKBENCH_DATA")
-        or platformdirs.user_data_dir("decoding-workbench", appauthor=False)
-    )
+def _summary(
+    id: str, created: str, kind: str, title: str, decoders: str, models: str, figures: str,
+    drawn: str,
+) -> RunSummary:  # fmt: skip
+    try:
+        decoders_listed, fastest = _LISTED.validate_json(f"[{decoders}, {figures or 'null'}]")
+    except ValidationError:
+        says = f"This row is damaged and can only be deleted: {id}"
+        return RunSummary(id, created, DAMAGED, says, [], models)
+    return RunSummary(id, created, kind, title, decoders_listed, models, fastest, drawn)

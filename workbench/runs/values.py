@@ -4,7 +4,7 @@ A run may come from anybody's file, and whatever shows it relies on these bounds
 """
 
 import json
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
@@ -20,6 +20,22 @@ Number = Annotated[int, Field(ge=-(2**53), le=2**53)] | Amount | str | None
 TEXTS = ("energy_source",)  # the metrics that are texts
 
 
+def date() -> str:
+    """The present time, UTC, ISO 8601."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def refused_if(wrong: Callable[[Any], bool], says: str) -> AfterValidator:
+    """Refuses the values that are wrong, with this message."""
+
+    def checked(value: Any) -> Any:
+        if wrong(value):
+            raise ValueError(says)
+        return value
+
+    return AfterValidator(checked)
+
+
 def one_of(names: Collection[str]) -> AfterValidator:
     def known(name: str) -> str:
         if name not in names:
@@ -29,20 +45,16 @@ def one_of(names: Collection[str]) -> AfterValidator:
     return AfterValidator(known)
 
 
-def _until_tomorrow(text: str) -> str:
+def _after_tomorrow(text: str) -> bool:
     when = datetime.fromisoformat(text)
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    if when > datetime.now(UTC) + timedelta(days=1):
-        raise ValueError("the date is in the future")
-    return text
+    return when > datetime.now(UTC) + timedelta(days=1)
 
 
 def _numbers(metrics: dict[str, Any]) -> dict[str, Any]:
-    texts = [
-        name for name, value in metrics.items() if isinstance(value, str) and name not in TEXTS
-    ]
-    if texts:
-        raise ValueError(f"{quoted(texts[0])} is a text where a number belongs")
+    for name, value in metrics.items():
+        if isinstance(value, str) and name not in TEXTS:
+            raise ValueError(f"{quoted(name)} is a text where a number belongs")
     return metrics
 
 
@@ -51,22 +63,18 @@ def _strict(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
-def _with_settings(study: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(study.get("settings"), dict):
-        raise ValueError("the study has no settings")
-    return study
-
-
-def _with_a_number(scores: dict[str, float | str]) -> dict[str, float | str]:
-    if isinstance(scores.get("score"), str):
-        raise ValueError("the score is a text")
-    return scores
-
-
 # ISO 8601; a later date would stay on top of every list.
-Date = Annotated[str, AfterValidator(_until_tomorrow)]
-Scores = Annotated[dict[str, float | str], AfterValidator(_with_a_number)]
+Date = Annotated[str, refused_if(_after_tomorrow, "the date is in the future")]
+Scores = Annotated[
+    dict[str, float | str],
+    refused_if(lambda scores: isinstance(scores.get("score"), str), "the score is a text"),
+]
 Metrics = Annotated[dict[str, Number], AfterValidator(_numbers)]
 # An object that strict JSON can hold.
 Plain = Annotated[dict[str, Any], AfterValidator(_strict)]
-PlainStudy = Annotated[Plain, AfterValidator(_with_settings)]
+PlainStudy = Annotated[
+    Plain,
+    refused_if(
+        lambda study: not isinstance(study.get("settings"), dict), "the study has no settings"
+    ),
+]

@@ -64,17 +64,13 @@ def _result(r: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, A
     }
     gained = [round_["keep"] + len(round_["nodes"]) for round_ in r["rounds"]]
     gained = [after - before for after, before in zip(gained, [0, *gained], strict=False)]
+    # Beams may take tokens back; such a round gains nothing.
     return {
         **kept,
-        "samples": [{"prompt": 0, **sample, "gained": _unsigned(gained)}],
+        "samples": [{"prompt": 0, **sample, "gained": [max(0, g) for g in gained]}],
         "laps": laps,
         "agreement": agreement,
     }
-
-
-def _unsigned(gained: list[int]) -> list[int]:
-    """Beams may take tokens back; such a round gains nothing."""
-    return [max(0, g) for g in gained]
 
 
 def _batch(data: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,10 +3,10 @@
 import html
 from collections.abc import Mapping, Sequence
 
-from workbench.runs.cells import MOST, Tokens
 from workbench.runs.draws import Finding, Node, drawn, findings, grouped, grown
 from workbench.runs.estimates import Row, label
 from workbench.runs.record import Run
+from workbench.runs.verdicts import MOST, Tokens
 from workbench.show.glyphs import visible
 from workbench.show.quantities import BY_NAME
 from workbench.show.spread import MISSING, shown

@@ -6,11 +6,10 @@ They tell how far off the draws are, how unusual that is, and what the seeds hav
 import html
 import math
 
-from workbench.runs.cells import MOST, SIMULATED
 from workbench.runs.draws import CONTROL, Finding, findings, grouped, seeds
 from workbench.runs.estimates import label
 from workbench.runs.record import Run
-from workbench.runs.verdicts import FOUND, LEVEL, SOUGHT
+from workbench.runs.verdicts import FOUND, LEVEL, MOST, SIMULATED, SOUGHT
 from workbench.show.glyphs import visible
 from workbench.studies.text import counted
 

@@ -14,7 +14,7 @@ from decoders import Fate
 from workbench.kinds.registry import part_of
 from workbench.runs import events
 from workbench.runs.record import Result, Run
-from workbench.runs.summary import RunSummary
+from workbench.runs.store import RunSummary
 from workbench.runs.trace import TokenRecord
 from workbench.show.fates import FATES
 from workbench.show.tables import Table, figures, notes

@@ -14,7 +14,7 @@ from decoders import ModelPair
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
-from workbench.runs.pooled import onto
+from workbench.runs.events import onto
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.study import Study

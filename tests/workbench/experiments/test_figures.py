@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.workbench.experiments.made import row, sample
 from workbench.experiments import figures
-from workbench.experiments.pareto import front
+from workbench.experiments.charts import front
 from workbench.experiments.rows import Kept
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from decoders import InputError
 from workbench.experiments.formats import FORMATS
-from workbench.experiments.library import find
+from workbench.experiments.request import find
 from workbench.experiments.scores import SCORERS, score
 
 QUESTION = {"question_id": 81, "category": "writing", "turns": ["Write {a} poem.", "Now rhyme it."]}

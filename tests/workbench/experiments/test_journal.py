@@ -8,8 +8,8 @@ import pytest
 from decoders import InputError
 from tests.workbench.experiments.made import row, sample
 from tests.workbench.experiments.test_cells import DECODERS, spelled
+from workbench.experiments.claims import STALE_SECONDS, new_owner
 from workbench.experiments.journal import Journal
-from workbench.experiments.owners import STALE_SECONDS, new_owner
 from workbench.experiments.request import Request
 from workbench.experiments.rows import Row
 
@@ -115,7 +115,7 @@ def test_a_full_disk_is_one_sentence_and_an_item_is_kept_whole_or_not_at_all(tmp
         return db
 
     large = [row(id, item, [sample(item, "x" * 6000)]) for id in BLOCK.ids]
-    monkeypatch.setattr("workbench.experiments.journal.sqlite3.connect", full)
+    monkeypatch.setattr("workbench.runs.database.sqlite3.connect", full)
     with pytest.raises(InputError, match="the disk is full; free some space, then resume"):
         journal.commit(BLOCK, item, owner, large)
     monkeypatch.undo()

@@ -13,7 +13,7 @@ import pytest
 
 from tests.workbench.experiments.benches import Reader
 from tests.workbench.experiments.killed import Pretend
-from workbench.experiments import driver, identity
+from workbench.experiments import bench, driver
 from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.report import report
@@ -47,7 +47,7 @@ def written(folder: Path) -> Path:
 @pytest.fixture
 def old(tmp_path, monkeypatch) -> Journal:
     journal = Journal(written(tmp_path))
-    monkeypatch.setattr(identity, "code", lambda: journal.experiment(SOUND).environment["code"])
+    monkeypatch.setattr(bench, "code", lambda: journal.experiment(SOUND).environment["code"])
     return journal
 
 

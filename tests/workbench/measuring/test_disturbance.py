@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from workbench.measuring.disturbance import Sources, Watch
-from workbench.runs.timing import Load
+from workbench.runs.trace import Load
 
 
 class Machine:

@@ -28,7 +28,7 @@ from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter
 from workbench.runs.events import Ended, Finished, Progress, Started
 from workbench.runs.store import RunStore
-from workbench.runs.timing import Energy
+from workbench.runs.trace import Energy
 from workbench.studies.prompts import Prompt, PromptSet
 
 KINDS = ("comparison", "batch")

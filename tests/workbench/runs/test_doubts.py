@@ -6,7 +6,7 @@ import pytest
 
 from tests.workbench.runs.timed import lap, result
 from workbench.runs import doubts, laps
-from workbench.runs.timing import Load
+from workbench.runs.trace import Load
 
 STEADY = Load(cpu_share=1.0, preempted=1.0, throttled=0.0, stolen=0.0, pressure=0.05, gpu="")
 

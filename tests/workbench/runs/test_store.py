@@ -18,9 +18,10 @@ import pytest
 
 from decoders import InputError
 from workbench.page.tabs.runs import best
+from workbench.runs.database import data_folder
 from workbench.runs.record import Run
-from workbench.runs.store import RunStore, data_folder
-from workbench.runs.timing import Load
+from workbench.runs.store import RunStore
+from workbench.runs.trace import Load
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
 FORK = multiprocessing.get_context("fork")

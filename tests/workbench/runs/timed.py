@@ -1,7 +1,7 @@
 """Made-up laps and results of them."""
 
 from workbench.runs.record import Result, Sample
-from workbench.runs.timing import Energy, Lap
+from workbench.runs.trace import Energy, Lap
 
 NONE = Energy(None, "not measured: a test")
 

@@ -7,7 +7,7 @@ import pytest
 from tests.workbench.made import made_batch
 from workbench.kinds.batch.view import paper_table
 from workbench.runs.estimates import BatchFigures
-from workbench.runs.timing import Load
+from workbench.runs.trace import Load
 from workbench.show import batch, tables
 
 

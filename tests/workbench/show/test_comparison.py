@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from decoders import Fate
 from workbench.runs.estimates import Row, rows
 from workbench.runs.record import Run
-from workbench.runs.timing import Energy, Lap, Load
+from workbench.runs.trace import Energy, Lap, Load
 from workbench.show import comparison
 
 

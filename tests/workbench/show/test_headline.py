@@ -11,7 +11,7 @@ from workbench.page.tabs.runs import best
 from workbench.runs.estimates import rows
 from workbench.runs.ranking import fastest as run_fastest
 from workbench.runs.record import Result, Run, Sample
-from workbench.runs.timing import Lap, Load
+from workbench.runs.trace import Lap, Load
 from workbench.show import strip
 from workbench.show.headline import fastest, headline, likeliest, marks
 from workbench.studies.settings import Settings

@@ -6,8 +6,7 @@ from rich.console import Console
 
 from workbench.kinds.comparison.command import text
 from workbench.runs.events import At, Ended, Finished, Progress, Started
-from workbench.runs.timing import Energy
-from workbench.runs.trace import TokenRecord
+from workbench.runs.trace import Energy, TokenRecord
 from workbench.terminal import show
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from decoders import catalog
 from workbench.runs.estimates import Row
-from workbench.runs.timing import Load
-from workbench.runs.trace import Alternative, RoundRecord, TokenRecord, TrialRecord
+from workbench.runs.trace import Alternative, Load, RoundRecord, TokenRecord, TrialRecord
 from workbench.theory import estimates
 from workbench.theory.estimates import least_entropy, measured
 

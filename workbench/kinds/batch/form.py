@@ -13,7 +13,7 @@ from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.widgets.components import Given, GivenFile
 from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
-from workbench.runs.shipped import shipped
+from workbench.runs.recorded import shipped
 from workbench.studies import prompts
 from workbench.studies.prompts import PromptSet
 from workbench.studies.schemes import SCHEMES

@@ -15,7 +15,7 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.estimates import BatchFigures, label
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.runs.shipped import Measured
+from workbench.runs.recorded import Measured
 from workbench.show import batch, tables
 
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores

@@ -12,7 +12,7 @@ from decoders.settings import Law
 from decoders.warp import Warping, top
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring.admit import encode_prompt
-from workbench.measuring.detokenise import Pieces, Place
+from workbench.measuring.transcript import Pieces, Place
 from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
 from workbench.studies.settings import Settings

@@ -12,10 +12,10 @@ from decoders import InputError, ModelPair, catalog
 from workbench.kinds.branch import branching as branch
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import START, Draw
-from workbench.runs.cells import DEPTH
 from workbench.runs.draws import Node, drawn, grouped, grown
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
+from workbench.runs.verdicts import DEPTH
 from workbench.show import draws, verdicts
 from workbench.show.glyphs import visible
 from workbench.studies.settings import shared

@@ -20,7 +20,7 @@ from workbench.kinds.advice.study import Advice
 from workbench.kinds.advice.timings import Costs, Findings, Timed
 from workbench.kinds.links import from_query, to_query
 from workbench.measuring import session
-from workbench.measuring.acceptances import acceptances
+from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
 from workbench.runs.record import Run
 from workbench.studies.settings import Settings

@@ -9,7 +9,7 @@ from decoders import InputError
 from workbench.kinds.draw import again as module
 from workbench.kinds.draw.again import again
 from workbench.runs.draws import findings, seeds
-from workbench.runs.pooled import pooled
+from workbench.runs.events import pooled
 from workbench.runs.record import Run
 
 OLD = Path(__file__).parents[2] / "runs" / "version2" / "draw.json"  # written at b2b7125

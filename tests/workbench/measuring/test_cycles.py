@@ -6,10 +6,9 @@ from dataclasses import replace
 import pytest
 
 from decoders import catalog
-from workbench.measuring.baseline import References, agreement
+from workbench.measuring.cycles import References, agreement
 from workbench.runs.record import Result, Sample
-from workbench.runs.timing import Energy
-from workbench.runs.trace import Alternative, TokenRecord
+from workbench.runs.trace import Alternative, Energy, TokenRecord
 from workbench.studies.study import Job
 
 

@@ -9,8 +9,8 @@ import decoders
 from decoders.warp import Warping, warp
 from tests.models import plain_logits
 from tests.workbench.measuring.test_draws import draw, ended
-from workbench.measuring import support
-from workbench.measuring.support import FINE, cut_off
+from workbench.measuring import prefixes
+from workbench.measuring.prefixes import FINE, cut_off
 from workbench.runs.draws import findings
 from workbench.show.verdicts import verdicts
 
@@ -93,7 +93,7 @@ def test_of_a_few_texts_at_a_time_the_same_are_ruled_out(pair, unmetered, monkey
     study = draw("multinomial", top_k=5, top_p=1.0, temperature=1.0, draws=60)
     runs = []
     for at_once in (7, 64):
-        monkeypatch.setattr(support, "AT_ONCE", at_once)
+        monkeypatch.setattr(prefixes, "AT_ONCE", at_once)
         runs.append(ended(pair, study, unmetered))
     few, many = ({tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0} for run in runs)
     assert few == many
@@ -113,6 +113,7 @@ def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered
 
 
 def test_without_top_k_and_top_p_nothing_is_asked(pair, unmetered, monkeypatch):
-    monkeypatch.setattr(support, "decoders", None)
+    asked = []
+    monkeypatch.setattr(prefixes, "beginnings", lambda run: asked.append(run))
     run = ended(pair, draw("multinomial", top_p=1.0), unmetered)
-    assert len(findings(run)) == 1
+    assert (len(findings(run)), asked) == (1, [])

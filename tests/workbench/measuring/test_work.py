@@ -1,4 +1,4 @@
-from workbench.measuring.clock import StopClock
+from workbench.measuring.work import StopClock
 
 
 def test_a_stopped_clock_does_not_run():
