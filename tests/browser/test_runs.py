@@ -15,7 +15,7 @@ from tests.workbench.conftest import draw_run  # noqa: F401 - a fixture
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.record import Run
-from workbench.show.report import to_html
+from workbench.show.view import to_html
 from workbench.studies.settings import Settings
 
 

@@ -10,8 +10,8 @@ from workbench.experiments import figures
 from workbench.experiments.report import Report
 from workbench.experiments.rows import NEXT_TIMING, Kept, Row
 from workbench.experiments.sections import as_html, as_markdown, sections
-from workbench.show.report import frame
-from workbench.show.spreadsheet import as_csv
+from workbench.show.files import as_csv
+from workbench.show.view import frame
 
 Files = dict[str, str]
 

@@ -15,7 +15,6 @@ from decoders import catalog
 from workbench.kinds.registry import study_of
 from workbench.runs.estimates import Row, rows, unsteady
 from workbench.runs.record import Run
-from workbench.runs.trace import TokenRecord
 from workbench.show.looks import look_of, mark
 from workbench.show.quantities import QUANTITIES, Quantity, times
 from workbench.show.spread import MISSING, figure, spread
@@ -39,14 +38,12 @@ def differing(a: Run, b: Run) -> Table:
     Those of single decoders are named by their ids.
     """
     first, second = (dict(_named(run, {*a.settings} & {*b.settings})) for run in (a, b))
-    names = [
-        name for name in dict.fromkeys([*first, *second]) if first.get(name) != second.get(name)
-    ]
     return Table(
         ["setting", *SIDES],
         [
             [name, *(words(side[name]) if name in side else MISSING for side in (first, second))]
-            for name in names
+            for name in dict.fromkeys([*first, *second])
+            if first.get(name) != second.get(name)
         ],
     )
 
@@ -69,19 +66,23 @@ def _named(run: Run, shared: Collection[str]) -> Iterator[tuple[str, Any]]:
 def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
     """Two texts in pieces, as (part of a, part of b) in order: equal parts and differing ones."""
     if max(len(a), len(b)) > LONGEST:
-        same = next(
-            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
-        )
+        same = alike(a, b)
         spans = [(0, same, 0, same), (same, len(a), same, len(b))]
     else:
         spans = [span[1:] for span in SequenceMatcher(None, a, b).get_opcodes()]
     return [("".join(a[i:j]), "".join(b[k:n])) for i, j, k, n in spans]
 
 
+def alike(a: Sequence[Any], b: Sequence[Any]) -> int:
+    """How many items at the beginning of both are the same."""
+    differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
+    return next(differing, min(len(a), len(b)))
+
+
 def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
     """The text of one side, escaped; parts that the other side lacks are marked."""
-    at = SIDES.index(side)
-    both = parts(pieces, others) if at == 0 else parts(others, pieces)
+    at = 1 if side == SIDES[1] else 0
+    both = parts(others, pieces) if at else parts(pieces, others)
     return "".join(
         html.escape(pair[at]) if pair[0] == pair[1] else f"<mark>{html.escape(pair[at])}</mark>"
         for pair in both
@@ -92,57 +93,41 @@ def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
 def comparisons(a: Run, b: Run) -> str:
     """Two comparisons as HTML: settings, then each decoder of either."""
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
-    either = first | second
-    each = "".join(_section(row, first.get(d), second.get(d)) for d, row in either.items())
-    return settings(a, b) + each
+    each = (_section(row, first.get(d), second.get(d)) for d, row in (first | second).items())
+    return settings(a, b) + "".join(each)
 
 
 def settings(a: Run, b: Run) -> str:
     """The settings that differ, as HTML."""
-    found = differing(a, b)
-    head = (
-        f"<h3>{counted(len(found.rows), 'setting differs', 'settings differ')}</h3>"
-        if found.rows
-        else f"<h3>{ALIKE}</h3>"
-    )
-    return f'<section class="asked">{head}{markup(found) if found.rows else ""}</section>'
+    says, found = f"<h3>{ALIKE}</h3>", differing(a, b)
+    if found.rows:
+        count = counted(len(found.rows), "setting differs", "settings differ")
+        says = f"<h3>{count}</h3>{markup(found)}"
+    return f'<section class="asked">{says}</section>'
 
 
 def _section(row: Row, a: Row | None, b: Row | None) -> str:
     """One decoder, of which `row` is a row: both texts side by side, its figures below."""
-    head = (
-        f'<h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}'
-        f"<small>{_agreement(a, b)}</small></h3>"
-    )
     if a is None or b is None:
-        return f"<section>{head}</section>"
-    texts = [[token.text for token in each.first.alone.tokens] for each in (a, b)]
-    both = list(zip(SIDES, texts, reversed(texts), strict=True))
-    alike = parted(a.first.alone.tokens, b.first.alone.tokens) is None
-    sides = "".join(
-        f'<div class="side"><h4>{BOTH if alike else side}</h4>'
-        f'<div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
-        for side, own, other in (both[:1] if alike else both)
-    )
-    return f'<section>{head}<div class="sides">{sides}</div>{markup(ratios(a, b))}</section>'
-
-
-def _agreement(a: Row | None, b: Row | None) -> str:
-    if a is None or b is None:
-        return f"only in {SIDES[b is not None]}"
-    own, other = (row.first.alone.tokens for row in (a, b))
-    at = parted(own, other)
-    return "the same text" if at is None else f"the texts differ from token {at + 1}"
-
-
-def parted(a: Sequence[TokenRecord], b: Sequence[TokenRecord]) -> int | None:
-    """The index of the first token that differs; None if none does."""
-    if len(a) != len(b) or any(x.id != y.id for x, y in zip(a, b, strict=True)):
-        return next(
-            (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x.id != y.id),
-            min(len(a), len(b)),
+        says, content = f"only in {SIDES[b is not None]}", ""
+    else:
+        tokens = [each.first.alone.tokens for each in (a, b)]
+        ids = [[token.id for token in each] for each in tokens]
+        texts = [[token.text for token in each] for each in tokens]
+        both = list(zip(SIDES, texts, reversed(texts), strict=True))
+        says = f"the texts differ from token {alike(*ids) + 1}"
+        if ids[0] == ids[1]:
+            says, both = "the same text", [(BOTH, texts[0], texts[1])]
+        sides = "".join(
+            f'<div class="side"><h4>{side}</h4>'
+            f'<div class="text" dir="auto">{marked(own, other, side) or "(no text)"}</div></div>'
+            for side, own, other in both
         )
-    return None
+        content = f'<div class="sides">{sides}</div>{markup(ratios(a, b))}'
+    return (
+        f'<section><h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}'
+        f"<small>{says}</small></h3>{content}</section>"
+    )
 
 
 def ratios(a: Row, b: Row) -> Table:
@@ -151,11 +136,9 @@ def ratios(a: Row, b: Row) -> Table:
     For figures with ranges or repeats, ratios tell of differences only where they reach beyond
     these.
     """
-    found, sure = [], [not unsteady(row) for row in (a, b)]
+    found = []
     for quantity in QUANTITIES:
-        shown = [
-            partial(figure, quantity, row, known) for row, known in zip((a, b), sure, strict=True)
-        ]
+        shown = [partial(figure, quantity, row, not unsteady(row)) for row in (a, b)]
         times = ratio(quantity, a, b)
         cells = enough(lambda x, y, times=times: gives(times, y / x), *shown)
         if set(cells) != {MISSING}:

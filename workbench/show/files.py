@@ -4,16 +4,16 @@ JSON is complete and can be loaded again, CSV has the unrounded figures, and HTM
 needs nothing else.
 """
 
+import csv
+import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from workbench.runs import doubts
 from workbench.runs.estimates import rows, timed_speed, timed_times_greedy, times_greedy
 from workbench.runs.record import Result, Run
-from workbench.show.report import to_html
-from workbench.show.spreadsheet import as_csv
-from workbench.show.view import Line, view_of
+from workbench.show.view import Line, to_html, view_of
 
 ASKED_ELSEWHERE = ("seed", "repeats")  # every row has its own
 
@@ -41,26 +41,20 @@ def _asked(run: Run) -> dict[str, Any]:
 
     They are the run, its models and device, and the settings that all decoders share.
     """
-    where, settings = run.environment, run.settings
-    models = {
-        role: where[role].get("name")
-        for role in ("target", "draft")
-        if isinstance(where.get(role), dict)
-    }
-    plain = {
-        n: v
-        for n, v in settings.items()
-        if not isinstance(v, (dict, list)) and n not in ASKED_ELSEWHERE
-    }
-    device = {name: where.get(name) for name in ("device", "device_name", "dtype", "threads")}
+    where = run.environment
+    models = {role: where[role] for role in ("target", "draft") if role in where}
     return {
         "run": run.id,
         "created": run.created,
         "kind": run.kind,
         "title": run.title,
-        **models,
-        **device,
-        **plain,
+        **{role: model.get("name") for role, model in models.items() if isinstance(model, dict)},
+        **{name: where.get(name) for name in ("device", "device_name", "dtype", "threads")},
+        **{
+            name: value
+            for name, value in run.settings.items()
+            if not isinstance(value, (dict, list)) and name not in ASKED_ELSEWHERE
+        },
     }
 
 
@@ -104,3 +98,30 @@ def _line(run: Run, r: Result, greedy: Result | None) -> Line:
         "x_greedy": times_greedy(r, greedy),
         **_timed(r, greedy),
     }
+
+
+def as_csv(heads: Sequence[str], lines: Iterable[Mapping[str, Any]], quoted: bool = False) -> str:
+    """The lines under their heads. An empty cell means that there is no such value, never zero.
+
+    A text that a spreadsheet would run as a formula is marked as text.
+
+    Args:
+        heads: the names of the columns
+        lines: the values by these names
+        quoted: whether all texts are quoted, as those must be that may hold a lone carriage return
+    """
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(
+        text,
+        heads,
+        lineterminator="\n",
+        quoting=csv.QUOTE_NONNUMERIC if quoted else csv.QUOTE_MINIMAL,
+    )
+    writer.writeheader()
+    writer.writerows({name: _cell(value) for name, value in line.items()} for line in lines)
+    return text.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    formula = isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r"))
+    return f"'{value}" if formula else value

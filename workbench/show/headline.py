@@ -24,9 +24,8 @@ SPEED, PERPLEXITY, PER_PASS = (
 def headline(run: Run) -> list[str]:
     """The sentences, most telling first; [] if there is nothing to tell."""
     found = [row for row in rows(run.results) if row.first.error is None]
-    first, chance = fastest(found), by_chance(run.settings, [row.decoder for row in found])
     sentences = [_saved(found)]
-    if first is not None:
+    if (first := fastest(found)) is not None:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
         sentences.append(f"No decoder is clearly the fastest here: {why_not(found)}.")
@@ -36,11 +35,10 @@ def headline(run: Run) -> list[str]:
             f"Likeliest text: {best.label} (perplexity {PERPLEXITY.show(value.mean)}, where 1 "
             "would be certain)."
         )
-    for group in chance:
-        names = f"{', '.join(map(label, group[:-1]))} and {label(group[-1])}"
+    for group in by_chance(run.settings, [row.decoder for row in found]):
         sentences.append(
-            f"{names} draw from the same distribution: differences between their texts are due to "
-            "chance."
+            f"{', '.join(map(label, group[:-1]))} and {label(group[-1])} draw from the same "
+            "distribution: differences between their texts are due to chance."
         )
     return [sentence for sentence in sentences if sentence]
 
@@ -58,8 +56,9 @@ def why_not(found: Sequence[Row]) -> str:
     """The reason why none of them is clearly the fastest."""
     if any(unsteady(row) for row in found):
         return f"timings marked {UNSURE} cannot be trusted"
-    once = any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found)
-    return "each was timed once" if once else "the ranges of their timings overlap"
+    if any(len(row.results) < 2 and len(row.first.laps) < 2 for row in found):
+        return "each was timed once"
+    return "the ranges of their timings overlap"
 
 
 def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
@@ -70,11 +69,9 @@ def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
     best = _best(PERPLEXITY, found)
     if best is None:
         return None
-    law = claim_in(settings, best.decoder).law
-    others = [row for row in found if row is not best]
-    return (
-        None if law and any(claim_in(settings, row.decoder).law == law for row in others) else best
-    )
+    laws = [claim_in(settings, row.decoder).law for row in found]
+    own = claim_in(settings, best.decoder).law
+    return None if own and laws.count(own) > 1 else best
 
 
 def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[str]]:
@@ -122,8 +119,6 @@ def _saved(found: Sequence[Row]) -> str:
 def _speed(row: Row) -> str:
     ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
     words = f"{significant(own.mean) if own else MISSING} tokens/s"
-    return (
-        words
-        if ratio is None or row.decoder == BASELINE
-        else f"{words}, {ratio.mean:.2f} times greedy"
-    )
+    if ratio is None or row.decoder == BASELINE:
+        return words
+    return f"{words}, {ratio.mean:.2f} times greedy"

@@ -11,9 +11,8 @@ from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
 from workbench.runs.record import Agreement
 from workbench.runs.trace import RoundRecord, TokenRecord
-from workbench.show.laws import Claim, claim
+from workbench.show.laws import Claim, Rule, claim
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
-from workbench.show.rules import Rule
 from workbench.show.spread import figure, range_text, spread
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
@@ -97,17 +96,18 @@ class Panel:
     ) -> "Panel":
         """A decoder that is done: the text of its first repeat, the figures of all."""
         first = row.first
-        end = first.alone.finished
+        end = first.alone.finished or ""
         return Panel(
             row.decoder, claim, prompt, "failed" if first.error else "done",
-            "failed" if first.error else ENDS.get(end or "", end or ""),
+            "failed" if first.error else ENDS.get(end, end),
             title=row.label, tokens=first.alone.tokens, rounds=first.alone.rounds, row=row,
             pace=_pace(row), marks=marks, fellows=fellows,
         )  # fmt: skip
 
     def to_json(self) -> str:
         """Compact JSON for strip.js."""
-        method, first = catalog[self.decoder], self.row and self.row.first
+        method, results = catalog[self.decoder], self.row.results if self.row else []
+        first = self.row and self.row.first
         data = {
             "decoder": self.decoder,
             "title": self.title or label(self.decoder),
@@ -129,12 +129,10 @@ class Panel:
             "provisional": self.provisional,
             "rule": self.rule,
             "numbers": self._figures(),
-            "others": _others(self.row) if self.row else [],
+            "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
             "badge": badge(first.agreement) if first and first.agreement else None,
             "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
-            "notes": [remark for result in self.row.results for remark in result.remarks]
-            if self.row
-            else [],
+            "notes": [remark for result in results for remark in result.remarks],
             "error": first.error if first else None,
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
@@ -143,13 +141,12 @@ class Panel:
         row = self.row
         if row is None or row.first.error is not None:
             return []
-        sure = not unsteady(row)
         main = MAIN if any(row.greedy) else ("speed", *MAIN[1:])
         return [
             {
                 "name": q.name,
                 "label": q.label,
-                "value": figure(q, row, sure),
+                "value": figure(q, row, not unsteady(row)),
                 "detail": self._detail(q, row),
                 "help": q.help,
                 "main": q.name in main,
@@ -158,23 +155,13 @@ class Panel:
         ]
 
     def _detail(self, quantity: Quantity, row: Row) -> str:
-        others = (
-            ", ".join(map(label, self.fellows))
-            if len(self.fellows) < 3
-            else f"{len(self.fellows)} others"
-        )
-        by_chance = f"differs from {others} by chance alone"
         own = _detail(quantity, row)
-        return (
-            " · ".join(filter(None, (own, by_chance)))
-            if self.fellows and quantity.name == "perplexity"
-            else own
-        )
-
-
-def _others(row: Row) -> list[dict[str, Any]]:
-    """The texts of the repeats after the first."""
-    return [{"seed": r.seed, "text": r.alone.text} for r in row.results[1:] if not r.error]
+        if not self.fellows or quantity.name != "perplexity":
+            return own
+        others = f"{len(self.fellows)} others"
+        if len(self.fellows) < 3:
+            others = ", ".join(map(label, self.fellows))
+        return " · ".join(filter(None, (own, f"differs from {others} by chance alone")))
 
 
 def _pace(row: Row) -> str:
@@ -187,18 +174,14 @@ def _pace(row: Row) -> str:
 
 def _detail(quantity: Quantity, row: Row) -> str:
     """The counts behind a figure; of a timed one, also the number of timings and their range."""
-    if len(row.results) > 1:
-        first = quantity.counts(row.first)
-        return " · ".join(
-            filter(None, (f"mean of {len(row.results)} repeats", first and f"the first: {first}"))
-        )
     found, counts = spread(quantity, row), quantity.counts(row.first)
-    if quantity.timed is None or found is None:
-        return counts
-    timings = len(row.first.laps)
-    how = "timed once" if timings < 2 else ""
-    if found.range:
+    how, timings = "", len(row.first.laps)
+    if len(row.results) > 1:
+        how, counts = f"mean of {len(row.results)} repeats", counts and f"the first: {counts}"
+    elif quantity.timed and found and found.range:
         how = f"{range_text(quantity, found.range)} in {timings} timings"
+    elif quantity.timed and found and timings < 2:
+        how = "timed once"
     return " · ".join(filter(None, (how, counts)))
 
 
@@ -221,18 +204,14 @@ def badge(agreement: Agreement) -> dict[str, str]:
             "text": f"✓ identical to {name}",
             "help": f"Every token equals that of {name} decoding.",
         }
-    text = (
-        "≠ differs"
-        if agreement.differs_at is None
-        else f"≠ differs at token {agreement.differs_at + 1}"
-    )
+    text = "≠ differs"
+    if agreement.differs_at is not None:
+        text += f" at token {agreement.differs_at + 1}"
     if agreement.near_tie and agreement.gap is not None:
         text += f" (near-tie: target gap {agreement.gap:.1e} nats, {agreement.dtype})"
     elif agreement.gap is not None:
         text += f" (target gap {agreement.gap:.3f} nats)"
-    help = (
-        NEAR_TIE
-        if agreement.near_tie
-        else f"Its output should be that of {name} decoding here, but is not."
-    )
-    return {"kind": "tie" if agreement.near_tie else "differs", "text": text, "help": help}
+    if agreement.near_tie:
+        return {"kind": "tie", "text": text, "help": NEAR_TIE}
+    help = f"Its output should be that of {name} decoding here, but is not."
+    return {"kind": "differs", "text": text, "help": help}

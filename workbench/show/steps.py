@@ -4,7 +4,6 @@ import html
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
 
 from decoders import Fate, catalog
 from decoders.settings import Law
@@ -45,9 +44,8 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
     drafted = [t for t in round_.trials if t.fate in DRAFTED]
     kept = [t for t in drafted if t.fate == Fate.ACCEPTED]
     refused = next(t for t in drafted if t.fate == Fate.REJECTED)
-    own = next(t for t in round_.trials if t.fate == Fate.CORRECTED)
-    where = f"{label(result.decoder)}, round {round_.index + 1} of {len(result.alone.rounds)}"
-    return where, [
+    was, them = ("was", "it") if len(kept) == 1 else ("were", "them")
+    return f"{label(result.decoder)}, round {round_.index + 1} of {len(result.alone.rounds)}", [
         Step(
             "Guess",
             [
@@ -62,12 +60,21 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
                 "each token."
             ],
         ),
-        Step("Test", [*_kept(kept), *_refused(refused, len(drafted) > len(kept) + 1)]),
+        Step(
+            "Test",
+            [
+                *kept,
+                f" {was} kept: the large model finds {them} likely enough. ",
+                refused,
+                _refusal(refused),
+                " The guesses after it are dropped." if len(drafted) > len(kept) + 1 else "",
+            ],
+        ),
         Step(
             "Correct",
             [
                 "In its place the large model writes ",
-                own,
+                next(t for t in round_.trials if t.fate == Fate.CORRECTED),
                 f". So one pass gave {counted(len(kept) + 1, 'token')}, and the text is "
                 "distributed exactly as if the large model had written it alone.",
             ],
@@ -92,29 +99,18 @@ def _example(run: Run) -> tuple[Result, RoundRecord] | None:
 
 def _plainness(round_: RoundRecord) -> tuple[bool, int]:
     """How easily a reader follows a round: words rather than signs, and several kept."""
-    words = all(
-        t.text.strip().isalpha() for t in round_.trials if t.fate in (Fate.REJECTED, Fate.CORRECTED)
-    )
-    return words, sum(t.fate == Fate.ACCEPTED for t in round_.trials)
+    own = (t.text.strip() for t in round_.trials if t.fate in (Fate.REJECTED, Fate.CORRECTED))
+    return all(map(str.isalpha, own)), sum(t.fate == Fate.ACCEPTED for t in round_.trials)
 
 
 def _tells(round_: RoundRecord) -> bool:
     fates = [t.fate for t in round_.trials]
-    tested = [t for t in round_.trials if t.fate == Fate.REJECTED]
-    known = all(x is not None for t in tested for x in (t.p, t.q, t.u, t.accept_probability))
-    chain = fates.count(Fate.REJECTED) == 1 and fates.count(Fate.CORRECTED) == 1
-    return chain and known and Fate.ACCEPTED in fates
+    refused = [t for t in round_.trials if t.fate == Fate.REJECTED]
+    known = all(x is not None for t in refused for x in (t.p, t.q, t.u, t.accept_probability))
+    return known and len(refused) == fates.count(Fate.CORRECTED) == 1 and Fate.ACCEPTED in fates
 
 
-def _kept(kept: Sequence[TrialRecord]) -> list[str | TrialRecord]:
-    was = "was" if len(kept) == 1 else "were"
-    return [
-        *kept,
-        f" {was} kept: the large model finds {'it' if len(kept) == 1 else 'them'} likely enough. ",
-    ]
-
-
-def _refused(trial: TrialRecord, others: bool) -> list[str | TrialRecord]:
+def _refusal(trial: TrialRecord) -> str:
     def shown(value: float | None) -> Callable[[int], str]:
         return partial(significant, value or 0.0)
 
@@ -124,11 +120,10 @@ def _refused(trial: TrialRecord, others: bool) -> list[str | TrialRecord]:
         shown(trial.u),
     )
     p, q = enough(lambda p, q: gives(chance, p / q), shown(trial.p), shown(trial.q))
-    words = (
+    return (
         f" was refused: the small model gave it a probability of {q}, the large one only {p}, so "
         f"it is kept with chance {p} / {q} = {chance}; the random draw, {drawn}, was higher."
     )
-    return [trial, words + (" The guesses after it are dropped." if others else "")]
 
 
 def how_it_works(run: Run) -> str:
@@ -137,22 +132,21 @@ def how_it_works(run: Run) -> str:
     if not steps:
         return ""
     items = "".join(f"<li><b>{step.title}.</b> {_sentence(step.parts)}</li>" for step in steps)
-    title = (
-        "How speculative decoding works, in four steps "
-        f'<span class="wb-where">from {html.escape(where)}</span>'
+    return (
+        '<details class="wb wb-steps"><summary>How speculative decoding works, in four steps '
+        f'<span class="wb-where">from {html.escape(where)}</span></summary>'
+        f"<ol>{items}</ol></details>"
     )
-    return f'<details class="wb wb-steps"><summary>{title}</summary><ol>{items}</ol></details>'
 
 
 def _sentence(parts: Sequence[str | TrialRecord]) -> str:
     """Texts, and tokens with their marks; spaces separate tokens next to each other."""
-    each = [html.escape(part) if isinstance(part, str) else _marked(part) for part in parts]
-    apart = [
-        " " if not isinstance(a, str) and not isinstance(b, str) else "" for a, b in pairwise(parts)
-    ]
-    return "".join(text + gap for text, gap in zip(each, [*apart, ""], strict=True))
-
-
-def _marked(token: TrialRecord) -> str:
-    shown = html.escape(token.text.strip(" ").replace("\n", "⏎") or "␣")
-    return f'<span class="tok {token.fate}"><bdi>{shown}</bdi></span>'
+    text, after_token = "", False
+    for part in parts:
+        if isinstance(part, str):
+            text += html.escape(part)
+        else:
+            shown = html.escape(part.text.strip(" ").replace("\n", "⏎") or "␣")
+            text += " " * after_token + f'<span class="tok {part.fate}"><bdi>{shown}</bdi></span>'
+        after_token = not isinstance(part, str)
+    return text

@@ -12,9 +12,8 @@ from workbench.runs.estimates import Row, rows
 from workbench.runs.ranking import finishes
 from workbench.runs.record import Run
 from workbench.show.headline import marks, why_not
-from workbench.show.laws import by_chance, claim_in
+from workbench.show.laws import by_chance, claim_in, rule
 from workbench.show.panel import Panel
-from workbench.show.rules import rule
 from workbench.studies.text import ordinal
 
 

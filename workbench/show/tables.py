@@ -6,17 +6,20 @@ paper, and the settings and the machine of a run.
 
 import html
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from workbench.kinds.registry import study_of
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, QUANTITIES, Quantity
+from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, Quantity
 from workbench.show.spread import MISSING, UNSURE, shown
 from workbench.studies.schemes import scheme_label
 from workbench.studies.text import counted
+
+PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first
+ENERGY = BY_NAME["joules_per_token"]
 
 
 @dataclass(frozen=True)
@@ -30,9 +33,9 @@ class Table:
 def markdown(table: Table) -> str:
     """The table as Markdown: the first column to the left, figures to the right."""
     marks = [":---", *["---:"] * (len(table.heads) - 1)]
-    lines = [table.heads, marks, *table.rows]
     return "\n".join(
-        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
+        for line in (table.heads, marks, *table.rows)
     )
 
 
@@ -56,41 +59,16 @@ def figures(run: Run) -> Table:
     """The figures of a run, with ± over repeats.
 
     A comparison has a row for each decoder, any other kind one for each decoder, batch size and
-    scheme.
+    scheme. Energy has a column only if any was measured.
     """
-    found = rows(run.results)
-    return by_decoder(found) if study_of(run.kind).by_decoder else by_batch(found, quantities(run))
-
-
-def by_decoder(rows: Sequence[Row]) -> Table:
-    """A row for each decoder, a column for each figure of a comparison.
-
-    Energy has a column only if any was measured.
-    """
-    kept = _columns(rows, QUANTITIES)
+    found, each = rows(run.results), quantities(run)
+    width = 1 if study_of(run.kind).by_decoder else len(PLACE)
+    if not any(shown(ENERGY, row) != MISSING for row in found):
+        each = [quantity for quantity in each if quantity != ENERGY]
     return Table(
-        ["decoder", *(name for name, _ in kept)],
-        [[row.label, *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
+        [*PLACE[:width], *(quantity.label for quantity in each)],
+        [[*_place(row)[:width], *(shown(quantity, row) for quantity in each)] for row in found],
     )
-
-
-def by_batch(rows: Sequence[Row], quantities: Sequence[Quantity] = BATCH_QUANTITIES) -> Table:
-    """A row for each decoder, batch size and scheme; energy only if any was measured."""
-    kept = _columns(rows, quantities)
-    return Table(
-        ["decoder", "batch", "scheme", *(name for name, _ in kept)],
-        [[*_place(row), *(column[i] for _, column in kept)] for i, row in enumerate(rows)],
-    )  # fmt: skip
-
-
-def _columns(rows: Sequence[Row], quantities: Sequence[Quantity]) -> list[tuple[str, list[str]]]:
-    """Each figure of all rows under its name; energy only if any was measured."""
-    found = [(q, [shown(q, row) for row in rows]) for q in quantities]
-    return [
-        (q.label, column)
-        for q, column in found
-        if q.name != "joules_per_token" or {*column} - {MISSING}
-    ]
 
 
 def side_by_side(a: Run, b: Run) -> Table:
@@ -100,28 +78,26 @@ def side_by_side(a: Run, b: Run) -> Table:
     figure that both have, with those of one figure together.
     """
     short = study_of(a.kind).by_decoder and study_of(b.kind).by_decoder
-    first, second = (dict(_figures(run, short)) for run in (a, b))
+    width = 1 if short else len(PLACE)
+    first, second = (
+        {
+            (*_place(row)[:width], quantity.label): shown(quantity, row)
+            for row in rows(run.results)
+            for quantity in quantities(run)
+        }
+        for run in (a, b)
+    )
     found = [
         [*key, first.get(key, MISSING), second.get(key, MISSING)]
         for key in dict.fromkeys([*first, *second])
     ]
     if short:
-        return Table(
-            ["decoder", "figure", "A", "B"],
-            [row for row in found if row[-2:] != [MISSING, MISSING]],
-        )
-    figures = [quantity.label for quantity in quantities(a)]
-    both = sorted(
-        (row for row in found if MISSING not in row[-2:]), key=lambda row: figures.index(row[3])
-    )
-    return Table(["decoder", "batch", "scheme", "figure", "A", "B"], both)
-
-
-def _figures(run: Run, short: bool) -> Iterator[tuple[tuple[str, ...], str]]:
-    for row in rows(run.results):
-        for quantity in quantities(run):
-            place = [row.label] if short else _place(row)
-            yield (*place, quantity.label), shown(quantity, row)
+        kept = [row for row in found if row[-2:] != [MISSING, MISSING]]
+    else:
+        figures = [quantity.label for quantity in quantities(a)]
+        kept = [row for row in found if MISSING not in row[-2:]]
+        kept.sort(key=lambda row: figures.index(row[3]))
+    return Table([*PLACE[:width], "figure", "A", "B"], kept)
 
 
 def quantities(run: Run) -> Sequence[Quantity]:
@@ -150,15 +126,13 @@ def notes(run: Run) -> list[str]:
     def named(some: Sequence[Row]) -> str:
         if len(some) == len(found) > 1:
             return "all"
-        return (
-            ", ".join(r.label for r in some)
-            if study_of(run.kind).by_decoder
-            else f"{len(some)} of {len(found)} rows"
-        )
+        if study_of(run.kind).by_decoder:
+            return ", ".join(row.label for row in some)
+        return f"{len(some)} of {len(found)} rows"
 
-    laps = {len(result.laps) for result in run.results if not result.errors}
     how = [f"{UNSURE} marks speeds that cannot be trusted."] if doubts else []
-    how += ["Timed once: speeds may differ from run to run."] if max(laps, default=0) < 2 else []
+    if all(len(result.laps) < 2 for result in run.results if not result.errors):
+        how.append("Timed once: speeds may differ from run to run.")
     return [
         *([" ".join(how)] if how else []),
         *(f"Unsteady ({named(some)}): {reason}." for reason, some in doubts.items()),

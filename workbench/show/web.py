@@ -5,6 +5,7 @@ All are inlined, so that no request leaves the machine.
 
 import dataclasses
 import json
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -37,6 +38,10 @@ SCRIPTS = (
 PAGE_SCRIPTS = ("address.js", "page.js")  # of the live page alone
 
 
+def joined(names: Iterable[str]) -> str:
+    return "\n".join((WEB / name).read_text("utf-8") for name in names)
+
+
 def embed(data: object) -> str:
     """JSON that is safe inside of a <script> element, whatever texts it contains."""
     return json.dumps(data).replace("<", "\\u003c")
@@ -44,14 +49,12 @@ def embed(data: object) -> str:
 
 def fate_styles() -> str:
     """A class for each fate: its colour for either ground, its line and its weight."""
-    rules = []
-    for name, fate in FATES.items():
-        weight = "600" if fate.bold else "inherit"
-        rules.append(
-            f".wb .{name} {{ --fate: {fate.colour}; --line: {fate.line}; --weight: {weight}; }}"
-        )
-        rules.append(f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}")
-    return "\n".join(rules)
+    return "\n".join(
+        f".wb .{name} {{ --fate: {fate.colour}; --line: {fate.line}; "
+        f"--weight: {'600' if fate.bold else 'inherit'}; }}\n"
+        f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}"
+        for name, fate in FATES.items()
+    )
 
 
 @cache
@@ -60,17 +63,17 @@ def head() -> str:
 
     A page that has it can call `Workbench.show(element, {panels: [...]})`.
     """
-    scripts = "\n".join((WEB / name).read_text("utf-8") for name in SCRIPTS)
     fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
-    styles = "\n".join((WEB / name).read_text("utf-8") for name in STYLES) + fate_styles()
-    return f"<style>{styles}</style>\n<script>{scripts}\nWorkbench.fates = {embed(fates)};</script>"
+    return (
+        f"<style>{joined(STYLES)}{fate_styles()}</style>\n"
+        f"<script>{joined(SCRIPTS)}\nWorkbench.fates = {embed(fates)};</script>"
+    )
 
 
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    scripts = "\n".join((WEB / name).read_text("utf-8") for name in PAGE_SCRIPTS)
-    return f"<script>{scripts}</script>"
+    return f"<script>{joined(PAGE_SCRIPTS)}</script>"
 
 
 @cache

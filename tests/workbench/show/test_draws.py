@@ -11,7 +11,7 @@ from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Piece, Prefix
 from workbench.show import draws, verdicts
 from workbench.show.files import WRITERS
-from workbench.show.report import to_html
+from workbench.show.view import to_html
 
 TEXTS = {1: "<script>alert(1)</script>", 2: " cat\n", 3: "\u202eevil\x1b[31m", 4: ""}
 HOSTILE = '"><img src=x onerror=alert(1)>${x}{{{y}}}'

@@ -16,7 +16,7 @@ from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS, to_csv, to_json
 from workbench.show.headline import headline
-from workbench.show.report import to_html
+from workbench.show.view import to_html
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 

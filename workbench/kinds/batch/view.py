@@ -14,10 +14,9 @@ from workbench.runs.estimates import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
 from workbench.show import batch, tables
 from workbench.show.quantities import BATCH_QUANTITIES, percent
-from workbench.show.report import drawn
 from workbench.show.spread import MISSING, figure, padding_ratio
 from workbench.show.tables import Table
-from workbench.show.view import Body, Line, View, checked
+from workbench.show.view import Body, Line, View, checked, drawn
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 from workbench.studies.text import counted
 

@@ -1,5 +1,6 @@
 """Branching: the alternatives at a place of a run's text, and the study that continues there."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -119,14 +120,16 @@ def branch(
     chosen = token_of(pair, token)
     ids, place = prefix(pair, run, where)
     text = Pieces(pair.tokenizer).label(place, chosen)
-    kept = _sample(run, where).tokens[: where.at]
-    settings = Settings.from_json(
-        {**run.settings, "decoders": [where.decoder] if names is None else names}
-    )
+    kept = "".join(token.text for token in _sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     step = Step(run.id, where.decoder, where.repeat, where.at, text)
-    prompt = str(run.study.get("prompt", "")) + "".join(t.text for t in kept) + text
-    return Comparison(prompt, settings, Start((*ids, chosen), (*earlier, step)))
+    return Comparison(
+        str(run.study.get("prompt", "")) + kept + text,
+        Settings.from_json(
+            {**run.settings, "decoders": [where.decoder] if names is None else names}
+        ),
+        Start((*ids, chosen), (*earlier, step)),
+    )
 
 
 def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
@@ -185,11 +188,8 @@ def of_pair(pair: ModelPair, run: Run) -> None:
     """
     here = environment(pair)
     for role in ("target", "draft"):
-        own, loaded = run.environment.get(role), here[role]
-        if own and (own.get("name"), own.get("parameters")) != (
-            (loaded or {}).get("name"),
-            (loaded or {}).get("parameters"),
-        ):
+        own, loaded = run.environment.get(role), here[role] or {}
+        if own and any(own.get(name) != loaded.get(name) for name in ("name", "parameters")):
             raise InputError(f"This run was made with {run.models}; load that pair to continue it.")
 
 
@@ -203,12 +203,7 @@ def token_of(pair: ModelPair, token: int | str) -> int:
     Raises:
         InputError: if it is not a token of the vocabulary
     """
-    if (
-        isinstance(token, str)
-        and token.startswith("#")
-        and token[1:].isdecimal()
-        and len(token) < 12
-    ):
+    if isinstance(token, str) and re.fullmatch(r"#\d{1,10}", token):
         token = int(token[1:])
     if not isinstance(token, str):
         return in_vocabulary(pair, token)
@@ -217,13 +212,10 @@ def token_of(pair: ModelPair, token: int | str) -> int:
     ids = pair.tokenizer(token, add_special_tokens=False).input_ids if token else []
     if len(ids) != 1:
         parts = " | ".join(pair.tokenizer.decode([i]) for i in ids[:6])
-        why = (
-            f"{len(ids)} tokens here ({parts}{' ...' if len(ids) > 6 else ''})"
-            if ids
-            else "no token"
-        )
+        why = f"{len(ids)} tokens here ({parts}{' ...' if len(ids) > 6 else ''})"
         raise InputError(
-            f"“{token[:40]}” is {why}; give the text of one token, or its number, as in #123."
+            f"“{token[:40]}” is {why if ids else 'no token'}; give the text of one token, or its "
+            "number, as in #123."
         )
     return ids[0]
 

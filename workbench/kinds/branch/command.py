@@ -60,16 +60,15 @@ def run(args: argparse.Namespace) -> int:
         )
     device, choice = study.loaded(args)
     choices, _ = device.ask(choice, branch.listed, parent, where)
-    lines = [
-        [f"#{each.id}", visible(each.text), f"{each.raw:.4f}", *_drawn(each)] for each in choices
-    ]
     heads = ["token", "text", "p", f"p of {label(where.decoder)}"]
-    Console(highlight=False).print(show.grid(Table(heads[: len(lines[0])], lines)))
+    lines = [
+        [
+            f"#{each.id}", visible(each.text), f"{each.raw:.4f}",
+            f"{each.warped:.4f}" if each.warped else "never",
+        ]
+        for each in choices
+    ]  # fmt: skip
+    if choices[0].warped is None:  # the decoder does not sample
+        heads, lines = heads[:-1], [line[:-1] for line in lines]
+    Console(highlight=False).print(show.grid(Table(heads, lines)))
     return 0
-
-
-def _drawn(choice: branch.Choice) -> list[str]:
-    """The probability under the decoder; nothing for a decoder that does not sample."""
-    if choice.warped is None:
-        return []
-    return [f"{choice.warped:.4f}" if choice.warped else "never"]

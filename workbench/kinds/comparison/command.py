@@ -12,9 +12,9 @@ from decoders import catalog
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
+from workbench.show import tables
 from workbench.show.fates import FATES
 from workbench.show.panel import badge
-from workbench.show.tables import Table, by_decoder
 from workbench.studies.presets import SHOWN
 from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
@@ -37,8 +37,10 @@ EXAMPLES = """examples:
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
     decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
-    help = "decode one prompt with several decoders"
-    command = flags.command(commands, "compare", help, DESCRIPTION + decoders, EXAMPLES)
+    command = flags.command(
+        commands, "compare", "decode one prompt with several decoders", DESCRIPTION + decoders,
+        EXAMPLES,
+    )  # fmt: skip
     command.set_defaults(command=run)
     flags.add_prompt(command)
     flags.add(command, START, Comparison)
@@ -52,10 +54,9 @@ def run(args: argparse.Namespace) -> int:
 def legend(results: Iterable[Result]) -> Text:
     """The fates that occur, each in its own style."""
     occurring = {token.fate for result in results for token in result.alone.tokens}
-    entries = [
+    return Text("   ").join(
         Text(style.label, style.terminal) for fate, style in FATES.items() if fate in occurring
-    ]
-    return Text("   ").join(entries)
+    )
 
 
 def text(result: Result) -> Group:
@@ -76,12 +77,7 @@ def summary(run: Run) -> Group:
 
 def figures(run: Run) -> Grid:
     """The figures of a comparison: a row for each, a column for each decoder, named as in flags."""
-    of_decoders = rows(run.results)
-    table = by_decoder(of_decoders)
-    turned = zip(
-        table.heads,
-        *([row.decoder, *cells[1:]] for row, cells in zip(of_decoders, table.rows, strict=True)),
-        strict=True,
-    )
-    heads, *lines = map(list, turned)
-    return grid(Table(heads, lines))
+    table, decoders = tables.figures(run), [row.decoder for row in rows(run.results)]
+    columns = [[name, *cells[1:]] for name, cells in zip(decoders, table.rows, strict=True)]
+    heads, *lines = map(list, zip(table.heads, *columns, strict=True))
+    return grid(tables.Table(heads, lines))

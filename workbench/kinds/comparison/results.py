@@ -15,9 +15,8 @@ from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show import comparison, steps, strip, tables
-from workbench.show.laws import claim
+from workbench.show.laws import claim, rule
 from workbench.show.panel import Panel
-from workbench.show.rules import rule
 from workbench.studies.schemes import BASELINE
 
 

@@ -18,13 +18,15 @@ def body(run: Run) -> Body:
         for r in run.results
         if r.repeat == 0
     )
-    view = strip.view(strip.run_panels(run), run.id)
-    content = f"""{says}
+    view = web.embed(strip.view(strip.run_panels(run), run.id))
+    return Body(
+        f"""{says}
 <div id="panels">{texts}</div>
 <h2>Figures</h2>
 {tables.markup(tables.figures(run))}
-{comparison.charts(rows(run.results), run.settings)}"""
-    return Body(content, f'Workbench.show(document.getElementById("panels"), {web.embed(view)});')
+{comparison.charts(rows(run.results), run.settings)}""",
+        f'Workbench.show(document.getElementById("panels"), {view});',
+    )
 
 
 def columns(_: Run) -> Callable[[Result], Line]:

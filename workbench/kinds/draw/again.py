@@ -35,8 +35,8 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
     if draws is None:
         range_ = next(field.metadata for field in Draw.own() if field.name == "draws")
         draws = min(max(drawn, range_["low"]), range_["high"], most or range_["high"])
-    first = max(each.stop for each in seeds(run.results))
-    study = replace(study, draws=draws, settings=replace(study.settings, seed=first))
+    seed = max(each.stop for each in seeds(run.results))
+    study = replace(study, draws=draws, settings=replace(study.settings, seed=seed))
     if len(run.dumps()) * (1 + study.draws / drawn) > LARGEST_FILE:
         raise InputError(
             f"With {draws:,} more draws this run would exceed {LARGEST_FILE // MEGABYTE} MB; "

@@ -44,10 +44,11 @@ def register(commands: Any) -> None:
     command = flags.command(commands, "draw", help, DESCRIPTION + decoders, EXAMPLES)
     command.set_defaults(command=run)
     flags.add_prompt(command, nargs="?")
-    help = (
-        "add draws with other seeds and the same settings to a past run; by default as many again"
-    )
-    command.add_argument("--again", metavar="RUN", help=help)
+    command.add_argument(
+        "--again", metavar="RUN",
+        help="add draws with other seeds and the same settings to a past run; by default as many "
+        "again",
+    )  # fmt: skip
     flags.add(command, START, Draw)
 
 
@@ -62,11 +63,8 @@ def run(args: argparse.Namespace) -> int:
 
 def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
     """Add draws to a past run; raises InputError for flags that would change the distribution."""
-    shared_flags = [getattr(args, field.name) for field in shared()]
-    if any(
-        x is not None
-        for x in (args.prompt, args.decoders, args.preset, args.cache_mb, *args.own, *shared_flags)
-    ):
+    names = ["prompt", "decoders", "preset", "cache_mb", *(field.name for field in shared())]
+    if args.own or any(getattr(args, name) is not None for name in names):
         raise InputError(
             "--again takes the prompt and the settings from the run; combine it with --draws alone."
         )
@@ -80,22 +78,24 @@ def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
 
 
 def summary(run: Run) -> Group:
-    words = (Text(plain(sentence)) for sentence in verdicts.sentences(run))
-    trees = (tree(results, run) for results in grouped(run).values())
-    return Group(*trees, "", grid(draws.table(run)), *remarks(run), "", *words)
+    return Group(
+        *(tree(results, run) for results in grouped(run).values()),
+        "",
+        grid(draws.table(run)),
+        *remarks(run),
+        "",
+        *(Text(plain(sentence)) for sentence in verdicts.sentences(run)),
+    )
 
 
 def tree(results: Sequence[Result], run: Run) -> Tree:
     """The first tokens of a decoder's draws with their counts, expected ones in brackets."""
-    root, law = (
-        grown(sample.pieces for sample in drawn(results)),
-        {tuple(each.tokens): each.p for each in run.exact},
-    )
-    name = plain(results[0].decoder)
-    shown = Tree(Text.assemble("\n", (name, "bold"), (f"  {counted(root.count, 'draw')}", "dim")))
+    root = grown(sample.pieces for sample in drawn(results))
+    name, count = plain(results[0].decoder), f"  {counted(root.count, 'draw')}"
+    shown = Tree(Text.assemble("\n", (name, "bold"), (count, "dim")))
     for error in (result.error for result in results if result.error is not None):
         shown.add(Text(plain(error), "red"))
-    _grow(shown, root, (), root.count, law)
+    _grow(shown, root, (), root.count, {tuple(each.tokens): each.p for each in run.exact})
     return shown
 
 

@@ -50,8 +50,10 @@ ACTIONS = ("show", "resume", "report")
 
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
-    help = "run a plan of many prompts, decoders and settings"
-    command = flags.command(commands, "experiment", help, DESCRIPTION, EXAMPLES)
+    command = flags.command(
+        commands, "experiment", "run a plan of many prompts, decoders and settings", DESCRIPTION,
+        EXAMPLES,
+    )  # fmt: skip
     command.set_defaults(command=run)
     command.add_argument(
         "words", nargs="*", metavar="PLAN",
@@ -59,16 +61,22 @@ def register(commands: Any) -> None:
     )  # fmt: skip
     command.add_argument("--list", action="store_true", help="list plans and past experiments")
     command.add_argument("--limit", metavar="N", help="use only the first N prompts of each set")
-    help = "folder of downloaded sets of prompts"
-    command.add_argument("--data", type=Path, metavar="FOLDER", help=help)
+    command.add_argument(
+        "--data", type=Path, metavar="FOLDER", help="folder of downloaded sets of prompts"
+    )
     flags.add_models(command)
     command.add_argument("--gpus", metavar="all|N", help="a process on each GPU, or on N of them")
-    help = "workers on a Ray cluster: its address, auto, or local"
-    command.add_argument("--ray", metavar="ADDRESS", help=help)
-    help = f"also write the report as files: {', '.join(WRITERS)}"
-    command.add_argument("--to", nargs="+", metavar="KIND", default=[], help=help)
-    help = "folder for these files (default: here)"
-    command.add_argument("--out", type=Path, metavar="FOLDER", default=Path(), help=help)
+    command.add_argument(
+        "--ray", metavar="ADDRESS", help="workers on a Ray cluster: its address, auto, or local"
+    )
+    command.add_argument(
+        "--to", nargs="+", metavar="KIND", default=[],
+        help=f"also write the report as files: {', '.join(WRITERS)}",
+    )  # fmt: skip
+    command.add_argument(
+        "--out", type=Path, metavar="FOLDER", default=Path(),
+        help="folder for these files (default: here)",
+    )  # fmt: skip
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,8 +90,7 @@ def run(args: argparse.Namespace) -> int:
     if args.list or not words:
         listed(console, journal)
         return 0
-    named = words[0] in ACTIONS
-    action, name = (words[0], " ".join(words[1:2])) if named else ("run", words[0])
+    action, name = (words[0], "".join(words[1:2])) if words[0] in ACTIONS else ("run", words[0])
     if len(words) > (1 if action == "run" else 2) or not name:
         raise InputError(
             f"`experiment {action}` takes one name: a plan's or an experiment's; "
@@ -93,15 +100,13 @@ def run(args: argparse.Namespace) -> int:
         console.print(Text(show.plain(described(plan(name)))))
         return 0
     if action == "report":
-        found = report(journal, name)
-        console.print(Text(show.plain(markdown(found))), soft_wrap=True)
-        write(found, args)
+        give(report(journal, name), args, console)
         return 0
-    if action == "resume":
-        for sentence in notices(report(journal, name)):
-            console.print(Text(show.plain(sentence)), soft_wrap=True)
-    request = journal.experiment(name).request if action == "resume" else asked(name, args)
-    return follow(request, journal, args, console, name if action == "resume" else None)
+    if action == "run":
+        return follow(asked(name, args), journal, args, console)
+    for sentence in notices(report(journal, name)):
+        console.print(Text(show.plain(sentence)), soft_wrap=True)
+    return follow(journal.experiment(name).request, journal, args, console, name)
 
 
 def plan(name: str) -> Plan:
@@ -118,10 +123,14 @@ def asked(name: str, args: argparse.Namespace) -> Request:
             f"There is no folder {args.data}; --data takes the folder of downloaded sets."
         )
     found, named = plan(name), args.models or args.device != "auto" or args.dtype != "auto"
-    choice = flags.pair(args) if named else None
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
-    data = str(folder.resolve()) if folder else None
-    return Request(found.source, f"{found.name}.toml", choice, args.limit and int(args.limit), data)
+    return Request(
+        found.source,
+        f"{found.name}.toml",
+        flags.pair(args) if named else None,
+        args.limit and int(args.limit),
+        str(folder.resolve()) if folder else None,
+    )
 
 
 def pool(args: argparse.Namespace) -> Pool:
@@ -142,7 +151,7 @@ def follow(
     journal: Journal,
     args: argparse.Namespace,
     console: Console,
-    resumed: str | None,
+    resumed: str | None = None,
 ) -> int:
     """Run an experiment with a bar, and print its report.
 
@@ -173,9 +182,7 @@ def follow(
             soft_wrap=True,
         )
         now = _watched(experiment, journal, crew)
-    found = report(journal, experiment.id)
-    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
-    write(found, args)
+    give(report(journal, experiment.id), args, console)
     if now.done < now.total:
         print(
             f"{now.done} of {now.total} items are done; run `experiment resume {experiment.id}` to "
@@ -188,15 +195,17 @@ def follow(
 
 def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Progress:
     """Run an experiment with a bar; its progress at the end."""
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
-    )
     with (
         interruptible() as stop,
         closing(driver.run(experiment, journal, crew, stop)) as happening,
-        Bar(*columns, console=Console(stderr=True), transient=True, auto_refresh=False) as bar,
+        Bar(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}{task.fields[left]}"),
+            console=Console(stderr=True),
+            transient=True,
+            auto_refresh=False,
+        ) as bar,
     ):
         task = bar.add_task("", left="")
         for now in happening:
@@ -207,8 +216,9 @@ def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Pro
     return now
 
 
-def write(found: Report, args: argparse.Namespace) -> None:
-    """Write the report's files that the options name."""
+def give(found: Report, args: argparse.Namespace, console: Console) -> None:
+    """Print a report, and write its files that the options name."""
+    console.print(Text(show.plain(markdown(found))), soft_wrap=True)
     for kind in args.to:
         for name, text in WRITERS[kind](found).items():
             flags.write(args.out / name, text)
@@ -219,11 +229,13 @@ def listed(console: Console, journal: Journal) -> None:
     """Print the plans and past experiments."""
     plans = [[name, plan_file.find(name).title] for name in plan_file.shipped()]
     console.print(show.grid(Table(["plan", "title"], plans)), "")
-    past = []
-    for p in journal.experiments():
-        created, running = p.created[:16].replace("T", " "), "running" if p.running else ""
-        count = f"{p.done}/{p.total}"
-        past.append([p.id, created, p.title, count, running, f"{p.failed or ''}"])
+    past = [
+        [
+            p.id, p.created[:16].replace("T", " "), p.title, f"{p.done}/{p.total}",
+            "running" if p.running else "", f"{p.failed or ''}",
+        ]
+        for p in journal.experiments()
+    ]  # fmt: skip
     heads = ["experiment", "created (UTC)", "plan", "items done", "", "failed"]
     console.print(show.grid(Table(heads, past)) if past else "There are no experiments yet.")
 
@@ -232,11 +244,10 @@ def described(found: Plan) -> str:
     """A plan in words: its title, parts and notes."""
     lines = [found.title, "", found.about.strip(), ""]
     for part in found.parts:
-        pairs = ", ".join(map(pair_name, part.pairs))
         methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
         lines.append(
             f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
             f"{', '.join(part.prompts)}{f' (first {part.limit})' if part.limit else ''}; "
-            f"{pairs}; {part.max_new_tokens} tokens"
+            f"{', '.join(map(pair_name, part.pairs))}; {part.max_new_tokens} tokens"
         )
     return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])

@@ -102,18 +102,22 @@ class ExperimentsTab:
         self.plan.wire()
         state = [self.past, self.view.shown]
         drawn = [self.past, self.stop, self.resume, self.make, self.timer, *self.view.outputs]
-        looks = [self.tab.select, self.timer.tick, self.past.input]
-        gr.on(looks, self._refresh, state, drawn, **QUIET)
+        gr.on(
+            [self.tab.select, self.timer.tick, self.past.input],
+            self._refresh,
+            state,
+            drawn,
+            **QUIET,
+        )
         asked = [*self.plan.chosen, self.limit, self.here, self.pair]
+        # After Run: the experiment that runs here, once its id is known.
         self.run.click(self._run, asked, self.note, **QUIET).then(
-            self._refresh_running, None, drawn, **QUIET
+            lambda: self._refresh(None, None), None, drawn, **QUIET
         )
-        self.resume.click(self._resume, self.past, self.note, **QUIET).then(
-            self._refresh, state, drawn, **QUIET
-        )
-        self.stop.click(self._stop, self.past, self.note, **QUIET).then(
-            self._refresh, state, drawn, **QUIET
-        )
+        for button, handler in ((self.resume, self._resume), (self.stop, self._stop)):
+            button.click(handler, self.past, self.note, **QUIET).then(
+                self._refresh, state, drawn, **QUIET
+            )
         self.make.click(self._make, self.past, [self.files, self.note], **QUIET)
         self.opener.wire(self.past)
 
@@ -141,8 +145,7 @@ class ExperimentsTab:
 
     def _resume(self, id: str | None, visit: gr.Request) -> str:
         try:
-            asked = self.journal.experiment(id or "").request
-            self.background.start(asked, visit.session_hash)
+            self.background.start(self.journal.experiment(id or "").request, visit.session_hash)
         except InputError as error:
             return words.note(str(error), "alert")
         return ""
@@ -176,10 +179,6 @@ class ExperimentsTab:
 
     # ---- updates
 
-    def _refresh_running(self) -> list[Any]:
-        """After Run: the experiment that runs here, once its id is known."""
-        return self._refresh(None, None)
-
     def _refresh(self, id: str | None, shown: tuple[str, int, float] | None) -> list[Any]:
         try:
             return self._drawn(id, shown)
@@ -201,17 +200,19 @@ class ExperimentsTab:
         choices = [(_named(p), p.id) for p in past]
         running = busy or bool(now and now.running)
         left = bool(now and now.done < now.total and not running)
-        buttons = [gr.update(visible=seen) for seen in (running, left, bool(now and now.done))]
-        info = "" if past else NONE_YET  # None would leave the present text
-        head = gr.update(choices=choices, value=now and now.id, info=info)
-        return [head, *buttons, gr.Timer(active=running), *view]
+        return [
+            # None for the info would leave the present text.
+            gr.update(choices=choices, value=now and now.id, info="" if past else NONE_YET),
+            *(gr.update(visible=seen) for seen in (running, left, bool(now and now.done))),
+            gr.Timer(active=running),
+            *view,
+        ]
 
 
 def _named(past: Progress) -> str:
     """A line of the list; the progress of the chosen one stands below it."""
     state = "running" if past.running else "unfinished" if past.done < past.total else ""
-    parts = (past.title, words.when(past.created), state, past.id)
-    return " · ".join(part for part in parts if part)
+    return " · ".join(filter(None, (past.title, words.when(past.created), state, past.id)))
 
 
 TAB = ExperimentsTab

@@ -9,7 +9,7 @@ from workbench.experiments.journal import Journal
 from workbench.experiments.plan import pair_name
 from workbench.experiments.rows import Kept, Row
 from workbench.kinds.comparison.study import Comparison
-from workbench.runs.record import Result, Run
+from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 
@@ -18,7 +18,7 @@ SHARED = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_templ
 
 def prompts(cell: Kept) -> list[int]:
     """Numbers of a cell's prompts that can be opened."""
-    return sorted(row.outputs[0].prompt for row in cell.rows.values() if _traced(row))
+    return sorted(_traced(cell))
 
 
 def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
@@ -54,32 +54,33 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
     names = dict.fromkeys(pair_name(choice) for each in plan.parts for choice in each.pairs)
     places = dict(zip(names, entry.environment.get("pairs", []), strict=False))
     beside = _beside(chosen, cells, prompt)
-    methods = [catalog[c.asked["decoder"]](**c.asked["settings"]) for c in beside]
-    settings = Settings(tuple(methods), **{name: chosen.asked[name] for name in SHARED})
-    study = Comparison(sets[chosen.asked["prompts"]].text(prompt), settings)
-    results = [_result(c, prompt) for c in beside]
-    named = hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12]
-    where = places.get(chosen.asked["pair"], {})
-    return Run(named, entry.created, study.kind, study.title, study.to_json(), where, results)
+    study = Comparison(
+        sets[chosen.asked["prompts"]].text(prompt),
+        Settings(
+            tuple(catalog[c.asked["decoder"]](**c.asked["settings"]) for c in beside),
+            **{name: chosen.asked[name] for name in SHARED},
+        ),
+    )
+    rows = [_traced(c)[prompt] for c in beside]
+    return Run(
+        hashlib.sha256("/".join((id, part, cell, str(prompt))).encode()).hexdigest()[:12],
+        entry.created, study.kind, study.title, study.to_json(),
+        places.get(chosen.asked["pair"], {}),
+        [replace(row.result, samples=[replace(row.outputs[0], prompt=0)]) for row in rows],
+    )  # fmt: skip
 
 
-def _traced(row: Row) -> bool:
-    return len(row.outputs) == 1 and bool(row.outputs[0].tokens) and not row.errors
-
-
-def _row(cell: Kept, prompt: int) -> Row | None:
-    rows = (row for row in cell.rows.values() if _traced(row))
-    return next((row for row in rows if row.outputs[0].prompt == prompt), None)
+def _traced(cell: Kept) -> dict[int, Row]:
+    """The rows of a cell that can be opened, by the number of their prompt."""
+    return {
+        row.outputs[0].prompt: row
+        for row in reversed(cell.rows.values())
+        if len(row.outputs) == 1 and row.outputs[0].tokens and not row.errors
+    }
 
 
 def _beside(chosen: Kept, cells: Sequence[Kept], prompt: int) -> list[Kept]:
     """The cells of its block that have the prompt, one for each decoder, greedy first."""
     fellows = [c for c in cells if c.block == chosen.block and c.part == chosen.part]
-    one = {c.asked["decoder"]: c for c in [*reversed(fellows), chosen] if _row(c, prompt)}
+    one = {c.asked["decoder"]: c for c in [*reversed(fellows), chosen] if prompt in _traced(c)}
     return sorted(one.values(), key=lambda c: c.asked["decoder"] != BASELINE)
-
-
-def _result(cell: Kept, prompt: int) -> Result:
-    row = _row(cell, prompt)
-    assert row is not None  # those without are not beside it
-    return replace(row.result, samples=[replace(row.outputs[0], prompt=0)])

@@ -9,7 +9,7 @@ import gradio as gr
 from decoders import InputError
 from workbench.experiments.background import Background
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.report import Report, report
+from workbench.experiments.report import report
 from workbench.experiments.rows import Kept
 from workbench.experiments.sections import as_html, sections
 from workbench.kinds.experiment.opened import as_run, prompts
@@ -69,7 +69,8 @@ class ExperimentView:
         except InputError as error:  # the request is damaged, or names a decoder that is gone
             return now, [words.note(str(error), "alert"), "", None]
         now = found.progress  # the report has found damaged rows
-        return now, [self._says(now), _content(found), (now.id, now.done, time.monotonic())]
+        each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
+        return now, [self._says(now), "".join(each), (now.id, now.done, time.monotonic())]
 
     def _says(self, now: Progress | None) -> str:
         work = self.background.work
@@ -78,17 +79,12 @@ class ExperimentView:
         if work and work.fault and work.id in (None, now and now.id):
             fault = words.note(f"{work.title}: {work.fault}", "alert")
         if now is None:
-            running = self.background.running
-            return (words.note(self.background.says(None)) if running else "") + fault
+            says = words.note(self.background.says(None)) if self.background.running else ""
+            return says + fault
         if now.running and now.eta is not None:
             left = f" · about {words.seconds_left(now.eta)} left"
-        line = words.note(self.background.says(now) + left)
-        return line + words.bar(now.done / max(1, now.total)) + fault
-
-
-def _content(found: Report) -> str:
-    each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
-    return "".join(each)
+        says = words.note(self.background.says(now) + left)
+        return says + words.bar(now.done / max(1, now.total)) + fault
 
 
 NO_TEXT = "No text of this experiment can be opened yet."
@@ -122,18 +118,19 @@ class Opener:
 
         The cells are listed as the fold opens: reading them takes time from what is timed.
         """
-        fields = [self.cell, self.prompt, self.note]
-        offering = [self.fold.expand, past.input]
-        gr.on(offering, self._offered, [past, self.cell], fields, **QUIET)
-        self.cell.input(self._chosen, [past, self.cell], self.prompt, **QUIET)
-        asked = [past, self.cell, self.prompt]
-        self.open.click(self._opened, asked, self.note, **QUIET)
+        chosen, fields = [past, self.cell], [self.cell, self.prompt, self.note]
+        gr.on([self.fold.expand, past.input], self._offered, chosen, fields, **QUIET)
+        self.cell.input(self._chosen, chosen, self.prompt, **QUIET)
+        self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
 
     def _cells(self, id: str | None) -> dict[str, Kept]:
         """The cells that have a prompt to open, by their part and name."""
         found = report(self.journal, id or "")
-        cells = [cell for cell in found.cells if prompts(cell)]
-        return {f"{cell.part}: {found.names(cell.part)[cell.cell]}": cell for cell in cells}
+        return {
+            f"{cell.part}: {found.names(cell.part)[cell.cell]}": cell
+            for cell in found.cells
+            if prompts(cell)
+        }
 
     def _offered(self, id: str | None, name: str | None) -> list[Any]:
         try:
@@ -141,9 +138,11 @@ class Opener:
         except InputError:  # the note above says what is wrong with the experiment
             cells = {}
         name = name if name in cells else next(iter(cells), None)
-        says = "" if cells else words.note(NO_TEXT)
-        chosen = _numbers(cells.get(name or ""))
-        return [gr.update(choices=[*cells], value=name), chosen, says]
+        return [
+            gr.update(choices=[*cells], value=name),
+            _numbers(cells.get(name or "")),
+            "" if cells else words.note(NO_TEXT),
+        ]
 
     def _chosen(self, id: str | None, name: str | None) -> Any:
         try:

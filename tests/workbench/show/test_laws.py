@@ -5,7 +5,7 @@ import math
 import pytest
 
 from decoders import catalog
-from workbench.show.rules import rule
+from workbench.show.laws import rule
 
 
 def test_thresholds_are_those_of_the_settings():
