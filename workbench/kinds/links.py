@@ -103,7 +103,6 @@ def from_query(query: Mapping[str, str]) -> Link | None:
 
 
 def _fields(study: type[Study], decoders: Iterable[str]) -> dict[str, dataclasses.Field]:
-    """Every setting, by its name in links."""
     return {f.name: f for f in (*shared(), *study.own())} | {
         f"{name}.{f.name}": f for name in decoders for f in dataclasses.fields(catalog[name])
     }

@@ -110,12 +110,9 @@ class Completing:
             body = bytes(text)
             if start["status"] == 200:
                 body = self.paint.completed(body, Request(scope).query_params)
-            others = [
-                (name, value)
-                for name, value in start["headers"]
-                if name.lower() != b"content-length"
-            ]
-            await send({**start, "headers": [*others, (b"content-length", b"%d" % len(body))]})
+            headers = [each for each in start["headers"] if each[0].lower() != b"content-length"]
+            headers.append((b"content-length", b"%d" % len(body)))
+            await send({**start, "headers": headers})
             await send({"type": "http.response.body", "body": body})
 
         await self.app(scope, receive, complete)

@@ -21,10 +21,6 @@ from workbench.studies.limits import Limits
 from workbench.studies.prompts import is_text
 from workbench.studies.study import Study
 
-NO_DRAFT = (
-    "The pair in use has no draft model: choose another pair under Models in the Compare tab, or "
-    "untick {}."
-)
 ALONE = (
     "The pair in use has no draft model, and {} without one is impossible: choose another pair "
     "under Models in the Compare tab."
@@ -75,7 +71,10 @@ class Host:
             if pair.draft is None and (
                 names := [label(m.name) for m in study.settings.methods if m.uses_draft]
             ):
-                raise InputError(NO_DRAFT.format(", ".join(names)))
+                raise InputError(
+                    "The pair in use has no draft model: choose another pair under Models in the "
+                    f"Compare tab, or untick {', '.join(names)}."
+                )
             admit(pair, study)
 
     def run(

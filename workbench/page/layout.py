@@ -22,7 +22,6 @@ from workbench.runs.recorded import Recording, recorded, recordings
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
-HERE = "nothing you type leaves this machine"
 
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
@@ -47,7 +46,7 @@ def build(host: Host) -> gr.Blocks:
             TheoryTab(host)
             AboutTab()
         gr.HTML(
-            BUILT if host.limits.public else f"{BUILT} · {HERE}",
+            BUILT if host.limits.public else f"{BUILT} · nothing you type leaves this machine",
             elem_id="footer",
             elem_classes="wb-note",
         )

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from workbench.show.looks import Look, mark
 
 DECADES = 30.0  # largest / smallest, beyond which a linear axis shows only the largest
-MISSING = "–"
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Bar:
     name: str
     look: Look
     parts: tuple[float, ...] = ()
-    text: str = MISSING
+    text: str = "–"
     detail: str = ""
     low: float | None = None
     high: float | None = None
@@ -80,12 +79,9 @@ class BarChart:
     def html(self) -> str:
         """The chart, with names and figures escaped."""
         scale = _Scale(self)
-        words = [
-            f"{self.better} is better" if self.better else "",
-            "logarithmic scale" if self.log else "",
-        ]
         says = f'<p class="says">{html.escape(self.says)}</p>' if self.says else ""
-        head = "".join(f'<span class="better">{w}</span>' for w in words if w)
+        words = (self.better and f"{self.better} is better", self.log and "logarithmic scale")
+        head = "".join(f'<span class="better">{each}</span>' for each in words if each)
         lines = "".join(_line(bar, scale, self.log) for bar in self.sorted)
         return (
             f'<figure class="wb-chart"><figcaption><h4>{html.escape(self.title)}</h4>{head}{says}'
@@ -97,8 +93,7 @@ class _Scale:
     """The place of a value, in percent of the room for bars."""
 
     def __init__(self, chart: BarChart):
-        ends = [bar.end for bar in chart.bars if bar.end is not None]
-        self.top = max(ends, default=0) or 1.0
+        self.top = max([bar.end for bar in chart.bars if bar.end is not None], default=0) or 1.0
         self.start = (
             10 ** math.floor(math.log10(min(b.sum for b in chart.bars if b.sum)))
             if chart.log

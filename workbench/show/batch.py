@@ -34,9 +34,13 @@ def speed(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.Fig
         for base in dict.fromkeys(map(baseline_scheme, schemes))
     ]
     for name, scheme, title, style in drawn:
-        points = {size: figures.speed(name, size, scheme, decoding) for size in figures.sizes}
         _line(
-            figure, points, title, style, "%{text}%{y:.0f} tokens/s", _doubts(figures, name, scheme)
+            figure,
+            {size: figures.speed(name, size, scheme, decoding) for size in figures.sizes},
+            title,
+            style,
+            "%{text}%{y:.0f} tokens/s",
+            _doubts(figures, name, scheme),
         )
     return figure
 
@@ -45,11 +49,15 @@ def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.
     """Figure 1: tokens/s divided by greedy's at the same batch size."""
     figure = _of_schemes("batch size", "times greedy")
     for scheme in figures.schemes(decoder, decoding):
-        points = {
-            size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes
-        }
         doubts = _doubts(figures, decoder, scheme, over_greedy=True)
-        _line(figure, points, SCHEMES[scheme].label, LOOKS[scheme], "%{text}%{y:.2f}×", doubts)
+        _line(
+            figure,
+            {size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes},
+            SCHEMES[scheme].label,
+            LOOKS[scheme],
+            "%{text}%{y:.2f}×",
+            doubts,
+        )
     level(figure, 1)
     return figure
 
@@ -80,17 +88,24 @@ def least_acceptance(figures: BatchFigures) -> go.Figure:
 
     A static batch waits for it.
     """
-    y = "tokens per round, least of a batch"
-    return _of_decoders(figures, y, BatchFigures.least_acceptance, "%{y:.2f} tokens per round")
+    return _of_decoders(
+        figures,
+        "tokens per round, least of a batch",
+        BatchFigures.least_acceptance,
+        "%{y:.2f} tokens per round",
+    )
 
 
 def round_time(figures: BatchFigures, decoder: str) -> go.Figure:
     """After figure 4: the time of a round of a batch against its tokens, pads included."""
     figure = _of_schemes("tokens computed in a round of the batch", "ms per round")
-    groups = [
-        (decoder, s, SCHEMES[s].label, LOOKS[s]) for s in figures.schemes(decoder, decoding=True)
-    ]
-    for name, scheme, title, style in [*groups, (BASELINE, ALONE, BASELINES[ALONE], GREEDY[ALONE])]:
+    for name, scheme, title, style in [
+        *(
+            (decoder, s, SCHEMES[s].label, LOOKS[s])
+            for s in figures.schemes(decoder, decoding=True)
+        ),
+        (BASELINE, ALONE, BASELINES[ALONE], GREEDY[ALONE]),
+    ]:
         rows = [row for row in figures.rows if (row.decoder, row.scheme) == (name, scheme)]
         points = [
             (row, point) for row in rows for r in row.results if (point := _round(r)) is not None
@@ -179,7 +194,6 @@ def _round(result: Result) -> tuple[float, float] | None:
 def _of_decoders(
     figures: BatchFigures, y: str, value: Callable[..., float | None], hover: str
 ) -> go.Figure:
-    """`value(figures, decoder, size)` against batch size, a line for each decoder."""
     figure = canvas("batch size", y)
     for decoder in figures.decoders:
         _line(

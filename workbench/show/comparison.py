@@ -85,8 +85,7 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
 
 def energy(rows: Sequence[Row]) -> BarChart:
     """Joules if any were measured; else the memory traffic, under its own name."""
-    measured = any(r.energy.joules is not None for row in rows for r in row.results)
-    if measured:
+    if any(r.energy.joules is not None for row in rows for r in row.results):
         return bars(rows, BY_NAME["joules_per_token"])
     return bars(
         rows, BY_NAME["memory_per_token"], says="Weights and cache read; energy was not measured."
@@ -109,7 +108,6 @@ def round_times(rows: Sequence[Row]) -> BarChart:
         sure = not unsteady(row)
         drafting, verifying = (marked(significant(part), sure) for part in (first, second))
         text = f"{drafting} + {verifying}" if first else verifying
-        detail = f"drafting {drafting} ms, verifying {verifying} ms"
         whole = _milliseconds(
             row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds
         )
@@ -120,7 +118,7 @@ def round_times(rows: Sequence[Row]) -> BarChart:
                 look_of(row.decoder),
                 parts,
                 text,
-                detail,
+                f"drafting {drafting} ms, verifying {verifying} ms",
                 *(_ends(whole) if whole else ()),
             )
         )
@@ -139,20 +137,35 @@ def speed_against_perplexity(rows: Sequence[Row]) -> str:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
             quick = marked(significant(fast.mean), not unsteady(row))
-            text = f"{quick} tokens/s, perplexity {likely.mean:.2f}"
             ranges = _range(likely), _range(fast)
             points.append(
-                Point(row.label, look_of(row.decoder), likely.mean, fast.mean, text, *ranges)
+                Point(
+                    row.label,
+                    look_of(row.decoder),
+                    likely.mean,
+                    fast.mean,
+                    f"{quick} tokens/s, perplexity {likely.mean:.2f}",
+                    *ranges,
+                )
             )
-    says = "Up and left is better: faster, and likelier text."
-    return plots.scatter("Speed against perplexity", says, points, "perplexity", "tokens/s")
+    return plots.scatter(
+        "Speed against perplexity",
+        "Up and left is better: faster, and likelier text.",
+        points,
+        "perplexity",
+        "tokens/s",
+    )
 
 
 def acceptance_by_position(rows: Sequence[Row]) -> str:
     """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
-    found = [line for row in rows if (line := acceptance(row)) is not None]
     says = "The share of the tested draft tokens that was kept, at each place in the draft."
-    return plots.lines("Acceptance by position in the draft", says, found, "place in the draft")
+    return plots.lines(
+        "Acceptance by position in the draft",
+        says,
+        [line for row in rows if (line := acceptance(row)) is not None],
+        "place in the draft",
+    )
 
 
 def acceptance(row: Row) -> Line | None:

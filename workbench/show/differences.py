@@ -24,12 +24,11 @@ from workbench.studies.text import counted
 
 SIDES = ("A", "B")
 BOTH = "A and B"
+ALIKE = "Their settings and machines are the same."
+WITHIN = "no difference beyond the ranges"
 # The most tokens of texts that are compared piece by piece; of longer texts, only the place where
 # they part is marked.
 LONGEST = 2000
-ALIKE = "Their settings and machines are the same."
-RATIO = "B / A"
-WITHIN = "no difference beyond the ranges"
 
 
 def differing(a: Run, b: Run) -> Table:
@@ -75,8 +74,9 @@ def parts(a: Sequence[str], b: Sequence[str]) -> list[tuple[str, str]]:
 
 def alike(a: Sequence[Any], b: Sequence[Any]) -> int:
     """How many items at the beginning of both are the same."""
-    differing = (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y)
-    return next(differing, min(len(a), len(b)))
+    return next(
+        (i for i, (x, y) in enumerate(zip(a, b, strict=False)) if x != y), min(len(a), len(b))
+    )
 
 
 def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
@@ -93,8 +93,9 @@ def marked(pieces: Sequence[str], others: Sequence[str], side: str) -> str:
 def comparisons(a: Run, b: Run) -> str:
     """Two comparisons as HTML: settings, then each decoder of either."""
     first, second = ({row.decoder: row for row in rows(run.results)} for run in (a, b))
-    each = (_section(row, first.get(d), second.get(d)) for d, row in (first | second).items())
-    return settings(a, b) + "".join(each)
+    return settings(a, b) + "".join(
+        _section(row, first.get(d), second.get(d)) for d, row in (first | second).items()
+    )
 
 
 def settings(a: Run, b: Run) -> str:
@@ -107,7 +108,6 @@ def settings(a: Run, b: Run) -> str:
 
 
 def _section(row: Row, a: Row | None, b: Row | None) -> str:
-    """One decoder, of which `row` is a row: both texts side by side, its figures below."""
     if a is None or b is None:
         says, content = f"only in {SIDES[b is not None]}", ""
     else:
@@ -138,12 +138,14 @@ def ratios(a: Row, b: Row) -> Table:
     """
     found = []
     for quantity in QUANTITIES:
-        shown = [partial(figure, quantity, row, not unsteady(row)) for row in (a, b)]
         times = ratio(quantity, a, b)
-        cells = enough(lambda x, y, times=times: gives(times, y / x), *shown)
+        cells = enough(
+            lambda x, y, times=times: gives(times, y / x),
+            *(partial(figure, quantity, row, not unsteady(row)) for row in (a, b)),
+        )
         if set(cells) != {MISSING}:
             found.append([quantity.label, *cells, times])
-    return Table(["figure", *SIDES, RATIO], found)
+    return Table(["figure", *SIDES, "B / A"], found)
 
 
 def ratio(quantity: Quantity, a: Row, b: Row) -> str:

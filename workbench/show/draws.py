@@ -73,14 +73,15 @@ def table(run: Run) -> Table:
     return Table([*heads, speed.label], lines)
 
 
-WHAT = {"target": "the target", "first step": "its first step", "own": "the target"}
-
-
 def _figures(found: Finding | None) -> list[str]:
     if found is None or found.distance is None:
         return [MISSING] * 4
-    usual = f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}"
-    return [WHAT[found.compared], f"{found.distance:.3f}", usual, further(found)]
+    return [
+        "its first step" if found.compared == "first step" else "the target",
+        f"{found.distance:.3f}",
+        f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}",
+        further(found),
+    ]
 
 
 # ---- trees
@@ -130,10 +131,10 @@ class _Tree:
         if not rare or self.left <= 0:
             return items
         inner = "".join(self.line(child, path, depth) for child in rare)
-        count = sum(child.count for child in rare)
         return (
             f'{items}<li><details class="rare"><summary>{len(rare)} others, '
-            f"{counted(count, 'draw')}</summary><ul>{inner}</ul></details></li>"
+            f"{counted(sum(child.count for child in rare), 'draw')}</summary>"
+            f"<ul>{inner}</ul></details></li>"
         )
 
     def p(self, path: Tokens) -> float | None:

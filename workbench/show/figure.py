@@ -8,7 +8,6 @@ import plotly.graph_objects as go
 from workbench.show.looks import Look
 
 GREY = "#808691"  # readable on either ground
-FONT = {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"}
 
 
 def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> go.Figure:
@@ -23,7 +22,7 @@ def canvas(x: str = "", y: str = "", *, title: str = "", height: int = 330) -> g
         layout={
             "height": height, "margin": {"l": 8, "r": 20, "t": 36, "b": 8}, "bargap": 0.4,
             "template": {}, "paper_bgcolor": "rgba(0,0,0,0)", "plot_bgcolor": "rgba(0,0,0,0)",
-            "font": FONT,
+            "font": {"color": GREY, "size": 12, "family": "ui-sans-serif, system-ui, sans-serif"},
             "title": {"text": title, "font": {"size": 14}} if title else None,
             "legend": {"orientation": "h", "y": 1.01, "yanchor": "bottom", "x": 0, "font_size": 11},
             "xaxis": axis | {"title": {"text": x}}, "yaxis": axis | {"title": {"text": y}},

@@ -37,10 +37,6 @@ WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "htm
 
 
 def _asked(run: Run) -> dict[str, Any]:
-    """The fields that all rows share.
-
-    They are the run, its models and device, and the settings that all decoders share.
-    """
     where = run.environment
     models = {role: where[role] for role in ("target", "draft") if role in where}
     return {
@@ -69,12 +65,16 @@ def _timed(result: Result, greedy: Result | None) -> Line:
         for name, each in found.items()
         for end in ("low", "high")
     }
-    reasons = [*doubts.faults(result), *doubts.unsteady(result, greedy), *result.remarks]
-    return {"timed": len(result.laps), **ranges, "unsteady": "; ".join(reasons)}
+    return {
+        "timed": len(result.laps),
+        **ranges,
+        "unsteady": "; ".join(
+            [*doubts.faults(result), *doubts.unsteady(result, greedy), *result.remarks]
+        ),
+    }
 
 
 def _each(run: Run) -> list[tuple[Result, Result | None]]:
-    """Every result in the order in which they ran, with greedy's."""
     beside = {
         id(r): greedy
         for row in rows(run.results)
@@ -84,7 +84,6 @@ def _each(run: Run) -> list[tuple[Result, Result | None]]:
 
 
 def _line(run: Run, r: Result, greedy: Result | None) -> Line:
-    """The fields of every result."""
     return {
         "decoder": r.decoder,
         "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),

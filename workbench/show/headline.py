@@ -100,13 +100,15 @@ def _reach(value: Spread, sign: int) -> float:
 
 
 def _saved(found: Sequence[Row]) -> str:
-    """A sentence on the passes of the large model that the best drafts saved."""
-    drafted = [
-        row
-        for row in found
-        if number(row.first, "target_calls") and number(row.first, "new_tokens")
-    ]
-    best = max(drafted, key=lambda row: number(row.first, "block_efficiency") or 0, default=None)
+    best = max(
+        [
+            row
+            for row in found
+            if number(row.first, "target_calls") and number(row.first, "new_tokens")
+        ],
+        key=lambda row: number(row.first, "block_efficiency") or 0,
+        default=None,
+    )
     if best is None or (number(best.first, "block_efficiency") or 0) < WORTH_SAYING:
         return ""
     tokens, passes = (int(number(best.first, name) or 0) for name in ("new_tokens", "target_calls"))

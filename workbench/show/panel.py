@@ -165,7 +165,6 @@ class Panel:
 
 
 def _pace(row: Row) -> str:
-    """The speed in a few words; "" if there is none."""
     speed = BY_NAME["speed"]
     if row.first.error is not None or spread(speed, row) is None:
         return ""
@@ -213,5 +212,8 @@ def badge(agreement: Agreement) -> dict[str, str]:
         text += f" (target gap {agreement.gap:.3f} nats)"
     if agreement.near_tie:
         return {"kind": "tie", "text": text, "help": NEAR_TIE}
-    help = f"Its output should be that of {name} decoding here, but is not."
-    return {"kind": "differs", "text": text, "help": help}
+    return {
+        "kind": "differs",
+        "text": text,
+        "help": f"Its output should be that of {name} decoding here, but is not.",
+    }

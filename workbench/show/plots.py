@@ -118,8 +118,12 @@ def scatter(
         if p.x_range:
             parts.append(stroke(x(p.x_range[0]), y(p.y), x(p.x_range[1]), y(p.y), "range"))
     parts += [mark_at(p.look, x(p.x), y(p.y), 7, f"{p.name}: {p.text}") for p in points]
-    listed = [(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]
-    return framed(title, says, picture("".join(parts), width, height), legend(listed))
+    return framed(
+        title,
+        says,
+        picture("".join(parts), width, height),
+        legend([(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]),
+    )
 
 
 def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
@@ -128,9 +132,11 @@ def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
         return nothing(title, says, "No decoder of this run drafts.")
     last = max(place for line in found for place in line.shares)
     if len(found) <= NOT_TOGETHER:
-        drawn = _shares(found, last, 460, 280, x_title)
         return framed(
-            title, says, drawn, legend([(line.name, line.look, _told(line)) for line in found])
+            title,
+            says,
+            _shares(found, last, 460, 280, x_title),
+            legend([(line.name, line.look, _told(line)) for line in found]),
         )
     each = "".join(
         f'<div class="small"><b>{mark(line.look)}<bdi>{html.escape(line.name)}</bdi></b>'
@@ -230,12 +236,8 @@ def _warmth(ratio: float | None) -> str:
 def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: str) -> str:
     x = Axis([1, max(2, last)], LEFT, width - RIGHT, math.inf)
     y = Axis([0.0, 1.0], height - (BOTTOM if x_title else 22), TOP, math.inf)
-    step = max(1, math.ceil(last / (10 if x_title else 5)))
-    parts = [
-        grid(
-            x, y, width, height, x_title, "", list(range(1, last + 1, step)), [0, 0.5, 1], "{:.0%}"
-        )
-    ]
+    ticks = range(1, last + 1, max(1, math.ceil(last / (10 if x_title else 5))))
+    parts = [grid(x, y, width, height, x_title, "", ticks, [0, 0.5, 1], "{:.0%}")]
     for line in found:
         places = [(x(place), y(share)) for place, share in line.shares.items()]
         parts.append(path(places, line.look))
@@ -245,5 +247,4 @@ def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: 
 
 
 def _told(line: Line) -> str:
-    """The shares in a row, as text: "78%, 64%, 50%"."""
     return ", ".join(f"{share:.0%}" for share in line.shares.values())

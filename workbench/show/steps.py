@@ -87,8 +87,10 @@ def _example(run: Run) -> tuple[Result, RoundRecord] | None:
 
     Speculative decoding's are preferred.
     """
-    results = [r for r in run.results if r.repeat == 0 and not r.error and r.decoder in catalog]
-    for result in sorted(results, key=lambda r: r.decoder != "speculative"):
+    for result in sorted(
+        [r for r in run.results if r.repeat == 0 and not r.error and r.decoder in catalog],
+        key=lambda r: r.decoder != "speculative",
+    ):
         method = catalog[result.decoder](**run.settings.get(result.decoder, {}))
         if method.law == Law.TARGET and method.uses_draft:
             rounds = [r for r in result.alone.rounds if _tells(r)]

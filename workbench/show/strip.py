@@ -34,11 +34,20 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     places = finished_in([row for row in rows if row.first.error is None])
     panels = []
     for row in rows:
-        says = claim_in(run.settings, row.decoder)
-        panel = Panel.finished(row, run.title, says, won[row.decoder], fellows.get(row.decoder, []))
-        method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
-        place = places.get(row.decoder, panel.place)
-        panels.append(dataclasses.replace(panel, place=place, rule=rule(method)).to_json())
+        panel = Panel.finished(
+            row,
+            run.title,
+            claim_in(run.settings, row.decoder),
+            won[row.decoder],
+            fellows.get(row.decoder, []),
+        )
+        panels.append(
+            dataclasses.replace(
+                panel,
+                place=places.get(row.decoder, panel.place),
+                rule=rule(catalog[row.decoder](**run.settings.get(row.decoder, {}))),
+            ).to_json()
+        )
     return panels
 
 

@@ -32,10 +32,9 @@ class Table:
 
 def markdown(table: Table) -> str:
     """The table as Markdown: the first column to the left, figures to the right."""
-    marks = [":---", *["---:"] * (len(table.heads) - 1)]
     return "\n".join(
         "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |"
-        for line in (table.heads, marks, *table.rows)
+        for line in (table.heads, [":---", *["---:"] * (len(table.heads) - 1)], *table.rows)
     )
 
 

@@ -13,14 +13,9 @@ from workbench.runs.verdicts import FOUND, LEVEL, MOST, SIMULATED, SOUGHT
 from workbench.show.glyphs import visible
 from workbench.studies.text import counted
 
-NOTHING = (
-    "At temperature 0 nothing is left to chance: each decoder writes one text, and there is "
-    "nothing to compare."
-)
 LEGEND = (
     "Each token shows how many draws continue with it; the target’s expected count is in brackets."
 )
-ODDS = f"1 of {1 / LEVEL:,.0f}"
 DEFINED = "Plain sampling draws from the target by definition"
 
 
@@ -31,9 +26,12 @@ def headline(run: Run) -> str:
         '<nav class="wb-jump" aria-label="On this page"><a href="#draw-proof">How they are '
         "compared, and what is proved</a></nav>"
     )
-    before = _paragraph(shared(run))
     after = _paragraph(reach(run)) + (_paragraph(LEGEND) if run.exact else "")
-    return f'<div class="wb wb-verdicts">{before}<ul>{each}</ul>{after}{link}</div>' if each else ""
+    return (
+        f'<div class="wb wb-verdicts">{_paragraph(shared(run))}<ul>{each}</ul>{after}{link}</div>'
+        if each
+        else ""
+    )
 
 
 def _paragraph(words: str) -> str:
@@ -50,7 +48,10 @@ def verdicts(run: Run) -> list[str]:
     if not run.results:
         return []
     if run.settings.get("temperature", 1.0) == 0:
-        return [NOTHING]
+        return [
+            "At temperature 0 nothing is left to chance: each decoder writes one text, and there "
+            "is nothing to compare."
+        ]
     return [f"{label(decoder)}: {words}" for decoder, words in each(run).items()]
 
 
@@ -162,12 +163,11 @@ def reach(run: Run) -> str:
     missing, enough = _missing(most), most.texts + _missing(most)
     go = f"{enough:,} draws: {missing:,} to go" if missing else f"{most.texts:,} draws, as here"
     return (
-        f"Honest decoders are called “unlike” in at most {ODDS} runs, however often you draw "
-        f"again. One that is off by a total variation of {SOUGHT:g} is found in {FOUND:.0%} of "
-        f"runs with {go}."
+        f"Honest decoders are called “unlike” in at most 1 of {1 / LEVEL:,.0f} runs, however often "
+        f"you draw again. One that is off by a total variation of {SOUGHT:g} is found in "
+        f"{FOUND:.0%} of runs with {go}."
     )
 
 
 def _missing(found: Finding) -> int:
-    """Texts that a decoder has yet to draw."""
     return max(0, math.ceil((found.needed or 0) * found.texts / found.draws) - found.texts)

@@ -18,7 +18,6 @@ from workbench.show.differences import settings
 from workbench.studies.text import shortened
 
 Line = dict[str, Any]  # of a CSV
-APART = "<p>These runs share no decoder at the same batch size and scheme.</p>"
 # The report loads nothing and can send nothing, whatever a prompt or a model wrote into it.
 POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data: blob:"
@@ -65,7 +64,8 @@ def checked(_: Run) -> Callable[[Result], Line]:
 
 def side_by_side_figures(a: Run, b: Run) -> str:
     found = tables.side_by_side(a, b)
-    return settings(a, b) + (tables.markup(found) if found.rows else APART)
+    apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
+    return settings(a, b) + (tables.markup(found) if found.rows else apart)
 
 
 @dataclass(frozen=True)

@@ -35,8 +35,6 @@ SCRIPTS = (
     "race.js",
 )
 
-PAGE_SCRIPTS = ("address.js", "page.js")  # of the live page alone
-
 
 def joined(names: Iterable[str]) -> str:
     return "\n".join((WEB / name).read_text("utf-8") for name in names)
@@ -73,7 +71,7 @@ def head() -> str:
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    return f"<script>{joined(PAGE_SCRIPTS)}</script>"
+    return f"<script>{joined(('address.js', 'page.js'))}</script>"
 
 
 @cache

@@ -152,8 +152,9 @@ class BatchTab(StudyTab):
     def made(self, values: Values, *more: Any) -> Batch:
         chosen: Any = self._chosen(values, *more)  # there are no faults by now
         try:
-            texts = chosen.first(int(values[self.count])).to_json()
-            return Batch.from_json({**self.typed(values), "prompts": texts})
+            return Batch.from_json(
+                {**self.typed(values), "prompts": chosen.first(int(values[self.count])).to_json()}
+            )
         except InputError as error:
             raise Faults({self.schemes: str(error)}) from None
 
@@ -178,7 +179,6 @@ class BatchTab(StudyTab):
         return Live(self.results, *looked_at)
 
     def _chosen(self, values: Values, own: PromptSet | str) -> PromptSet | str:
-        """The chosen prompts, or the reason why there are none."""
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])
 
     def _read(self, file: Given | None) -> tuple[PromptSet | str, str]:

@@ -21,9 +21,7 @@ from workbench.show import batch, tables
 # Between two drawings of a study that grows: one takes a browser a quarter of a second, on cores
 # that decode.
 DRAWN_SECONDS = 2.0
-TABLE = "tokens/s (times greedy in the same kind of batch)"
 SAYS = "Tokens/s without the reading of prompts (times greedy in the same kind of batch)."
-POINTS = "Each point is a sample: the tokens that it gains per round."
 COLUMNS = (
     "*decoding*: tokens/s without each batch's first round, which reads the prompts · *at once*: "
     "the most requests in flight, fewer than the batch size if a memory budget makes some wait · "
@@ -63,8 +61,13 @@ class BatchResults(Figures):
             self.drawn = [*plots, gr.Markdown(elem_id="batch-paper", elem_classes="wb-wide")]
         self.table = gr.HTML(elem_id="batch-figures", elem_classes="wb-note")
         gr.Markdown(COLUMNS, elem_classes="wb-note")
-        chosen = [self.run, self.decoder, self.decoding]
-        gr.on([self.decoder.input, self.decoding.input], self._draw, chosen, self.drawn, **QUIET)
+        gr.on(
+            [self.decoder.input, self.decoding.input],
+            self._draw,
+            [self.run, self.decoder, self.decoding],
+            self.drawn,
+            **QUIET,
+        )
         return [self.run, self.verdict, self.charts, self.decoder, *self.drawn, self.table]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
@@ -93,7 +96,7 @@ class BatchResults(Figures):
         table = tables.markdown(paper_table(figures, decoder, decoding))
         return [
             *(card.draw(figures, decoder, decoding) for card in batch.CARDS),
-            f"### {label(decoder)}: {TABLE}\n\n{table}",
+            f"### {label(decoder)}: tokens/s (times greedy in the same kind of batch)\n\n{table}",
         ]
 
 
@@ -131,7 +134,11 @@ def lay_out_card(found: Measured) -> None:
                 with gr.Column(scale=4, min_width=340):
                     gr.Markdown("\n\n".join(each), elem_classes="wb-wide")
                 with gr.Column(scale=1, min_width=260):
-                    gr.Markdown(f"### Acceptance\n\n{POINTS}", elem_classes="wb-note")
+                    gr.Markdown(
+                        "### Acceptance\n\nEach point is a sample: the tokens that it gains per "
+                        "round.",
+                        elem_classes="wb-note",
+                    )
                     gr.Plot(
                         batch.acceptance(figures),
                         show_label=False,

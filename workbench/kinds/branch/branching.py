@@ -73,8 +73,13 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     ids, place = prefix(pair, run, where)
     settings = Settings.from_json({**run.settings, "decoders": [where.decoder]})
     (method,) = settings.methods
-    warping = method.warping(Warping(settings.temperature, settings.top_k, settings.top_p))
-    read = decoders.read(pair, ids, **asdict(warping), penalties=settings.penalties, draft=False)
+    read = decoders.read(
+        pair,
+        ids,
+        **asdict(method.warping(Warping(settings.temperature, settings.top_k, settings.top_p))),
+        penalties=settings.penalties,
+        draft=False,
+    )
     _, likeliest = top(read.logits[0], LISTED)
     tokens = list(dict.fromkeys([*likeliest[:LISTED].tolist(), *wanted]))
     raw, warped = (p[0, tokens].tolist() for p in (read.log_p.exp(), read.p))

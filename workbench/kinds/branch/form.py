@@ -33,7 +33,6 @@ class Branching:
         results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
 
     def _look(self, choice: PairChoice, event: gr.EventData) -> Asked:
-        """The tokens that could stand there, once the device is free."""
         asked: Any = data(event)
 
         def look() -> Asked:
@@ -45,14 +44,20 @@ class Branching:
         return {**answered(asked), **guarded(look)}
 
     def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
-        """Queue the run that continues from there, or answer with what is wrong."""
         asked: Any = data(event)
 
         def begin() -> Updates:
-            study = continued(
-                self.host, asked.get("run"), place(asked), choice, asked.get("token"), names(asked)
+            return self.runner.start(
+                continued(
+                    self.host,
+                    asked.get("run"),
+                    place(asked),
+                    choice,
+                    asked.get("token"),
+                    names(asked),
+                ),
+                choice,
             )
-            return self.runner.start(study, choice)
 
         updates = guarded(begin)
         return {self.answer: {**answered(asked), **updates}} if "error" in updates else updates
@@ -160,8 +165,9 @@ def endpoints(host: Host) -> None:
             alternatives: a list of id, text, raw and warped
         """
         with told():
-            where = place({"run": run, "decoder": decoder, "at": at})
-            choices, _ = likely(host, run, where, PairChoice())
+            choices, _ = likely(
+                host, run, place({"run": run, "decoder": decoder, "at": at}), PairChoice()
+            )
             return {"alternatives": [asdict(each) for each in choices]}
 
     def branch(

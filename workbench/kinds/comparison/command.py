@@ -47,8 +47,7 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    settings = flags.settings(args, START)
-    return study.run(Comparison(flags.prompt(args), settings), args)
+    return study.run(Comparison(flags.prompt(args), flags.settings(args, START)), args)
 
 
 def legend(results: Iterable[Result]) -> Text:
@@ -62,8 +61,10 @@ def legend(results: Iterable[Result]) -> Text:
 def text(result: Result) -> Group:
     """The text of one decoder of a comparison under its name, with its badge or error."""
     summary = catalog[result.decoder].summary if result.decoder in catalog else ""
-    name = Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim"))
-    parts = [name, coloured(result.alone.tokens)]
+    parts = [
+        Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim")),
+        coloured(result.alone.tokens),
+    ]
     if result.agreement is not None:
         parts.append(Text(badge(result.agreement)["text"], "dim"))
     if result.error is not None:

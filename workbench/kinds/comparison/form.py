@@ -77,8 +77,12 @@ class CompareTab(StudyTab):
         super()._wire()
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
             button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
-        drawn = [self._drawn(name) for name in presets.SETTINGS[presets.OPENING]]
-        self.preset.input(self._preset, self.preset, [self.preset, *drawn], **self.noted.filling)
+        self.preset.input(
+            self._preset,
+            self.preset,
+            [self.preset, *(self._drawn(name) for name in presets.SETTINGS[presets.OPENING])],
+            **self.noted.filling,
+        )
         self.pair.change(self.offer, self.pair, [*self.form.offered.values()], **self.noted.filling)
         Branching(self.host, self.runner, self.results, self.pair)
 
@@ -87,8 +91,10 @@ class CompareTab(StudyTab):
 
     def greet(self) -> Updates:
         """Updates for a fresh page: the length of the prompt that it opens with."""
-        says = words.note(self.says(self.opening, PairChoice()))
-        return {self.asked: says, **self.offer(PairChoice())}
+        return {
+            self.asked: words.note(self.says(self.opening, PairChoice())),
+            **self.offer(PairChoice()),
+        }
 
     @property
     def unasked(self) -> Updates:
@@ -96,23 +102,26 @@ class CompareTab(StudyTab):
 
         Its panels have come with the HTML.
         """
-        kept = self.results.kept.run_id
-        return {self.runner.progress: "", kept: "", self.results.strip: gr.skip()}
+        return {
+            self.runner.progress: "",
+            self.results.kept.run_id: "",
+            self.results.strip: gr.skip(),
+        }
 
     # ---- the study in the form
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         prompt, settings = data["prompt"], data["settings"]
-        count = self.host.tokens(prompt, bool(settings.get("chat_template")), choice)
-        return words.tokens(count, settings)
+        return words.tokens(
+            self.host.tokens(prompt, bool(settings.get("chat_template")), choice), settings
+        )
 
     @property
     def told(self) -> list[Any]:
         return [*super().told, self.preset]
 
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
-        told = super().telling(values, data, choice)
-        return {**told, self.preset: _preset_of(data["settings"])}
+        return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}
 
     def follow(self, study: Comparison, *looked_at: Any) -> Live:
         return Live(study, self.results)

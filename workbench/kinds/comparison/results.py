@@ -124,11 +124,9 @@ class LivePanels:
 
 def _again(at: At) -> str:
     """The repeat or timing that runs now, of a text that is already shown."""
-    parts = [
-        at.repeat and f"repeat {at.repeat + 1}",
-        at.lap and f"timing {at.lap + 1} of {at.laps}",
-    ]
-    return ", ".join(part for part in parts if part)
+    repeat = f"repeat {at.repeat + 1}" if at.repeat else ""
+    timing = f"timing {at.lap + 1} of {at.laps}" if at.lap else ""
+    return ", ".join(filter(None, (repeat, timing)))
 
 
 def samples(run: Run) -> dict[str, Any]:

@@ -7,8 +7,6 @@ from workbench.kinds.draw.study import Draw
 from workbench.runs.draws import grouped, seeds
 from workbench.runs.record import LARGEST_FILE, Run
 
-MEGABYTE = 2**20
-
 
 def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
     """The study that draws with the seeds after those of a run, and is otherwise the same.
@@ -35,11 +33,14 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
     if draws is None:
         range_ = next(field.metadata for field in Draw.own() if field.name == "draws")
         draws = min(max(drawn, range_["low"]), range_["high"], most or range_["high"])
-    seed = max(each.stop for each in seeds(run.results))
-    study = replace(study, draws=draws, settings=replace(study.settings, seed=seed))
+    study = replace(
+        study,
+        draws=draws,
+        settings=replace(study.settings, seed=max(each.stop for each in seeds(run.results))),
+    )
     if len(run.dumps()) * (1 + study.draws / drawn) > LARGEST_FILE:
         raise InputError(
-            f"With {draws:,} more draws this run would exceed {LARGEST_FILE // MEGABYTE} MB; "
+            f"With {draws:,} more draws this run would exceed {LARGEST_FILE // 2**20} MB; "
             "draw fewer, or begin a new run."
         )
     return study

@@ -40,8 +40,13 @@ BRANCHES = 6  # of each token of a tree
 def register(commands: Any) -> None:
     """Add the command to those of `python -m workbench`."""
     decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
-    help = "continue one prompt with many seeds, and compare the draws with the exact law"
-    command = flags.command(commands, "draw", help, DESCRIPTION + decoders, EXAMPLES)
+    command = flags.command(
+        commands,
+        "draw",
+        "continue one prompt with many seeds, and compare the draws with the exact law",
+        DESCRIPTION + decoders,
+        EXAMPLES,
+    )
     command.set_defaults(command=run)
     flags.add_prompt(command, nargs="?")
     command.add_argument(

@@ -45,8 +45,15 @@ class DrawResults(Figures):
         self.timing = gr.HTML(elem_id="draw-timing", elem_classes="wb-note")
         self.proof = gr.HTML(elem_classes="wb-note")
         self.shown = gr.State("")  # the run that draws can be added to
-        says = [self.headline, self.again, self.trees, self.table, self.timing, self.proof]
-        return [*says, self.shown]
+        return [
+            self.headline,
+            self.again,
+            self.trees,
+            self.table,
+            self.timing,
+            self.proof,
+            self.shown,
+        ]
 
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         if not run.results:
@@ -90,15 +97,18 @@ class DrawTab(StudyTab):
 
     def _wire(self) -> None:
         super()._wire()
-        changes = [*self.runner.starting, *self.results.kept.outputs]
-        self.results.again.click(self._again, [self.results.shown, self.pair], changes, **QUIET)
+        self.results.again.click(
+            self._again,
+            [self.results.shown, self.pair],
+            [*self.runner.starting, *self.results.kept.outputs],
+            **QUIET,
+        )
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
         draws = data["settings"].get("draws", Draw.draws) or "no"
         return f"{draws} draws · {words.chosen(data['settings'])}"
 
     def _again(self, id: str, choice: PairChoice) -> Updates:
-        """Queue draws with other seeds, to add to the run on screen, or say what is wrong."""
         try:
             earlier = self.host.store.get(id)
             of_pair(self.host.loaded(choice), earlier)

@@ -18,8 +18,8 @@ UNFOLD = """addEventListener("click", (event) => {
 def body(run: Run) -> Body:
     """The findings in sentences, the figures, and each decoder's tree."""
     table = tables.markup(draws.table(run))
-    content = f"{verdicts.headline(run)}\n{table}\n{draws.trees(run)}\n{draws.proof(run)}"
-    return Body(content, UNFOLD)
+    content = (verdicts.headline(run), table, draws.trees(run), draws.proof(run))
+    return Body("\n".join(content), UNFOLD)
 
 
 def columns(run: Run) -> Callable[[Result], Line]:

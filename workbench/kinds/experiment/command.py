@@ -236,8 +236,11 @@ def listed(console: Console, journal: Journal) -> None:
         ]
         for p in journal.experiments()
     ]  # fmt: skip
-    heads = ["experiment", "created (UTC)", "plan", "items done", "", "failed"]
-    console.print(show.grid(Table(heads, past)) if past else "There are no experiments yet.")
+    console.print(
+        show.grid(Table(["experiment", "created (UTC)", "plan", "items done", "", "failed"], past))
+        if past
+        else "There are no experiments yet."
+    )
 
 
 def described(found: Plan) -> str:

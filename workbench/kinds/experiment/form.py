@@ -21,7 +21,6 @@ from workbench.page.parts import words
 from workbench.page.widgets.components import Given
 from workbench.page.widgets.handlers import QUIET
 
-FILES = ("html", "md", "csv")
 NONE_YET = "None yet: run a plan."
 MOST_PAST = 50  # experiments to choose from
 INTRODUCTION = (
@@ -137,8 +136,10 @@ class ExperimentsTab:
                 raise InputError("The number of prompts must be at least 1.")
             found = self.plan.read(plan, file)
             most, choice = None if limit is None else int(limit), pair if here else None
-            asked = Request(found.source, f"{found.name}.toml", choice, most, paths=False)
-            self.background.start(asked, visit.session_hash)
+            self.background.start(
+                Request(found.source, f"{found.name}.toml", choice, most, paths=False),
+                visit.session_hash,
+            )
         except InputError as error:
             return words.note(str(error), "alert")
         return ""
@@ -171,7 +172,7 @@ class ExperimentsTab:
         cache, paths = Path(self.files.GRADIO_CACHE), list[str]()
         cache.mkdir(parents=True, exist_ok=True)
         folder = Path(tempfile.mkdtemp(prefix="experiment-", dir=cache))
-        for kind in FILES:
+        for kind in ("html", "md", "csv"):
             for name, text in WRITERS[kind](found).items():
                 paths.append(str(folder / name))
                 (folder / name).write_text(text, encoding="utf-8")

@@ -69,8 +69,13 @@ class ExperimentView:
         except InputError as error:  # the request is damaged, or names a decoder that is gone
             return now, [words.note(str(error), "alert"), "", None]
         now = found.progress  # the report has found damaged rows
-        each = [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
-        return now, [self._says(now), "".join(each), (now.id, now.done, time.monotonic())]
+        return now, [
+            self._says(now),
+            "".join(
+                [f"<h3>{html.escape(s.title)}</h3>{as_html(s.content)}" for s in sections(found)]
+            ),
+            (now.id, now.done, time.monotonic()),
+        ]
 
     def _says(self, now: Progress | None) -> str:
         work = self.background.work
@@ -85,9 +90,6 @@ class ExperimentView:
             left = f" · about {words.seconds_left(now.eta)} left"
         says = words.note(self.background.says(now) + left)
         return says + words.bar(now.done / max(1, now.total)) + fault
-
-
-NO_TEXT = "No text of this experiment can be opened yet."
 
 
 class Opener:
@@ -124,7 +126,6 @@ class Opener:
         self.open.click(self._opened, [*chosen, self.prompt], self.note, **QUIET)
 
     def _cells(self, id: str | None) -> dict[str, Kept]:
-        """The cells that have a prompt to open, by their part and name."""
         found = report(self.journal, id or "")
         return {
             f"{cell.part}: {found.names(cell.part)[cell.cell]}": cell
@@ -141,7 +142,7 @@ class Opener:
         return [
             gr.update(choices=[*cells], value=name),
             _numbers(cells.get(name or "")),
-            "" if cells else words.note(NO_TEXT),
+            "" if cells else words.note("No text of this experiment can be opened yet."),
         ]
 
     def _chosen(self, id: str | None, name: str | None) -> Any:
@@ -163,6 +164,5 @@ class Opener:
 
 
 def _numbers(cell: Kept | None) -> Any:
-    """The choice of prompts, counted from 1."""
     numbers = [str(number + 1) for number in prompts(cell)] if cell else []
     return gr.update(choices=numbers, value=next(iter(numbers), None))

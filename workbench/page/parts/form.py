@@ -59,8 +59,13 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
     elif is_list(field):
         component = gr.Textbox(text, label=label, info=help, min_width=180)
     elif field.metadata["choices"] and field.metadata["low"] is None:
-        choices = [written(field, choice) for choice in field.metadata["choices"]]
-        component = gr.Dropdown(choices, value=text, label=label, info=help, min_width=180)
+        component = gr.Dropdown(
+            [written(field, choice) for choice in field.metadata["choices"]],
+            value=text,
+            label=label,
+            info=help,
+            min_width=180,
+        )
     elif field.metadata["choices"]:
         component = gr.Textbox(
             text, label=label, info=f"{help} ({allowed(field)})", max_lines=1, min_width=180

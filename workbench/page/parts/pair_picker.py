@@ -75,7 +75,6 @@ class PairPicker:
         dtype: str,
         weights: str,
     ) -> tuple[Any, str]:
-        """The new choice, or the old one with the reason why the new one is refused."""
         try:
             choice = self._chosen(
                 preset, (target or "").strip(), (draft or "").strip(), device, dtype,

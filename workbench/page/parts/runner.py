@@ -28,7 +28,6 @@ from workbench.studies.study import Study
 HERE = ("127.0.0.1", "::1")
 # While the clock stands still, a browser on these cores may draw an update, a finished panel.
 DRAWING_SECONDS, PANEL_SECONDS = 0.05, 0.3
-ANOTHER_PAIR = "Load another pair under Models in the Compare tab."
 log = logging.getLogger(__name__)
 
 
@@ -84,13 +83,14 @@ class Runner:
     def wire(self, tab: Any) -> None:
         """Connect the buttons with the form, the study and the results of a `StudyTab`."""
         self.tab = tab
-        asked = self.run.click(
-            self._ask,
-            [tab.noted.values, tab.pair, *tab.more],
-            [*self.starting, tab.noted.faults],
-            **QUIET,
+        tab.noted.tell(
+            self.run.click(
+                self._ask,
+                [tab.noted.values, tab.pair, *tab.more],
+                [*self.starting, tab.noted.faults],
+                **QUIET,
+            )
         )
-        tab.noted.tell(asked)
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
             self._run, [self._ticket, *tab.looked_at], [*self.outputs, *tab.results.outputs],
@@ -108,7 +108,6 @@ class Runner:
     # ---- handlers
 
     def _ask(self, noted: list[Any], choice: PairChoice, *more: Any) -> Updates:
-        """A ticket and a place in the queue, or a message at each field with a fault."""
         form = self.tab.noted
         try:
             started = self.start(self.tab.asked_for(form.read(noted), *more), choice)
@@ -199,7 +198,7 @@ class Runner:
 def sentence(error: Exception) -> str:
     """A sentence for a visitor about an exception; unforeseen ones also go to the log."""
     if isinstance(error, PairError):
-        return f"{error} {ANOTHER_PAIR}"
+        return f"{error} Load another pair under Models in the Compare tab."
     if isinstance(error, InputError):
         return str(error)
     if isinstance(error, gr.Error):

@@ -28,7 +28,6 @@ NONE = (
     "There are no runs yet. Press Run under Compare, or Measure under Batch; each run is listed "
     "here when it is done."
 )
-NOT_FOUND = "No run matches these words and this kind."
 PUBLIC = "On a shared machine, runs are not listed; open each one by its link."
 
 
@@ -128,7 +127,8 @@ class RunsTab:
             }
             for run in runs
         ]
-        return {"rows": lines, "empty": NOT_FOUND if search or kind != EVERY else NONE}
+        found_none = "No run matches these words and this kind."
+        return {"rows": lines, "empty": found_none if search or kind != EVERY else NONE}
 
     def _open(self, table: dict[str, Any] | None) -> Updates:
         ids = chosen(table)
@@ -179,7 +179,6 @@ class RunsTab:
         return "", f'<div class="wb-versus">{heads}{view_of(a.kind).beside(a, b)}</div>'
 
     def _delete(self, _: Any, condemned: Any, *filters: str) -> tuple[Any, str]:
-        """Delete the runs that the visitor agreed to delete."""
         ids = chosen({"chosen": condemned})
         try:
             for id in ids:

@@ -24,8 +24,10 @@ LATEX: list[dict[str, str | bool]] = [{"left": "$$", "right": "$$", "display": T
 class TheoryTab:
     def __init__(self, host: Host):
         self.host = host
-        kept = [(f"recorded: {each.title}", each.run.id) for each in recordings()]
-        self.always = [("none", ""), *kept]
+        self.always = [
+            ("none", ""),
+            *((f"recorded: {each.title}", each.run.id) for each in recordings()),
+        ]
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
                 self.always,

@@ -7,24 +7,6 @@ from typing import Any
 
 import gradio as gr
 
-SHOW_PANELS = """
-const root = element.firstElementChild;
-const show = () => Workbench.show(root, props.value || WorkbenchPage.opening());
-root.ask = trigger;
-watch('value', show);
-show();
-"""
-SHOW_ALTERNATIVES = """
-const show = () => Workbench.answered(props.value);
-watch('value', show);
-"""
-SHOW_RUNS = """
-const root = element.firstElementChild;
-const show = () => WorkbenchPage.runs(root, props, trigger);
-watch('value', show);
-show();
-"""
-
 
 class Drawn(gr.HTML):
     """Plain data that a script draws.
@@ -57,7 +39,13 @@ class TokenStrip(Drawn):
     {ask, run, decoder, at, token, decoders}. `ask` names the question.
     """
 
-    script = SHOW_PANELS
+    script = """
+const root = element.firstElementChild;
+const show = () => Workbench.show(root, props.value || WorkbenchPage.opening());
+root.ask = trigger;
+watch('value', show);
+show();
+"""
 
 
 class Alternatives(Drawn):
@@ -66,7 +54,10 @@ class Alternatives(Drawn):
     Its value is {ask, choices, wanted} or {ask, error}.
     """
 
-    script = SHOW_ALTERNATIVES
+    script = """
+const show = () => Workbench.answered(props.value);
+watch('value', show);
+"""
 
 
 class RunTable(Drawn):
@@ -76,7 +67,12 @@ class RunTable(Drawn):
     [ids], "empty": a text in place of no rows}.
     """
 
-    script = SHOW_RUNS
+    script = """
+const root = element.firstElementChild;
+const show = () => WorkbenchPage.runs(root, props, trigger);
+watch('value', show);
+show();
+"""
 
 
 class OpenSlider(gr.Slider):

@@ -112,8 +112,13 @@ class NotedForm:
         return {self.faults: [faults.get(field) for field in self.fields]}
 
     def tell(self, handler: Any) -> None:
-        tell = "(messages) => WorkbenchPage.tell(messages)"
-        handler.then(None, self.faults, self.fields, js=tell, api_visibility="private")
+        handler.then(
+            None,
+            self.faults,
+            self.fields,
+            js="(messages) => WorkbenchPage.tell(messages)",
+            api_visibility="private",
+        )
 
 
 def _filled(field: Any, value: Any) -> bool:
