@@ -157,7 +157,7 @@ class _Session:
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
         """Time a job once, and yield its events."""
-        yield Started(at)
+        yield Started(at, self._eta(self.done))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:
             # nothing compares their speeds.
@@ -227,10 +227,12 @@ class _Session:
                 update = next(measuring)
             except StopIteration as over:
                 return over.value
-            done = self.done + min(1.0, update.done / budget)  # of all timings
-            taken = time.monotonic() - self.began
-            eta = taken * (at.steps - done) / done if done else None
+            eta = self._eta(self.done + min(1.0, update.done / budget))
             yield Progress(
                 at, update.done, budget, update.tokens, update.rounds, update.provisional, eta,
                 update.seconds,
             )  # fmt: skip
+
+    def _eta(self, done: float) -> float | None:
+        """Seconds until all timings are over, after this many of them."""
+        return (time.monotonic() - self.began) * (self.steps - done) / done if done else None

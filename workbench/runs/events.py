@@ -41,9 +41,15 @@ class At:
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """A timing of a job begins."""
+    """A timing of a job begins.
+
+    Attributes:
+        at: the job
+        eta_seconds: see `Progress`
+    """
 
     at: At
+    eta_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

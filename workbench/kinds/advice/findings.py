@@ -21,7 +21,7 @@ HEADS = [
     "decoder", "predicted x greedy (95%)", "measured x greedy (95%)", "tokens/round", "its text",
     "J/token",
 ]  # fmt: skip
-NOTHING = "Nothing is known yet: no prompt was measured with every decoder."
+NOTHING = "Nothing is known until every decoder has been measured on a prompt."
 
 
 def findings(run: Run) -> Findings | None:

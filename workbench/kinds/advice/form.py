@@ -11,6 +11,7 @@ from workbench.models.presets import PairChoice
 from workbench.page.parts.frame import StudyTab
 from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import Updates, Values
+from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.studies.text import counted
 
@@ -24,7 +25,10 @@ OPENING = {"prompts": {"name": "stories", "count": 5}, "settings": {**START, "te
 
 class Answer(Figures):
     def growing(self, run: Run, *looked_at: Any) -> Updates:
-        return {**super().growing(run), self.table: answer(run)}
+        return {**super().growing(run), self.table: answer(run), self.timing: ""}
+
+    def update(self, event: Started | Progress | Finished) -> Updates:
+        return {}  # while most decoders are not measured, figures would mislead
 
 
 class AdviceCard(StudyTab):
@@ -51,7 +55,8 @@ class AdviceCard(StudyTab):
                 elem_id="advice-count",
             )  # fmt: skip
             self.lay_out_buttons()
-        self.lay_out_asked()
+        with gr.Row(elem_classes="chips"):
+            self.lay_out_asked()
         self.runner.lay_out_progress()
         self.results = Answer(self.prefix)
 
@@ -71,8 +76,8 @@ class AdviceCard(StudyTab):
         return {"prompts": prompts, "settings": settings}
 
     def says(self, data: Mapping[str, Any], choice: PairChoice) -> str:
-        count, settings = counted(int(data["prompts"]["count"] or 0), "story"), data["settings"]
-        return f"{count}, {settings['max_new_tokens']} new tokens each"
+        count, settings = int(data["prompts"]["count"] or 0), data["settings"]
+        return f"{counted(count, 'story', 'stories')}, {settings['max_new_tokens']} new tokens each"
 
     def faults(self, values: Values, *more: Any) -> dict[Any, str]:
         return {each: f"{each.label} is empty." for each in self.inputs if values[each] is None}

@@ -52,8 +52,8 @@ def progress(event: Started | Progress | Finished, kept: str = "") -> str:
     if isinstance(event, Progress):
         part = min(1.0, event.done / event.budget)
         words.append(f"token {event.done} of {event.budget}")
-        if event.eta_seconds is not None:
-            words.append(f"about {seconds_left(event.eta_seconds)} left")
+    if not isinstance(event, Finished) and event.eta_seconds is not None:
+        words.append(f"about {seconds_left(event.eta_seconds)} left")
     return (
         f'{note(" · ".join(words))}<div data-run="{kept}">'
         f"{bar(min(1.0, (at.step + part) / at.steps))}</div>"

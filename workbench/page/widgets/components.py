@@ -98,7 +98,11 @@ class Given:
 class ReadOnce:
     """A component whose handlers get the content of a file; nothing stays on the disk."""
 
-    is_template = True  # to the browser it is Gradio's
+    is_template = True
+
+    def get_block_name(self) -> str:
+        """The name of Gradio's component, which it is to the browser."""
+        return type(self).__bases__[-1].__name__.lower()
 
     def preprocess(self, payload: Any) -> Given | None:
         if payload is None:

@@ -161,7 +161,7 @@ def test_a_decoder_that_failed_is_left_out(pair):
     known = findings(replace(run, results=results))
     assert {line.method.name for line in known.lines} == {"speculative"}
     results = [replace(r, error="broken") if r.decoder == "greedy" else r for r in run.results]
-    assert "Nothing is known yet" in sentences(replace(run, results=results))[1]
+    assert "Nothing is known until" in sentences(replace(run, results=results))[1]
 
 
 def test_a_pair_without_a_draft_cannot_be_advised_on(pair):
@@ -279,4 +279,4 @@ def test_it_stops_within_a_second_and_says_what_is_known(pair):
     assert run.cancelled
     assert {result.repeat for result in run.results} >= {0}
     assert "The best exact decoder" in sentences(run)[1]  # from the first prompt
-    assert "Nothing is known yet" in sentences(replace(run, results=run.results[:2]))[1]
+    assert "Nothing is known until" in sentences(replace(run, results=run.results[:2]))[1]
