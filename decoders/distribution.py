@@ -1,12 +1,14 @@
 """What is sampled: a distribution over tokens, or over (beam, token) pairs.
 
+A Distribution is a measure on the ids 0 .. V-1; a distribution if its masses sum to one.
+`p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
+
 It has two forms with one interface. `Small` holds the few tokens that warping leaves, on the
 host. `Whole` holds one number for every token, in a tensor on the model's device. Rules do not see
 the difference. One uniform number draws the same token from both forms, because both add up masses
 by rising id.
 """
 
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate
@@ -19,74 +21,7 @@ from decoders.shapes import Probs, TokenId
 UNDER_ONE = 1 - 2**-52
 
 
-class Distribution(ABC):
-    """A measure on the ids 0 .. V-1; a distribution if its masses sum to one.
-
-    `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
-    """
-
-    @abstractmethod
-    def __getitem__(self, token: TokenId) -> float: ...
-
-    @abstractmethod
-    def __mul__(self, factor: float) -> "Distribution": ...
-
-    def __rmul__(self, factor: float) -> "Distribution":
-        return self * factor
-
-    @abstractmethod
-    def __truediv__(self, divisor: float) -> "Distribution": ...
-
-    @property
-    @abstractmethod
-    def total(self) -> float:
-        """The sum of all masses."""
-
-    @property
-    @abstractmethod
-    def entropy(self) -> float:
-        """The entropy in nats."""
-
-    @property
-    @abstractmethod
-    def rounding(self) -> float:
-        """The relative error of one operation on its masses."""
-
-    @abstractmethod
-    def items(self) -> Iterable[tuple[TokenId, float]]:
-        """The ids that have mass, rising, each with its mass."""
-
-    @abstractmethod
-    def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
-        """The id at which the cumulative mass first exceeds u times the total, for each u.
-
-        Args:
-            uniforms: the numbers u, each in [0, 1)
-        """
-
-    @abstractmethod
-    def within(self, ids: Iterable[TokenId]) -> "Small":
-        """This measure on these ids alone.
-
-        Args:
-            ids: the ids to keep, rising
-        """
-
-    @abstractmethod
-    def without(self, token: TokenId) -> "Distribution":
-        """The distribution without `token`, renormalised; empty if no other token has mass."""
-
-    @abstractmethod
-    def regrouped(self, rows: Mapping[int, int], size: int) -> "Distribution":
-        """Some rows of a distribution over (row, token) pairs, renormalised.
-
-        Args:
-            rows: from each row to keep to its new row
-            size: V; the id of a pair is row * V + token
-        """
-
-
-class Small(Distribution):
+class Small:
     """The ids that have mass, rising, each with its mass in float64.
 
     Args:
@@ -94,7 +29,7 @@ class Small(Distribution):
     """
 
     __slots__ = ("_cumulative", "mass")
-    rounding = 2.0**-52
+    rounding = 2.0**-52  # the relative error of one operation on its masses
 
     def __init__(self, mass: dict[TokenId, float]):
         self.mass = mass
@@ -106,11 +41,14 @@ class Small(Distribution):
     def __mul__(self, factor: float) -> "Small":
         return Small({x: factor * m for x, m in self.mass.items()})
 
+    __rmul__ = __mul__
+
     def __truediv__(self, divisor: float) -> "Small":
         return Small({x: m / divisor for x, m in self.mass.items()})
 
     @property
     def total(self) -> float:
+        """The sum of all masses."""
         return self.cumulative[-1] if self.mass else 0.0
 
     @property
@@ -121,6 +59,7 @@ class Small(Distribution):
 
     @property
     def entropy(self) -> float:
+        """The entropy in nats."""
         return (
             torch.special.entr(torch.tensor(list(self.mass.values()), dtype=torch.float64))
             .sum()
@@ -128,20 +67,38 @@ class Small(Distribution):
         )
 
     def items(self) -> Iterable[tuple[TokenId, float]]:
+        """The ids that have mass, rising, each with its mass."""
         return self.mass.items()
 
     def draw(self, uniforms: Sequence[float]) -> list[TokenId]:
+        """The id at which the cumulative mass first exceeds u times the total, for each u.
+
+        Args:
+            uniforms: the numbers u, each in [0, 1)
+        """
         ids, below = list(self.mass), self.total * UNDER_ONE
         return [ids[bisect_right(self.cumulative, u * below)] for u in uniforms]
 
     def within(self, ids: Iterable[TokenId]) -> "Small":
+        """This measure on these ids alone.
+
+        Args:
+            ids: the ids to keep, rising
+        """
         return Small({x: self.mass[x] for x in ids if x in self.mass})
 
     def without(self, token: TokenId) -> "Small":
+        """The distribution without `token`, renormalised; empty if no other token has mass."""
         rest = Small({x: m for x, m in self.mass.items() if x != token})
         return rest / rest.total if rest.mass else rest
 
     def regrouped(self, rows: Mapping[int, int], size: int) -> "Small":
+        """Some rows of a distribution over (row, token) pairs, renormalised.
+
+        Args:
+            rows: from each row to keep to its new row
+            size: V; the id of a pair is row * V + token
+        """
         moved = ((divmod(x, size), m) for x, m in self.mass.items())
         rest = Small(
             dict(sorted((rows[row] * size + token, m) for (row, token), m in moved if row in rows))
@@ -149,8 +106,8 @@ class Small(Distribution):
         return rest / rest.total if rest.mass else rest
 
 
-class Whole(Distribution):
-    """A tensor of masses.
+class Whole:
+    """A tensor of masses, with the interface of `Small`.
 
     Args:
         mass: the masses (V,)
@@ -166,6 +123,8 @@ class Whole(Distribution):
 
     def __mul__(self, factor: float) -> "Whole":
         return Whole(self.mass * factor)
+
+    __rmul__ = __mul__
 
     def __truediv__(self, divisor: float) -> "Whole":
         return Whole(self.mass / divisor)
@@ -196,7 +155,7 @@ class Whole(Distribution):
         masses = self.mass[torch.tensor(ids, dtype=torch.long, device=self.mass.device)].tolist()
         return Small({x: m for x, m in zip(ids, masses, strict=True) if m > 0})
 
-    def without(self, token: TokenId) -> "Distribution":
+    def without(self, token: TokenId) -> "Whole | Small":
         rest = self.mass.clone()
         rest[token] = 0
         mass = rest.sum()
@@ -206,6 +165,9 @@ class Whole(Distribution):
         order = sorted(rows, key=rows.__getitem__)
         rest = self.mass.view(-1, size)[order].flatten()
         return Whole(rest / rest.sum())
+
+
+Distribution = Small | Whole
 
 
 def point_mass(token: TokenId) -> Small:

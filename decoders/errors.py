@@ -1,6 +1,10 @@
-"""The errors that callers see."""
+"""The errors that callers see, and the checks of their numbers, truth values and choices."""
 
 import reprlib
+from collections.abc import Sequence
+from typing import Any, TypeGuard
+
+import numpy as np
 
 QUOTED = 80  # characters
 _SHORT = reprlib.Repr()
@@ -46,3 +50,73 @@ def quoted(value: object) -> str:
     # An object's own repr may fail, and Python refuses whole numbers of more than 4,300 digits.
     except Exception:
         return f"a value of type {type(value).__name__}"
+
+
+def plain(value: Any) -> Any:
+    """A number, truth value or text of NumPy as Python's own; anything else unchanged."""
+    return value.item() if isinstance(value, (np.number, np.bool_, np.str_)) else value
+
+
+def is_whole(value: Any) -> TypeGuard[int]:
+    """Whether this is a whole number, NumPy's included; True and False are not."""
+    return isinstance(plain(value), int) and not isinstance(value, bool)
+
+
+def allowed(
+    name: str,
+    value: Any,
+    low: float | None = None,
+    high: float | None = None,
+    choices: Sequence[Any] = (),
+) -> Any:
+    """The value of an option, as Python's own type.
+
+    Args:
+        name: the option's name, for messages
+        value: the caller's value
+        low: least number; True and False are no numbers
+        high: greatest number; only whole numbers are allowed if the bounds are whole
+        choices: values allowed besides the range, or instead of one
+
+    Raises:
+        InputError: for any other value, whatever its type
+    """
+    kept = plain(value)
+    for choice in choices:
+        alike = isinstance(kept, type(choice)) and isinstance(kept, bool) == isinstance(
+            choice, bool
+        )
+        if alike and kept == choice:
+            return kept
+    options = [repr(choice) for choice in choices]
+    kind: Any = int if isinstance(high if low is None else low, int) else (int, float)
+    ranges = low is not None or high is not None
+    if ranges:
+        if isinstance(kept, kind) and not isinstance(kept, bool) and _within(kept, low, high):
+            return kept
+        options.append(f"a {'whole ' if kind is int else ''}number {_bounds(low, high)}")
+    words = " or ".join(filter(None, [", ".join(options[:-1]), options[-1]]))
+    # A Fraction, an array or a tensor.
+    numeric = ranges and hasattr(type(kept), "__float__") and not isinstance(kept, (int, float))
+    hint = f"; give an int{'' if kind is int else ' or a float'}" if numeric else ""
+    raise InputError(f"{name} must be {words}, not {quoted(value)}{hint}.")
+
+
+def _within(value: float, low: float | None, high: float | None) -> bool:
+    return (low is None or value >= low) and (high is None or value <= high)
+
+
+def _bounds(low: float | None, high: float | None) -> str:
+    if high is None:
+        return f"of {low} or more"
+    return f"of at most {high}" if low is None else f"from {low} to {high}"
+
+
+def flag(name: str, value: Any) -> bool:
+    """True or False; InputError for texts such as "false", which would count as true."""
+    return allowed(name, value, choices=(True, False))
+
+
+def whole(name: str, value: Any, most: int) -> int:
+    """A whole number from 1 to `most`, or InputError."""
+    return allowed(name, value, 1, most)

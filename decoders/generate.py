@@ -12,7 +12,6 @@ from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.inputs import as_prompts, decoded, encode_references
-from decoders.ledger import Ledger
 from decoders.loop import drive
 from decoders.options import Batching, Prompt, Sampling, Stop
 from decoders.request import Request
@@ -21,6 +20,7 @@ from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.task import Task, roles, row_bytes
+from decoders.trace import Ledger
 from decoders.turn import Turn
 
 
@@ -77,34 +77,24 @@ def check(
     Raises:
         InputError: for input that cannot be used
     """
-    names = {field.name for field in fields(Sampling)}
-    sampling = Sampling(**{name: value for name, value in options.items() if name in names})
     cancel, clock = options.pop("cancel", None), options.pop("clock", time.perf_counter)
-    batching = Batching(**{name: value for name, value in options.items() if name not in names})
-    Task.read(pair, prompt, method, sampling, batching, cancel, clock)
+    names = {field.name for field in fields(Sampling)} & options.keys()
+    sampling = Sampling(**{name: options.pop(name) for name in names})
+    Task.read(pair, prompt, method, sampling, Batching(**options), cancel, clock)
 
 
 def stream(
-    pair: ModelPair,
-    prompt: Prompt | Sequence[Prompt],
-    method: Method | str,
-    *,
-    max_new_tokens: int = Sampling.max_new_tokens,
-    seed: int | Sequence[int] = Sampling.seed,
-    temperature: float = Sampling.temperature,
-    top_k: int = Sampling.top_k,
-    top_p: float = Sampling.top_p,
-    stop: Stop = Sampling.stop,
+    pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, *,
+    max_new_tokens: int = Sampling.max_new_tokens, seed: int | Sequence[int] = Sampling.seed,
+    temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
+    top_p: float = Sampling.top_p, stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
     end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
-    max_batch: int | None = Batching.max_batch,
-    prefill_chunk: int | None = Batching.prefill_chunk,
-    padding: str = Batching.padding,
-    max_cache_bytes: int | None = Batching.max_cache_bytes,
-    cancel: Any = None,
-    clock: Callable[[], float] = time.perf_counter,
-) -> Generator[Event, None, None]:
+    max_batch: int | None = Batching.max_batch, prefill_chunk: int | None = Batching.prefill_chunk,
+    padding: str = Batching.padding, max_cache_bytes: int | None = Batching.max_cache_bytes,
+    cancel: Any = None, clock: Callable[[], float] = time.perf_counter,
+) -> Generator[Event, None, None]:  # fmt: skip
     """Decode a prompt, or a list of prompts as one batch.
 
     Input is checked at the call, before anything runs (`check` does only that). Closing the
@@ -116,30 +106,18 @@ def stream(
         method: a decoder, or its name
         max_new_tokens: the most new tokens of each request
         seed: an int (request i of a list gets seed + i), or a list of one int per request
-        temperature: see `Warping`
-        top_k: see `Warping`
-        top_p: see `Warping`
+        temperature: see `Warping`, as for `top_k` and `top_p`
         stop: strings that end the text, or a function of the request's number and its new tokens,
             called after every token, that returns whether they end it
         ignore_eos: continue after the end-of-sequence token
         end_tokens: the ids that end a text; by default `pair.end_tokens`
-        penalties: True applies the settings of the target's generation config that depend on the
-            text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
-            begin_suppress_tokens. A list has such processors of transformers instead. They change
-            the logits of both models before anything else, and so the log-probabilities. (The beam
-            search of transformers' `generate` changes log-probabilities, which are then no longer
-            normalised.)
+        penalties: True for those of the target's generation config, or a list: see `Sampling`
         max_batch: the most requests in flight
         prefill_chunk: the most prompt tokens of a request in one pass
-        padding: "none"; or, for comparison, the padding of batches that are not packed (Ni et al.
-            2024, EMS-SD, arXiv 2405.07542): "inputs", "kv" or "both", in static batches. The tokens
-            are the same, the work is more.
-        max_cache_bytes: the most memory of all caches together; a request waits until its worst
-            case fits
-        cancel: a threading.Event, or a function that returns True to end every request within a
-            round
-        clock: returns seconds; if it stops while the caller holds an event, the caller's own work
-            is not timed
+        padding: "none"; or, for comparison, "inputs", "kv" or "both": see `Batching`
+        max_cache_bytes: the most memory of all caches; a request waits until its worst case fits
+        cancel: a threading.Event, or a function that returns True to end all within a round
+        clock: returns seconds; one that stops while the caller holds an event leaves its work out
 
     Yields:
         an Event for each round, and a last one with the Result of each request
@@ -178,11 +156,10 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
     turns: list[Turn] = []
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
-        source = SeededSource(seed)
         request = Request(
-            ids, source=source, warping=task.warping, budget=budget, end_tokens=task.end_tokens,
-            stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary, references=references,
-            ledger=Ledger(clock), penalties=task.penalties[len(turns)],
+            ids, source=SeededSource(seed), warping=task.warping, budget=budget,
+            end_tokens=task.end_tokens, stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary,
+            references=references, ledger=Ledger(clock), penalties=task.penalties[len(turns)],
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows, roles(method)))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])
@@ -197,13 +174,12 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
 def _events(
     task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
 ) -> Generator[Event, None, None]:
-    batching = task.batching
     driven = drive(
         turns,
         engines,
-        max_batch=batching.max_batch,
-        prefill_chunk=batching.prefill_chunk,
-        static=batching.padding != "none",
+        max_batch=task.batching.max_batch,
+        prefill_chunk=task.batching.prefill_chunk,
+        static=task.batching.padding != "none",
         cancelled=task.cancelled,
     )
     for turn, entry in driven:
@@ -222,9 +198,13 @@ def _result(task: Task, turn: Turn) -> Result:
     text = decoded(tokenizer, shown) if tokenizer else ""
     for s in task.stops:
         text = text.split(s, 1)[0]
-    trials = [request.kept[n] for n in path]
-    metrics = measure(request, request.rounds, request.ledger.seconds)
-    prompt = request.tree.tokens[: request.tree.prompt_length]
     return Result(
-        text, tokens, trials, request.rounds, metrics, prompt, request.finished, turn.error
+        text,
+        tokens,
+        [request.kept[n] for n in path],
+        request.rounds,
+        measure(request, request.rounds, request.ledger.seconds),
+        request.tree.tokens[: request.tree.prompt_length],
+        request.finished,
+        turn.error,
     )

@@ -9,9 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, is_whole, plain, quoted
 from decoders.shapes import TokenId
-from decoders.values import is_whole, plain
 
 LONGEST_REFERENCE = 16 * 2**20
 # Values of an array or range: one that takes no memory may claim to have any number of them.

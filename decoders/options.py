@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from transformers import LogitsProcessor
 
 from decoders.engine.passes.padded import PADDINGS
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, allowed, flag, plain, quoted, whole
 from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId
-from decoders.values import allowed, flag, plain, whole
 
 LONGEST_BUDGET = 1_000_000
 Prompt = str | Sequence[TokenId]
@@ -19,7 +18,16 @@ Stop = str | Sequence[str] | Callable[[int, list[TokenId]], bool]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How tokens are drawn and when a text ends, in the keywords of `decoders.stream`."""
+    """How tokens are drawn and when a text ends, in the keywords of `decoders.stream`.
+
+    Attributes:
+        penalties: True applies the settings of the target's generation config that depend on the
+            text alone: repetition_penalty, no_repeat_ngram_size, bad_words_ids, suppress_tokens,
+            begin_suppress_tokens. A list has such processors of transformers instead. They change
+            the logits of both models before anything else, and so the log-probabilities. (The beam
+            search of transformers' `generate` changes log-probabilities, which are then no longer
+            normalised.)
+    """
 
     max_new_tokens: int = 64
     seed: int | Sequence[int] = 0
@@ -45,7 +53,13 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Batching:
-    """How the requests of a list share passes and memory, in the keywords of `decoders.stream`."""
+    """How the requests of a list share passes and memory, in the keywords of `decoders.stream`.
+
+    Attributes:
+        padding: "none"; or, for comparison, the padding of batches that are not packed (Ni et al.
+            2024, EMS-SD, arXiv 2405.07542): "inputs", "kv" or "both", in static batches. The tokens
+            are the same, the work is more.
+    """
 
     max_batch: int | None = None
     prefill_chunk: int | None = None

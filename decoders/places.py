@@ -63,16 +63,11 @@ def read(
     penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ...,
 ) -> list[Places]: ...  # fmt: skip
 def read(
-    pair: ModelPair,
-    prompt: Prompt,
-    text: Any = (),
-    *,
-    temperature: float = Sampling.temperature,
-    top_k: int = Sampling.top_k,
+    pair: ModelPair, prompt: Prompt, text: Any = (), *,
+    temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
     top_p: float = Sampling.top_p,
-    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
-    draft: bool = True,
-) -> Places | list[Places]:
+    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties, draft: bool = True,
+) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
 
     The result has p and q at every place from the end of the prompt to the end of the text. A draft
@@ -83,9 +78,7 @@ def read(
         prompt: text, or a list of token ids
         text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
             them. Several texts are branches of one tree, so a common beginning is read once.
-        temperature: see `Warping`
-        top_k: see `Warping`
-        top_p: see `Warping`
+        temperature: see `Warping`, as for `top_k` and `top_p`
         penalties: see `stream`
         draft: whether to read the draft as well, if there is one
 
@@ -154,15 +147,15 @@ def _logits(
         (answer,) = engine.run([(tree, nodes)])
     finally:
         engine.release(tree)
-    assert answer.logits is not None  # without a chunk every node is fed
     rows = answer.logits
+    assert rows is not None  # without a chunk every node is fed
     if not rows.amax(-1).isfinite().all():
         raise ModelError(
             f"The {model.name} gave logits that are not numbers; check its weights and its dtype."
         )
-    if penalties:
-        texts = ([tree.tokens[n] for n in tree.lineage(node)] for node in nodes)
-        rows = torch.stack(
-            [applied(penalties, text, row) for text, row in zip(texts, rows, strict=True)]
-        )
-    return rows
+    if not penalties:
+        return rows
+    texts = ([tree.tokens[n] for n in tree.lineage(node)] for node in nodes)
+    return torch.stack(
+        [applied(penalties, text, row) for text, row in zip(texts, rows, strict=True)]
+    )

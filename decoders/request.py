@@ -7,11 +7,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from decoders.distribution import Distribution
-from decoders.ledger import Ledger
 from decoders.reading import Reading
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Round, Trial, Trials
+from decoders.trace import Ledger, Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 

@@ -10,10 +10,9 @@ from collections.abc import Callable, Generator, Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Literal, Self
 
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, allowed, quoted
 from decoders.request import Ask, Request
 from decoders.trace import Round
-from decoders.values import allowed
 from decoders.warp import Warping
 
 Tested = Literal["target", "first step"]

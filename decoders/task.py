@@ -12,7 +12,7 @@ from transformers import LogitsProcessorList
 
 from decoders.catalog import as_method
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError, first_line, quoted
+from decoders.errors import InputError, first_line, plain, quoted, whole
 from decoders.inputs import (
     as_ids,
     as_prompts,
@@ -26,7 +26,6 @@ from decoders.options import LONGEST_BUDGET, Batching, Prompt, Sampling
 from decoders.penalties import applied, on_host, processors
 from decoders.settings import Method
 from decoders.shapes import Penalties, TokenId
-from decoders.values import plain, whole
 from decoders.warp import Warping
 
 

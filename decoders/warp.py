@@ -10,9 +10,8 @@ from itertools import accumulate
 import torch
 
 from decoders.distribution import Small, point_mass
-from decoders.errors import InputError
+from decoders.errors import InputError, allowed
 from decoders.shapes import Logits, Probs
-from decoders.values import allowed
 
 
 @dataclass(frozen=True)

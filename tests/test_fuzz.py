@@ -17,7 +17,7 @@ def test_odd_values_give_a_result_or_the_documented_error():
 
 
 def test_a_fault_is_found_and_its_call_printed():
-    fault = mock.patch("decoders.values.quoted", side_effect=RuntimeError("planted"))
+    fault = mock.patch("decoders.errors.quoted", side_effect=RuntimeError("planted"))
     with fault, pytest.raises(RuntimeError, match="planted") as caught:
         fuzz.fuzz(100)
     (call,) = [line for line in caught.value.__notes__ if "run(" in line]

@@ -15,15 +15,14 @@ FILES = [
 ]
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
-PLAIN = {"errors", "shapes", "values"}
-DATA = PLAIN | {"distribution", "ledger", "reading", "sampling", "theory", "trace", "tree", "warp"}
+PLAIN = {"errors", "shapes"}
+DATA = PLAIN | {"distribution", "reading", "sampling", "theory", "trace", "tree", "warp"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
     "assets": set(),
     "quiet": set(),
     "shapes": set(),
-    "values": {"errors"},
     "tree": PLAIN,
     "warp": PLAIN | {"distribution"},
     "penalties": PLAIN,
@@ -32,7 +31,6 @@ DECODERS = {
     "reading": PLAIN | {"devices", "distribution", "warp"},
     "sampling": PLAIN | {"distribution"},
     "trace": PLAIN,
-    "ledger": PLAIN | {"trace"},
     "theory": PLAIN | {"distribution"},
     "request": DATA,
     "result": REQUEST,
@@ -115,7 +113,7 @@ KIND_FILES = {
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs",
-    "settings", "trace", "theory", "values", "warp",
+    "settings", "trace", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{

@@ -11,7 +11,7 @@ from typing import NoReturn
 
 import decoders
 from decoders import InputError
-from decoders.values import whole
+from decoders.errors import whole
 from workbench.kinds.registry import KINDS
 from workbench.terminal import runs
 

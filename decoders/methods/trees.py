@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from functools import partial
 
 from decoders.drafts import tree, tree_size, without_replacement
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.speculative import DRAFT_LENGTH, speculate
 from decoders.request import Request
 from decoders.rules import KSeqRule, MultiRoundRule
 from decoders.settings import Decoding, Law, Method, setting
-from decoders.values import is_whole
 
 
 @dataclass(frozen=True)

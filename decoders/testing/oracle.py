@@ -13,13 +13,12 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution
-from decoders.ledger import Ledger
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method
 from decoders.testing.laws import OUTPUTS, Chances, beam_probs, variation
 from decoders.testing.situations import Path, Situation, drafted, logits
-from decoders.trace import KEPT, Round, Trial, Trials
+from decoders.trace import KEPT, Ledger, Round, Trial, Trials
 from decoders.turn import Turn, read
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error

@@ -2,7 +2,7 @@
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ def environment(pair: ModelPair) -> dict[str, Any]:
             if not pair.one_tokenizer
             else {}
         ),
-        **{name: _version(name) for name in ("torch", "transformers")},
+        **{name: version(name) for name in ("torch", "transformers")},
     }
 
 
@@ -70,10 +70,3 @@ def _processor() -> str:
             )
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None

@@ -2,16 +2,14 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.studies.study import Study
 
 PUBLIC_TOKENS = 256
-PUBLIC_REPEATS = 5
-PUBLIC_PROMPTS = 24
-PUBLIC_TIMINGS = 3
 PUBLIC_DRAWS = 200
 
 
@@ -51,16 +49,11 @@ class Limits:
             InputError: if a variable is not a whole number of at least 1
         """
         public = environ.get("SYSTEM") == "spaces" or bool(environ.get("SPACE_ID"))
-        return Limits(
-            public=public,
-            max_new_tokens=_count(
-                environ, "WORKBENCH_MAX_TOKENS", PUBLIC_TOKENS if public else None
-            ),
-            max_repeats=PUBLIC_REPEATS if public else None,
-            max_prompts=PUBLIC_PROMPTS if public else None,
-            max_timings=PUBLIC_TIMINGS if public else None,
-            max_draws=PUBLIC_DRAWS if public else None,
-            queue_size=_count(environ, "WORKBENCH_QUEUE", 32) or 32,
+        usual = PUBLIC if public else Limits()
+        return replace(
+            usual,
+            max_new_tokens=_count(environ, "WORKBENCH_MAX_TOKENS", usual.max_new_tokens),
+            queue_size=_count(environ, "WORKBENCH_QUEUE", usual.queue_size),
             custom_models=not public or environ.get("ALLOW_CUSTOM_MODELS") == "1",
         )
 
@@ -81,20 +74,29 @@ class Limits:
         Raises:
             InputError: if it does
         """
-        asked = (
+        for name, count, most in (
             ("new tokens", study.settings.max_new_tokens, self.max_new_tokens),
             ("repeats", study.settings.repeats, self.max_repeats),
             ("timings", study.settings.timings, self.max_timings),
             (study.counts, len(study.prompts), getattr(self, f"max_{study.counts}")),
-        )
-        for name, count, most in asked:
+        ):
             if most is not None and count > most:
                 raise InputError(
                     f"At most {most} {name} here; ask for fewer, or run it on your own machine."
                 )
 
 
-def _count(environ: Mapping[str, str], name: str, default: int | None) -> int | None:
+PUBLIC = Limits(
+    public=True,
+    max_new_tokens=PUBLIC_TOKENS,
+    max_repeats=5,
+    max_prompts=24,
+    max_timings=3,
+    max_draws=PUBLIC_DRAWS,
+)
+
+
+def _count(environ: Mapping[str, str], name: str, default: Any) -> Any:
     text = environ.get(name, "").strip()
     if not text:
         return default

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from decoders import catalog
-from workbench.studies.settings import Settings, shared
+from workbench.studies.settings import Settings
 
 SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
 OPENING = "stories"  # the page opens with it: it suits the pair that ships with this project
@@ -37,9 +37,8 @@ def written(settings: Mapping[str, Any]) -> str:
     Args:
         settings: shared settings by name; those left out have their default
     """
-    fields = {f.name: f.default for f in shared()}
     temperature, top_k, top_p = (
-        settings.get(name, fields[name]) for name in ("temperature", "top_k", "top_p")
+        settings.get(name, getattr(Settings, name)) for name in ("temperature", "top_k", "top_p")
     )
     drawn = [
         ("temperature", temperature, True),

@@ -85,13 +85,12 @@ class PromptSet:
         count = f"{self.name}: {counted(len(self.prompts), 'prompt')}"
         if not self.repeated:
             return count
-        places = ", ".join(
-            p.place.removeprefix(f"{self.name}, ") for p in self.repeated[:MOST_PLACES]
-        )
-        more = ", …" if len(self.repeated) > MOST_PLACES else ""
+        places = [p.place.removeprefix(f"{self.name}, ") for p in self.repeated]
+        if len(places) > MOST_PLACES:
+            places[MOST_PLACES:] = ["…"]
         several = f"{len(self.repeated):,} of them repeat earlier ones"
         some = several if len(self.repeated) > 1 else "1 of them repeats an earlier one"
-        return f"{count}; {some} ({places}{more})"
+        return f"{count}; {some} ({', '.join(places)})"
 
     def to_json(self) -> dict[str, Any]:
         """The name and the number; for a set that is not built in, the texts, too."""
@@ -131,8 +130,8 @@ def built_in(name: str) -> PromptSet:
     """
     if name == "stories":
         # They belong to the embedded pair, which was trained without them.
-        stories = assets_of_decoders() / "stories"
-        openings = json.loads((stories / "prompts.json").read_text(encoding="utf-8"))["openings"]
+        file = assets_of_decoders() / "stories" / "prompts.json"
+        openings = json.loads(file.read_text(encoding="utf-8"))["openings"]
         return PromptSet(
             name, tuple(Prompt(text, f"stories, opening {i}") for i, text in enumerate(openings, 1))
         )

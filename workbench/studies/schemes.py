@@ -99,8 +99,7 @@ def scheme_label(decoder: str, size: int, scheme: str) -> str:
 
 def batches(items: Sequence[T], size: int) -> list[list[T]]:
     """The items in batches of exactly `size`: the last one is filled up from the start."""
-    starts = range(0, len(items), size)
-    return [list(islice(cycle(items), start, start + size)) for start in starts]
+    return [list(islice(cycle(items), start, start + size)) for start in range(0, len(items), size)]
 
 
 def least_budget(need: int) -> float:

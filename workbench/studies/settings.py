@@ -117,8 +117,10 @@ class Settings:
                 raise InputError(
                     f"The settings of {name} must be one JSON object, not {quoted(value)}."
                 )
-        methods = tuple(catalog[name](**data.get(name, {})) for name in names)
-        return Settings(methods, **{n: data[n] for n in known if n in data})
+        return Settings(
+            tuple(catalog[name](**data.get(name, {})) for name in names),
+            **{n: data[n] for n in known if n in data},
+        )
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

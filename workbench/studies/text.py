@@ -73,10 +73,8 @@ def counted(count: int, one: str, several: str = "") -> str:
 
 def ordinal(number: int) -> str:
     """An ordinal number: "1st", "12th"."""
-    ending = (
-        "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    )
-    return f"{number}{ending}"
+    endings = {} if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{endings.get(number % 10, 'th')}"
 
 
 def shortened(text: str, most: int) -> str:

@@ -160,8 +160,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
         raise InputError(
             f"There is no preset {quoted(args.preset)}: {nearest(args.preset, SETTINGS)}"
         )
-    data = dict(start)
-    data |= SETTINGS[args.preset] if args.preset else {}
+    data = {**start, **SETTINGS.get(args.preset, {})}
     data["decoders"] = args.decoders or data["decoders"]
     for field in shared():
         if (text := getattr(args, field.name)) is not None:
@@ -182,8 +181,11 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
 
 def own(args: argparse.Namespace, study: type[Study]) -> dict[str, Any]:
     """The settings that only this kind has and that the flags name."""
-    typed = {field: getattr(args, field.name) for field in study.own()}
-    return {f.name: parse(f, text) for f, text in typed.items() if text is not None}
+    return {
+        field.name: parse(field, text)
+        for field in study.own()
+        if (text := getattr(args, field.name)) is not None
+    }
 
 
 def pair(args: argparse.Namespace) -> PairChoice:

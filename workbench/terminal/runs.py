@@ -85,8 +85,7 @@ def import_run(args: argparse.Namespace) -> None:
         text = Path(args.file).read_bytes()
     except OSError as error:
         raise InputError(f"{args.file} cannot be read: {error.strerror}.") from None
-    run = RunStore().add(imports.read(text))
-    print(f"kept as run {run.id}")
+    print(f"kept as run {RunStore().add(imports.read(text)).id}")
 
 
 def delete_run(args: argparse.Namespace) -> None:

@@ -132,14 +132,10 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
                 bar.update(task, completed=event.done, total=event.budget, left=left)
                 bar.refresh()
             elif isinstance(event, events.Finished) and not event.at.repeat and not event.at.lap:
-                show_text(event, console)
+                if text := text_of(event.run):
+                    console.print(text(event.result))
     assert isinstance(event, events.Ended)  # it comes last
     return event.run
-
-
-def show_text(event: events.Finished, console: Console) -> None:
-    if text := text_of(event.run):
-        console.print(text(event.result))
 
 
 def text_of(run: Run) -> Callable[[Result], Group] | None:

@@ -7,7 +7,6 @@ Source:
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from statistics import fmean, stdev
 
 from decoders.theory import Padding
@@ -68,7 +67,9 @@ class MeasuredBatch:
             return None
         longest = [max(taus) for taus in rounds]
         pads = [most - fmean(taus) for most, taus in zip(longest, rounds, strict=True)]
-        ratios = list(chain.from_iterable([1 - tau / max(taus) for tau in taus] for taus in rounds))
+        ratios = [
+            1 - tau / most for most, taus in zip(longest, rounds, strict=True) for tau in taus
+        ]
         return Padding(fmean(longest), fmean(pads), fmean(ratios))
 
     def longest(self, size: int, cap: int) -> list[float] | None:
@@ -84,19 +85,17 @@ def batches(run: Run) -> tuple[MeasuredBatch, ...]:
     """The measurements of a run over several prompts, for each decoder with acceptance lengths."""
     figures = BatchFigures(run)
     return tuple(
-        _batch(figures, d) for d in figures.decoders if len(figures.mean_acceptances(d)) > 1
-    )
-
-
-def _batch(figures: BatchFigures, decoder: str) -> MeasuredBatch:
-    return MeasuredBatch(
-        label(decoder),
-        [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
-        figures.mean_acceptances(decoder),
-        {size: figures.rounds(decoder, size) for size in figures.sizes},
-        {
-            size: ratio
-            for size in figures.sizes
-            if (ratio := padding_ratio(figures, decoder, size)) is not None
-        },
+        MeasuredBatch(
+            label(decoder),
+            [tau for rounds in figures.acceptances[decoder] for tau in rounds if tau > 0],
+            means,
+            {size: figures.rounds(decoder, size) for size in figures.sizes},
+            {
+                size: ratio
+                for size in figures.sizes
+                if (ratio := padding_ratio(figures, decoder, size)) is not None
+            },
+        )
+        for decoder in figures.decoders
+        if len(means := figures.mean_acceptances(decoder)) > 1
     )

@@ -133,11 +133,10 @@ NOTHING = Measured()
 def measured(run: Run) -> Measured:
     traced = {row.decoder: whole for row in rows(run.results) if (whole := _whole(row)).results}
     leviathan, layers, joint = (traced.get(name) for name in ("speculative", "dsbd", "mtad"))
-    as_set = catalog["mtad"](**run.settings.get("mtad", {}))
     return Measured(
         speculative(leviathan) if leviathan else None,
         dsbd(layers.results) if layers else None,
-        mtad(joint.results, as_set) if joint else None,
+        mtad(joint.results, catalog["mtad"](**run.settings.get("mtad", {}))) if joint else None,
         batches(run),
     )
 

@@ -15,8 +15,7 @@ from decoders.engine.loading.sources import base_of, fetch, model_names, said_in
 from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
-from decoders.errors import InputError, first_line, quoted, refuse
-from decoders.values import allowed
+from decoders.errors import InputError, allowed, first_line, quoted, refuse
 
 EMBEDDED = assets() / "stories"
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64

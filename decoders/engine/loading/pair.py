@@ -10,10 +10,9 @@ from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.engine.protocols import Model
-from decoders.errors import InputError, quoted
+from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
-from decoders.values import allowed
 
 
 class ModelPair:

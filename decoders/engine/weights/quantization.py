@@ -9,8 +9,7 @@ from transformers import PreTrainedConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
 
 from decoders.devices import device_of
-from decoders.errors import InputError
-from decoders.values import allowed
+from decoders.errors import InputError, allowed
 
 KINDS = "int8", "int4"
 # The packages that read quantised checkpoints, by the method that their config names. For other

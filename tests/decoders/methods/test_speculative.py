@@ -6,7 +6,6 @@ import pytest
 
 from decoders.distribution import Whole
 from decoders.drafts import chain
-from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
 from decoders.sampling import SeededSource
@@ -21,7 +20,7 @@ from decoders.testing.oracle import (
     ways,
 )
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.trace import Fate
+from decoders.trace import Fate, Ledger
 from decoders.warp import Warping
 
 END = frozenset({1})
