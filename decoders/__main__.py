@@ -33,7 +33,6 @@ def settings(name: str) -> str:
 
 
 def _allowed(field: dataclasses.Field) -> str:
-    """The allowed values of a setting in brackets; "" if any value is allowed."""
     low, high, choices = (field.metadata[key] for key in ("low", "high", "choices"))
     words = [*map(repr, choices), *([f"{low} to {high}"] if low is not None else [])]
     return f" ({' or '.join(words)})" if words else ""

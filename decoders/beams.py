@@ -235,8 +235,8 @@ def likeliest_path(
     live = [Beam(request.tip, 0.0)]
     ended: list[Beam] = []
     for _ in range(steps):
-        ask = request.ask(model, [b.node for b in live], 0 if sampled else width or 0)
-        joint = Joint(live, (yield ask))
+        nodes = [b.node for b in live]
+        joint = Joint(live, (yield request.ask(model, nodes, 0 if sampled else width or 0)))
         if sampled:
             assert width is not None  # only a search keeps all
             draws = draw_beams(request, joint, joint.warp(request.warping), width)

@@ -21,8 +21,7 @@ from decoders.methods.dsbd import DSBD
 from decoders.methods.modelless import NGramDrafts, PromptLookup
 from decoders.methods.mtad import MTAD, MTJD
 from decoders.methods.speculative import Speculative
-from decoders.methods.tossless import BiLD, Typical
-from decoders.methods.trees import MCSS, SpecInfer, SpecTr
+from decoders.methods.variants import MCSS, BiLD, SpecInfer, SpecTr, Typical
 from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
@@ -68,9 +67,9 @@ class Catalog(Mapping[str, type[Method]]):
         return methods
 
     def __getitem__(self, name: str) -> type[Method]:
-        if not isinstance(name, str) or name not in self._methods:
-            near = nearest(name if isinstance(name, str) else "", self._methods)
-            raise InputError(f"There is no decoder {quoted(name)}: {near}")
+        if name not in self:
+            word = name if isinstance(name, str) else ""
+            raise InputError(f"There is no decoder {quoted(name)}: {nearest(word, self._methods)}")
         return self._methods[name]
 
     def __contains__(self, name: object) -> bool:

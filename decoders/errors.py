@@ -83,10 +83,10 @@ def allowed(
     """
     kept = plain(value)
     for choice in choices:
-        alike = isinstance(kept, type(choice)) and isinstance(kept, bool) == isinstance(
-            choice, bool
-        )
-        if alike and kept == choice:
+        # True is no 1, and 1 is no True.
+        if isinstance(kept, bool) == isinstance(choice, bool) and (
+            isinstance(kept, type(choice)) and kept == choice
+        ):
             return kept
     options = [repr(choice) for choice in choices]
     kind: Any = int if isinstance(high if low is None else low, int) else (int, float)

@@ -11,7 +11,7 @@ from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
-from decoders.inputs import as_prompts, decoded, encode_references
+from decoders.inputs import as_prompts, decoded
 from decoders.loop import drive
 from decoders.options import Batching, Prompt, Sampling, Stop
 from decoders.request import Request
@@ -145,7 +145,9 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
             need together
     """
     pair, method, budget = task.pair, task.method, int(task.sampling.max_new_tokens)
-    references = encode_references(method.references, pair.tokenizer)
+    references = [
+        list(pair.tokenizer(text, add_special_tokens=False).input_ids) for text in method.references
+    ]
     if task.batching.max_cache_bytes is None:
         # Enough for one path and its drafts; long texts and many beams move to a larger stretch
         # from time to time.

@@ -204,11 +204,6 @@ def as_references(owner: str, references: Any) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def encode_references(references: Sequence[str], tokenizer: Any) -> list[list[TokenId]]:
-    """The token ids of reference documents, without a prompt's special tokens."""
-    return [list(tokenizer(words, add_special_tokens=False).input_ids) for words in references]
-
-
 def read_reference(path: str | Path) -> str:
     """The text of a reference file.
 

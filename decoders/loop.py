@@ -2,8 +2,8 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from itertools import chain
-from typing import Self
 
 import torch
 
@@ -17,7 +17,7 @@ from decoders.turn import Turn, read
 PATIENCE = 100  # passes
 
 
-class Loop:
+class Loop(AbstractContextManager["Loop"]):
     """Decodes turns that come and go.
 
     All turns that wait for one model share its passes, whatever their decoders and settings are. A
@@ -101,14 +101,10 @@ class Loop:
         self.active.clear()
         self.queue.clear()
 
-    def __enter__(self) -> Self:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
     def _begin(self) -> None:
-        """Let turns in line begin while there is room."""
         if self.static and self.active:
             return
         while self.queue and (self.max_batch is None or len(self.active) < self.max_batch):
@@ -122,7 +118,6 @@ class Loop:
             turn.start()
 
     def _next(self) -> str:
-        """The model that runs the next pass."""
         drafting = any(turn.waiting.model == "draft" for turn in self.active)
         longest = max(self.active, key=lambda turn: turn.waited)
         return (
@@ -164,17 +159,16 @@ class Loop:
                 for head in heads:
                     if head in self._engines(turn):
                         head.learn(tree, answer.features.of(layers, head.reads))
-            ledger = turn.request.ledger
             _count(turn, model, engine, answer, len(asking))
-            ledger.charge(model)
+            turn.request.ledger.charge(model)
             if answer.part is None:
                 continue
             try:
                 if not readings.sound(answer.part):
-                    step = tree.new_length(turn.request.answer) + 1
                     raise ModelError(
                         f"The {engine.model.name} gave logits that are not numbers at token "
-                        f"{step}; check its weights and its dtype."
+                        f"{tree.new_length(turn.request.answer) + 1}; check its weights and its "
+                        "dtype."
                     )
                 answered = readings.of(answer.part, turn.held)
                 if turn.waiting.features and answer.features is not None:

@@ -51,21 +51,23 @@ TEXT_ALONE = (
 
 def asked(config: GenerationConfig | None, names: Sequence[str]) -> dict[str, Any]:
     """The settings in `names` that a generation config asks for, with their values."""
-    values = {name: getattr(config, name, None) for name in names}
-    return {name: value for name, value in values.items() if value and value != NEUTRAL.get(name)}
+    return {
+        name: value
+        for name in names
+        if (value := getattr(config, name, None)) and value != NEUTRAL.get(name)
+    }
 
 
 def said(config: GenerationConfig | None) -> list[str]:
     """Clauses for people: settings that decoders apply only on request, and those they ignore."""
-    parts = (
-        (MODELLED, "which decoders apply with penalties=True"),
-        (OTHERS, "which decoders leave out"),
-    )
-    found = [
-        (", ".join(f"{k}={v}" for k, v in asked(config, names).items()), words)
-        for names, words in parts
+    return [
+        f"{', '.join(f'{name}={value}' for name, value in settings.items())}, {words}"
+        for names, words in (
+            (MODELLED, "which decoders apply with penalties=True"),
+            (OTHERS, "which decoders leave out"),
+        )
+        if (settings := asked(config, names))
     ]
-    return [f"{settings}, {words}" for settings, words in found if settings]
 
 
 def processors(config: GenerationConfig | None, prompt_length: int) -> LogitsProcessorList:

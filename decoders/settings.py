@@ -31,8 +31,10 @@ class Law(StrEnum):
     @property
     def words(self) -> str:
         """Words that complete "text distributed as"."""
-        per_layer = "beam sampling, given each layer's width"
-        return {Law.TARGET: "the target", Law.PER_LAYER: per_layer}.get(self, self.value)
+        return {
+            Law.TARGET: "the target",
+            Law.PER_LAYER: "beam sampling, given each layer's width",
+        }.get(self, self.value)
 
     @property
     def tested(self) -> Tested:

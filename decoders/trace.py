@@ -88,8 +88,13 @@ class Trials:
     def of(cls, trials: list[Trial]) -> "Trials":
         """The trials from a complete list."""
         fates = [t.fate for t in trials if t.fate in DRAFTED]
-        counts = len(fates), len(fates) - fates.count(Fate.DISCARDED), fates.count(Fate.ACCEPTED)
-        return cls([t for t in trials if t.fate in KEPT], *counts, lambda: trials)
+        return cls(
+            [t for t in trials if t.fate in KEPT],
+            drafted=len(fates),
+            tested=len(fates) - fates.count(Fate.DISCARDED),
+            accepted=fates.count(Fate.ACCEPTED),
+            listed=lambda: trials,
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Trials.of, (self.every(),)

@@ -126,7 +126,6 @@ class Turn:
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
-        """Queue a round, and forget the readings of dropped nodes."""
         self.annotate(entry)
         for model, known in self.known.items():
             self.known[model] = {n: known[n] for n in self.request.tips if n in known}

@@ -33,11 +33,8 @@ class Warping:
     top_p: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(
-            self, "temperature", allowed("temperature", self.temperature, 0.0, 100.0)
-        )
-        object.__setattr__(self, "top_k", allowed("top_k", self.top_k, 0))
-        object.__setattr__(self, "top_p", allowed("top_p", self.top_p, 0.0, 1.0))
+        for name, *bounds in (("temperature", 0.0, 100.0), ("top_k", 0), ("top_p", 0.0, 1.0)):
+            object.__setattr__(self, name, allowed(name, getattr(self, name), *bounds))
         if self.top_p == 0:
             raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
 

@@ -146,7 +146,6 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
 
 
 def _must_fit(choice: PairChoice, device: torch.device, dtype: torch.dtype) -> None:
-    """Refuse a pair whose weights, quantised if that is chosen, do not fit."""
     if choice.preset:
         size = choice.preset.weight_bytes(dtype)
     else:

@@ -131,9 +131,12 @@ def follow(happening: Iterator[events.Event], console: Console, progress: Consol
                 )
                 bar.update(task, completed=event.done, total=event.budget, left=left)
                 bar.refresh()
-            elif isinstance(event, events.Finished) and not event.at.repeat and not event.at.lap:
-                if text := text_of(event.run):
-                    console.print(text(event.result))
+            elif (
+                isinstance(event, events.Finished)
+                and not (event.at.repeat or event.at.lap)
+                and (text := text_of(event.run))
+            ):
+                console.print(text(event.result))
     assert isinstance(event, events.Ended)  # it comes last
     return event.run
 

@@ -67,9 +67,7 @@ class MeasuredBatch:
             return None
         longest = [max(taus) for taus in rounds]
         pads = [most - fmean(taus) for most, taus in zip(longest, rounds, strict=True)]
-        ratios = [
-            1 - tau / most for most, taus in zip(longest, rounds, strict=True) for tau in taus
-        ]
+        ratios = [1 - tau / max(taus) for taus in rounds for tau in taus]
         return Padding(fmean(longest), fmean(pads), fmean(ratios))
 
     def longest(self, size: int, cap: int) -> list[float] | None:

@@ -5,7 +5,7 @@ import pytest
 from decoders.catalog import catalog
 from decoders.drafts import tree
 from decoders.errors import InputError
-from decoders.methods import trees
+from decoders.methods import variants
 from decoders.sampling import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn
@@ -45,7 +45,7 @@ def test_children_taken_for_draws_fail_the_check(monkeypatch):
     def likeliest(source, q, count):
         return sorted((x for x, _ in q.items()), key=lambda x: -q[x])[:count]
 
-    monkeypatch.setattr(trees, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
+    monkeypatch.setattr(variants, "tree", lambda r, expansion: tree(r, expansion, sample=likeliest))
     assert distance(catalog["specinfer"](expansion=(2,)), drawn(3, 2, budget=2)) > 0.01
 
 
