@@ -1,7 +1,7 @@
 """What a call returns: a prompt's output (Result) with its figures, and its rounds (Event)."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
@@ -95,7 +95,7 @@ class Metrics:
     energy_source: str | None = None
 
 
-def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metrics:
+def measure(request: Request, rounds: Sequence[Round], seconds: float) -> Metrics:
     """The figures of a finished request.
 
     Args:
@@ -103,7 +103,6 @@ def measure(request: Request, rounds: Iterable[Round], seconds: float) -> Metric
         rounds: its rounds
         seconds: wall time from admission to the end
     """
-    rounds = list(rounds)
     path = request.tree.lineage(request.answer, request.tree.prompt_length)
     drafted, tested, accepted = (
         sum(getattr(r, name) for r in rounds) for name in ("drafted", "tested", "accepted")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import decoders
-from decoders import InputError
 from decoders.errors import whole
 from workbench.kinds.registry import KINDS
 from workbench.terminal import runs
@@ -68,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
                 "--port", int(args.port) if args.port.isdecimal() else args.port, 2**16 - 1
             )
         return args.command(args) or 0
-    except InputError as error:
+    except decoders.InputError as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:

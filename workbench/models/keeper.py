@@ -224,8 +224,7 @@ def offered() -> Iterator[tuple[str, str]]:
     """
     device = torch.device(all_devices()[0])
     for name, pair in PAIRS.items():
-        label = name if pair is EMBEDDED else f"{name}: {_need(pair, device)}"
-        yield label, name
+        yield name if pair is EMBEDDED else f"{name}: {_need(pair, device)}", name
 
 
 def _need(pair: PairPreset, device: torch.device) -> str:

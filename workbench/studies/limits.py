@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from decoders import InputError
-from decoders.errors import quoted
+from decoders.errors import InputError, quoted
 from workbench.studies.study import Study
 
 PUBLIC_TOKENS = 256

@@ -6,10 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from decoders import InputError
 from decoders.assets import assets as assets_of_decoders
-from decoders.errors import quoted
-from decoders.inputs import is_whole
+from decoders.errors import InputError, is_whole, quoted
 from workbench.assets import assets
 from workbench.studies.text import counted
 
@@ -94,8 +92,11 @@ class PromptSet:
 
     def to_json(self) -> dict[str, Any]:
         """The name and the number; for a set that is not built in, the texts, too."""
-        texts = None if self.name in BUILT_IN else [p.text for p in self.prompts]
-        return {"name": self.name, "count": len(self.prompts), "texts": texts}
+        return {
+            "name": self.name,
+            "count": len(self.prompts),
+            "texts": None if self.name in BUILT_IN else [p.text for p in self.prompts],
+        }
 
     @staticmethod
     def from_json(data: Any) -> "PromptSet":

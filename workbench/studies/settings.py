@@ -1,8 +1,7 @@
 """The settings of a comparison: those that all decoders share, and each decoder's own."""
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import Field, asdict, dataclass, fields
 from typing import Any
 
 from decoders import InputError, Method, catalog
@@ -88,7 +87,7 @@ class Settings:
         return {
             **{f.name: getattr(self, f.name) for f in shared()},
             "decoders": [m.name for m in self.methods],
-            **{m.name: _plain(dataclasses.asdict(m)) for m in self.methods},
+            **{m.name: _plain(asdict(m)) for m in self.methods},
         }
 
     @staticmethod
@@ -132,11 +131,11 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 
 def changed(method: Method) -> dict[str, Any]:
     """The decoder's own settings that differ from its defaults, as JSON has them."""
-    usual = {f.name: f.default for f in dataclasses.fields(method)}
-    own = dataclasses.asdict(method)
+    usual = {f.name: f.default for f in fields(method)}
+    own = asdict(method)
     return _plain({name: value for name, value in own.items() if value != usual[name]})
 
 
-def shared() -> list[dataclasses.Field]:
+def shared() -> list[Field]:
     """The fields of the settings that all decoders share."""
-    return [f for f in dataclasses.fields(Settings) if f.name != "methods"]
+    return [f for f in fields(Settings) if f.name != "methods"]

@@ -4,8 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from decoders import InputError
-from decoders.inputs import is_whole
+from decoders.errors import InputError, is_whole
 
 MOST_TOKENS = 1_000_000
 MOST_STEPS = 100  # branches of branches

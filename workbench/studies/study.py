@@ -1,9 +1,8 @@
 """The base of all kinds of study (Study), and the jobs that it times (Job)."""
 
-import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import Field, dataclass, fields
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, cast
 
@@ -145,9 +144,9 @@ class Study(ABC):
         return cls.from_json(data)
 
     @classmethod
-    def own(cls) -> list[dataclasses.Field]:
+    def own(cls) -> list[Field]:
         """The settings that only this kind has."""
-        return [f for f in dataclasses.fields(cast(Any, cls)) if f.metadata]
+        return [f for f in fields(cast(Any, cls)) if f.metadata]
 
     @property
     def flat_settings(self) -> dict[str, Any]:
@@ -166,7 +165,7 @@ class Study(ABC):
             raise InputError(
                 f"The settings of a {cls.kind} must be one JSON object, not {quoted(settings)}."
             )
-        names = {f.name for f in dataclasses.fields(cast(Any, cls))} - {"settings"}
+        names = {f.name for f in fields(cast(Any, cls))} - {"settings"}
         own = {name: value for name, value in settings.items() if name in names}
         shared = {name: value for name, value in settings.items() if name not in names}
         return Settings.from_json({**cls.usual, **shared}), own

@@ -6,8 +6,7 @@ from typing import Any
 
 from rich.console import Console
 
-from decoders import InputError
-from decoders.errors import quoted
+from decoders.errors import InputError, quoted
 from workbench.kinds import imports
 from workbench.kinds.registry import studies
 from workbench.runs.store import ORDERS, RunStore
