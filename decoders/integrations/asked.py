@@ -64,10 +64,6 @@ class Row:
     given: torch.Tensor
     prompt: list[TokenId]
 
-    def followed_by(self, tokens: list[TokenId]) -> torch.Tensor:
-        """(1, given + tokens), as stopping criteria see it."""
-        return torch.cat([self.given, self.given.new_tensor(tokens)])[None]
-
 
 def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationConfig) -> list[Row]:
     """The prompts of a batch.

@@ -6,6 +6,7 @@ Example:
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -25,7 +26,6 @@ from decoders.integrations.generated import (
     Generated,
     answer,
     collect,
-    ending,
     evaluating,
     pair_of,
 )
@@ -167,7 +167,10 @@ class CustomGenerate:
         """input_ids (rows, prompt) -> (rows, prompt + new tokens), padded on the right."""
         given, assistant = withheld()
         streamers = list({id(s): s for s in (given, self.streamer) if s is not None}.values())
-        with ending(streamers):
+        with ExitStack() as at_end:
+            # However the call ends: a listener would wait for ever otherwise.
+            for streamer in streamers:
+                at_end.callback(streamer.end)
             if assistant is not None:
                 raise InputError(
                     "A decoder has its own draft; leave assistant_model out and take "
@@ -191,8 +194,7 @@ class CustomGenerate:
             asked["seed"] = self.seed
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
-                draws = generation_config.do_sample
-                asked["seed"] = int(torch.randint(2**62, ())) if draws else 0
+                asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
             with evaluating(model, self.draft):
                 pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
                 texts = [row.prompt for row in prompts]
@@ -223,8 +225,8 @@ class CustomGenerate:
         def ends(request: int, tokens: list[TokenId]) -> bool:
             if finds and finds(tokens):
                 return True
-            return bool(criteria) and bool(
-                criteria(prompts[request].followed_by(tokens), None).any()
-            )
+            given = prompts[request].given
+            text = torch.cat([given, given.new_tensor(tokens)])[None]
+            return bool(criteria) and bool(criteria(text, None).any())
 
         return ends

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 import torch
+from torch.nn.utils.rnn import pad_sequence
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.generation.streamers import BaseStreamer
@@ -63,16 +64,6 @@ def collect(events: Iterator[Event], streamers: Sequence[BaseStreamer]) -> list[
 
 
 @contextmanager
-def ending(streamers: Sequence[BaseStreamer]) -> Iterator[None]:
-    """Tell streamers the end, however the call ends: a listener would wait for ever otherwise."""
-    try:
-        yield
-    finally:
-        for streamer in streamers:
-            streamer.end()
-
-
-@contextmanager
 def evaluating(*models: PreTrainedModel | None) -> Iterator[None]:
     """Models in eval mode; those that were training are set back to it afterwards."""
     training = [model for model in models if model is not None and model.training]
@@ -90,7 +81,9 @@ def answer(
 ) -> torch.Tensor | Generated:
     """The output of `generate`: the sequences, or `Generated` if the config asks for it."""
     pad = config._pad_token_tensor
-    sequences = padded(input_ids, [r.tokens for r in results], int(pad) if pad is not None else 0)
+    new = [torch.tensor(result.tokens, dtype=input_ids.dtype) for result in results]
+    filled = pad_sequence(new, batch_first=True, padding_value=0 if pad is None else int(pad))
+    sequences = torch.cat([input_ids, filled.to(input_ids.device)], dim=1)
     if not config.return_dict_in_generate:
         return sequences
     return Generated(
@@ -101,23 +94,11 @@ def answer(
     )
 
 
-def padded(input_ids: torch.Tensor, new: Sequence[list[TokenId]], pad: TokenId) -> torch.Tensor:
-    """Rows (rows, prompt) followed by their new tokens, filled up to the longest with `pad`."""
-    longest = max(map(len, new))
-    filled = torch.tensor(
-        [tokens + [pad] * (longest - len(tokens)) for tokens in new], dtype=input_ids.dtype
-    )
-    return torch.cat([input_ids, filled.view(len(new), longest).to(input_ids.device)], dim=1)
-
-
 class Pairs(list):
     """The pairs of which a model is the target.
 
     They are kept on the model, so that they go with it; copies and files of the model have none.
     """
-
-    def __deepcopy__(self, memo: Any) -> "Pairs":
-        return Pairs()
 
     def __reduce__(self) -> tuple[type, tuple]:
         return Pairs, ()

@@ -7,13 +7,13 @@ from typing import Any
 
 import torch
 
+from decoders import default_device
 from decoders.engine.attention import operator
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import ReachRows
 from decoders.engine.memory.feeds import Feed, pack
-from decoders.engine.memory.layout import Reach
-from decoders.engine.memory.rows import CacheRows
-from decoders.selftest.common import Wrong, device
+from decoders.engine.memory.rows import CacheRows, Reach
+from decoders.selftest.common import Wrong
 from decoders.tree import TokenTree
 
 TOLERANCE = {torch.float64: 1e-10, torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -26,10 +26,10 @@ def ways() -> Iterator[str]:
     and sinks.
     """
     taken: dict[str, Callable] = {"one by one": operator.attend_one_by_one}
-    if device().type == "cuda" and torch.cuda.get_device_capability() >= (8, 0):
+    if default_device().type == "cuda" and torch.cuda.get_device_capability() >= (8, 0):
         taken |= {"Triton": operator.attend_with_triton} if operator.TRITON else {}
         taken |= {"FlashAttention": operator.attend_chains} if operator.FLASH else {}
-    elif device().type == "cpu":
+    elif default_device().type == "cpu":
         yield "Triton and FlashAttention need a GPU: left out."
     for name, way in taken.items():
         for dtype in (torch.float32, torch.float16, torch.bfloat16):
@@ -63,7 +63,7 @@ def error_of(
 ) -> float:
     """How far a way is from float64, for two requests of which one has `rows` rows behind it."""
     kind = partial(ReachRows, reach=Reach(window)) if window else CacheRows
-    arena, feeds = Arena([(2, size, size)], dtype, device(), kind=kind), []
+    arena, feeds = Arena([(2, size, size)], dtype, default_device(), kind=kind), []
     for past in (rows, 3):
         tree = TokenTree([0] * past)
         cache = arena.take(past + 16)
@@ -77,12 +77,12 @@ def error_of(
     draw = torch.Generator().manual_seed(0)
     for tensor in (*arena.keys, *arena.values):
         tensor.copy_(torch.randn(tensor.shape, generator=draw))
-    q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(device(), dtype)
+    q = torch.randn(2 * groups, len(packing.rows), size, generator=draw).to(default_device(), dtype)
     sinks = torch.randn(2 * groups, generator=draw).to(dtype) if sunk else None
     plan = packing.segments, packing.table, packing.masks, packing.biases
     tensors: Any = (q, packing.keys[0], packing.values[0], *plan)
     rest: Any = (size**-0.5, 0.0, window)
-    ours = way(*tensors, *rest, None if sinks is None else sinks.to(device()))
+    ours = way(*tensors, *rest, None if sinks is None else sinks.to(default_device()))
     fine: Any = [t.cpu().double() if t.is_floating_point() else t.cpu() for t in tensors]
     fine += [*rest, None if sinks is None else sinks.double()]
     exact = operator.attend_one_by_one(*fine)

@@ -9,6 +9,7 @@ import torch
 import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from decoders import default_device
 from decoders.engine.attention import operator
 
 PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
@@ -16,10 +17,6 @@ PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
 
 class Wrong(Exception):
     """A fault that a section found, in one sentence."""
-
-
-def device() -> torch.device:
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
@@ -36,7 +33,7 @@ def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
         "initializer_range": 0.3,
     } | sizes
     model: Any = LlamaForCausalLM(LlamaConfig(**given, bos_token_id=None, eos_token_id=None))
-    return model.to(device(), dtype).eval()
+    return model.to(default_device(), dtype).eval()
 
 
 def recorded() -> tuple[str, torch.dtype]:
@@ -44,7 +41,11 @@ def recorded() -> tuple[str, torch.dtype]:
 
     CUDA graphs need the kernel, which has no float64.
     """
-    return ("graphs", torch.float32) if device().type == "cuda" else ("recorded", torch.float64)
+    return (
+        ("graphs", torch.float32)
+        if default_device().type == "cuda"
+        else ("recorded", torch.float64)
+    )
 
 
 def machine() -> Iterator[str]:
@@ -54,7 +55,7 @@ def machine() -> Iterator[str]:
         f"transformers {transformers.__version__}"
     )
     yield f"{os.cpu_count()} processors, {torch.get_num_threads()} threads, {platform.machine()}"
-    if device().type == "cuda":
+    if default_device().type == "cuda":
         major, minor = torch.cuda.get_device_capability()
         yield (
             f"{torch.cuda.get_device_name()}, capability {major}.{minor}, "

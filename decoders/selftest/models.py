@@ -1,18 +1,18 @@
 """Sections `passes`, `whole` and `draws`: compared with plain passes and with the CPU; `speed`."""
 
 import statistics
-import time
+import timeit
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 
-from decoders import ModelPair, catalog, generate
+from decoders import ModelPair, catalog, default_device, generate
 from decoders.distribution import Whole
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.sampling import SeededSource
-from decoders.selftest.common import PROMPTS, Wrong, device, llama, recorded
+from decoders.selftest.common import PROMPTS, Wrong, llama, recorded
 from decoders.tree import TokenTree
 from decoders.warp import Warping, warp
 
@@ -53,8 +53,8 @@ def passes() -> Iterator[str]:
 
 
 def tokens_of(pair: ModelPair, name: str, seed: int = 2) -> list[list[int]]:
-    results = generate(pair, PROMPTS, name, max_new_tokens=16, ignore_eos=True, seed=seed)
-    return [r.tokens for r in results]
+    options = {"max_new_tokens": 16, "ignore_eos": True, "seed": seed}
+    return [result.tokens for result in generate(pair, PROMPTS, name, **options)]
 
 
 def whole() -> Iterator[str]:
@@ -70,13 +70,13 @@ def whole() -> Iterator[str]:
             raise Wrong(
                 f"a whole model is wrong in {dtype}: its error should be at most {allowed:.0e}"
             )
-    if device().type == "cpu":
+    if default_device().type == "cpu":
         yield "A comparison of tokens with the CPU needs a GPU: left out."
         return
     there, here = llama(), llama().cpu()
     for name in catalog:
         if tokens_of(ModelPair(there, there), name) != tokens_of(ModelPair(here, here), name):
-            raise Wrong(f"{name} gives other tokens on {device()} than on the CPU")
+            raise Wrong(f"{name} gives other tokens on {default_device()} than on the CPU")
     yield f"{len(catalog)} decoders, {len(PROMPTS)} requests each: the tokens of the CPU"
 
 
@@ -103,14 +103,14 @@ def logits_of(model: Any) -> torch.Tensor:
 
 def draws() -> Iterator[str]:
     """10,000 tokens drawn here with temperature, top-k and top-p, compared with the CPU's."""
-    if device().type == "cpu":
+    if default_device().type == "cpu":
         yield "A comparison of draws with the CPU needs a GPU: left out."
         return
     draw = torch.Generator().manual_seed(0)
     logits = 3 * torch.randn(100, 4096, generator=draw, dtype=torch.float64)
     for warping in (Warping(), Warping(0.7, 20, 0.9), Warping(1.3, 0, 0.95)):
         drawn = []
-        for where in ("cpu", device()):
+        for where in ("cpu", default_device()):
             source = SeededSource(0)
             drawn.append([source.draw(Whole(row), 100) for row in warp(logits.to(where), warping)])
         differing = sum(
@@ -119,7 +119,7 @@ def draws() -> Iterator[str]:
         yield f"{warping}: {differing} of 10,000 differ"
         # A uniform number may fall on the edge between two tokens, which rounding moves.
         if differing > 2:
-            raise Wrong(f"draws differ between {device()} and the CPU")
+            raise Wrong(f"draws differ between {default_device()} and the CPU")
 
 
 def speed() -> Iterator[str]:
@@ -127,7 +127,7 @@ def speed() -> Iterator[str]:
 
     The models are random, with grouped heads.
     """
-    on_gpu = device().type == "cuda"
+    on_gpu = default_device().type == "cuda"
     dtype, vocabulary = (torch.bfloat16, 32000) if on_gpu else (torch.float32, 4096)
     rate = bandwidth()
     yield f"memory is read at {rate / 1e9:.0f} GB/s"
@@ -146,7 +146,7 @@ def speed() -> Iterator[str]:
 
 def bandwidth() -> float:
     """Bytes per second that a sum over 256 MiB reads."""
-    data = torch.ones(2**26, device=device())
+    data = torch.ones(2**26, device=default_device())
     return data.nbytes / median_seconds(data.sum)
 
 
@@ -168,12 +168,10 @@ def seconds_of_pass(packed: PackedModel, tokens: int) -> float:
 
 def median_seconds(action: Callable[[], object], repeats: int = 20) -> float:
     """The median of `repeats` runs, after three that warm up."""
-    wait = torch.cuda.synchronize if device().type == "cuda" else lambda: None
-    seconds = []
-    for _ in range(repeats + 3):
-        wait()
-        began = time.perf_counter()
+    wait = torch.cuda.synchronize if default_device().type == "cuda" else lambda: None
+
+    def timed() -> None:
         action()
         wait()
-        seconds.append(time.perf_counter() - began)
-    return statistics.median(seconds[3:])
+
+    return statistics.median(timeit.repeat(timed, setup=wait, number=1, repeat=repeats + 3)[3:])

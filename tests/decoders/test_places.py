@@ -100,7 +100,7 @@ def test_a_draft_with_another_tokenizer_reads_its_own_tokens(two_tokenizers):
     )
     found = read(two_tokenizers, prompt, text, temperature=0.8)
     for i, q in enumerate(found.q):
-        own = translation.read_all([*prompt, *text[:i]])
+        own = [t for token in (*prompt, *text[:i]) for t in translation.read(token)]
         logits = (
             plain_logits(two_tokenizers.draft, own)
             if len(own) <= 24

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.memory.layout import Layout
+from decoders.engine.memory.rows import Layout
 from decoders.engine.models.loaded import twin, undisturbed
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel

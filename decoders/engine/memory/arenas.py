@@ -17,8 +17,7 @@ import torch
 from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.feeds import Feed, PackedInputs, pack
-from decoders.engine.memory.layout import Layout, Reach
-from decoders.engine.memory.rows import CacheRows, Mask
+from decoders.engine.memory.rows import CacheRows, Layout, Mask, Reach
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -118,8 +117,9 @@ class Arenas:
             i: (number, group.index(i)) for number, group in enumerate(groups) for i in group
         }
         self.places = tuple(place_of[layer.owner] for layer in layout)
+        sizes = [[layout[i].sizes for i in group] for group in groups]
         self.row_bytes = [
-            sum(layout[i].row_size for i in group) * dtype.itemsize for group in groups
+            sum(heads * (k + v) for heads, k, v in group) * dtype.itemsize for group in sizes
         ]
 
     @property

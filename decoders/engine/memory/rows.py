@@ -1,15 +1,67 @@
-"""The cache rows of one request: which row holds which node (CacheRows)."""
+"""The cache rows of one request: which row holds which node (CacheRows).
+
+What a row holds in a layer (Layout), and how far back the layer's tokens see (Reach).
+"""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 SPARE = 8  # compact only above this many dead rows between live ones
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """How far back a token sees. None in place of a Reach stands for everything.
+
+    Attributes:
+        size: tokens of a sliding window, which ends with the token itself, or of a chunk
+        chunked: whether a token sees from the last multiple of `size` on, instead of a window
+    """
+
+    size: int
+    chunked: bool = False
+
+    def first(self, depth: Any) -> Any:
+        """The least depth that a token sees.
+
+        Args:
+            depth: the token's depth, or an array of depths
+        """
+        return (
+            depth // self.size * self.size
+            if self.chunked
+            else np.maximum(depth - (self.size - 1), 0)
+        )
+
+    @property
+    def window(self) -> int:
+        """The size of a sliding window, else 0; attention hides the rows of a chain beyond it."""
+        return 0 if self.chunked else self.size
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The contents of a layer's cache.
+
+    Attributes:
+        sizes: (K, D of keys, D of values)
+        reach: how far back the layer sees; None for everything
+        owner: the number of the layer whose keys and values it uses, usually its own
+        device: where the layer is
+    """
+
+    sizes: tuple[int, int, int]
+    reach: Reach | None
+    owner: int
+    device: torch.device
 
 
 class Mask(NamedTuple):

@@ -1,18 +1,96 @@
-"""The paths of a request's tree that a model has read, each with a separate cache (Branches)."""
+"""The texts that a model has read with its own cache (Path): those of one tree (Branches)."""
 
+import copy
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoders.engine.models.paths import Path, cache_bytes
 from decoders.engine.protocols import Features, Layers
-from decoders.shapes import NodeId
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 # The most tokens of the trunk that are read again with each draft, rather than in a separate pass.
 AGAIN = 16
+
+
+@dataclass(slots=True)
+class Path:
+    """A text that the model has read.
+
+    Attributes:
+        nodes: its nodes from the first on
+        tokens: their tokens
+        cache: the cache that the model made of them
+    """
+
+    nodes: list[NodeId] = field(default_factory=list)
+    tokens: list[TokenId] = field(default_factory=list)
+    cache: Any = None
+
+    @property
+    def tip(self) -> NodeId:
+        """The last node, or -1 if there is none."""
+        return self.nodes[-1] if self.nodes else -1
+
+    def copy(self) -> "Path":
+        """A copy with its own cache, so that reading on with it does not change the original.
+
+        Layers that never write into their tensors share them with the copy.
+        """
+        if not isinstance(self.cache, DynamicCache):
+            return Path(self.nodes[:], self.tokens[:], copy.deepcopy(self.cache))
+        cache, shares = copy.copy(self.cache), (DynamicLayer, DynamicSlidingWindowLayer)
+        cache.layers = [
+            copy.copy(layer) if type(layer) in shares else copy.deepcopy(layer)
+            for layer in cache.layers
+        ]
+        return Path(self.nodes[:], self.tokens[:], cache)
+
+    def rewind(self, length: int) -> None:
+        """Forget all but the first `length` nodes."""
+        drop = len(self.nodes) - length
+        if drop and isinstance(self.cache, DynamicCache):
+            layers: list[Any] = self.cache.layers
+            for layer in layers:
+                if layer.is_initialized:
+                    layer.keys, layer.values = layer.keys[:, :, :-drop], layer.values[:, :, :-drop]
+        del self.nodes[length:], self.tokens[length:]
+        if not length:
+            self.cache = None
+
+
+def tensors(thing: Any, depth: int = 5) -> Iterator[torch.Tensor]:
+    if isinstance(thing, torch.Tensor):
+        yield thing
+    elif depth:
+        parts = vars(thing) if hasattr(thing, "__dict__") else thing
+        parts = list(parts.values()) if isinstance(parts, dict) else parts
+        for part in parts if isinstance(parts, (list, tuple)) else ():
+            yield from tensors(part, depth - 1)
+
+
+def rewindable(cache: Any) -> bool:
+    """Whether a cache holds one row for each token in every layer, and nothing else."""
+    return isinstance(cache, DynamicCache) and all(
+        type(layer) is DynamicLayer for layer in cache.layers
+    )
+
+
+def begins_rewindable(model: PreTrainedModel) -> bool:
+    """Whether the cache that a model begins with is rewindable.
+
+    If transformers cannot make a cache from the config, it is not.
+    """
+    try:
+        return rewindable(DynamicCache(config=model.config.get_text_config(decoder=True)))
+    # A pass fails there too, and then the model is refused by name or runs without a cache.
+    except Exception:
+        return False
 
 
 class Branches:
@@ -46,7 +124,11 @@ class Branches:
 
     @property
     def bytes(self) -> int:
-        return cache_bytes(self.paths)
+        """Bytes of the caches; a tensor that several share counts once."""
+        sizes: dict[int, int] = {}
+        for tensor in (t for path in self.paths for t in tensors(path.cache)):
+            sizes[tensor.data_ptr()] = max(tensor.nbytes, sizes.get(tensor.data_ptr(), 0))
+        return sum(sizes.values())
 
     def settle(self) -> None:
         """Forget nodes that the tree dropped, and paths that other paths contain."""
@@ -58,11 +140,9 @@ class Branches:
                 path.nodes[length - 1] in tail or tree.in_trunk(path.nodes[length - 1])
             ):
                 length -= 1
-            if length < len(path.nodes):
-                if not self.model.rewindable:
-                    continue
+            if length == len(path.nodes) or self.model.rewindable:
                 path.rewind(length)
-            kept[path.tip] = path
+                kept[path.tip] = path
         below = [path for tip, path in kept.items() if tip in tail]
         above = [path for tip, path in kept.items() if tip not in tail]
         if below and self.model.rewindable:
@@ -132,17 +212,15 @@ class Branches:
             path, heads = waiting.pop()
             # A cache that cannot be rewound stays at the end of the trunk.
             stays = anchored and self._in_trunk(path.tip)
-            for i, head in enumerate(heads):
-                copies = i + 1 < len(heads) or (stays and not self._in_trunk(head))
+            for head in heads:
+                copies = head != heads[-1] or (stays and not self._in_trunk(head))
                 mine = self._add(path.copy()) if copies else path
                 run = [head]
                 while len(children.get(run[-1], ())) == 1 and not (anchored and run[-1] == end):
                     run += children[run[-1]]
                 first = next((k for k, node in enumerate(run) if node in wanted), len(run) - 1)
                 logits = self._extend(mine, run, len(run) - first)
-                rows.update(
-                    (n, row) for n, row in zip(run[first:], logits, strict=True) if n in wanted
-                )
+                rows |= {n: row for n, row in zip(run[first:], logits, strict=True) if n in wanted}
                 waiting.append((mine, children.get(run[-1], [])))
 
     def _in_trunk(self, node: NodeId) -> bool:

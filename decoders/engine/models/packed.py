@@ -12,8 +12,7 @@ from decoders.engine.attention import operator as attention
 from decoders.engine.attention.interface import Layered, Packing
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
-from decoders.engine.memory.layout import Layout, Reach
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine.memory.rows import CacheRows, Layout, Reach
 from decoders.engine.models.loaded import Loaded, twin, undisturbed
 from decoders.engine.models.probe import layout_of
 from decoders.engine.passes.graphs import Graphs

@@ -11,9 +11,8 @@ from typing import Any
 import torch
 from transformers import DynamicCache, PreTrainedModel
 
-from decoders.engine.models.branches import Branches
+from decoders.engine.models.branches import Branches, Path, begins_rewindable, rewindable
 from decoders.engine.models.loaded import Loaded, twin, undisturbed
-from decoders.engine.models.paths import Path, begins_rewindable, rewindable
 from decoders.engine.protocols import Answer, Layers, Output, Passes, Wants, of_one_pass
 from decoders.engine.weights.linear import hasten
 from decoders.errors import NotPackedError

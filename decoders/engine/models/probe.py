@@ -16,7 +16,7 @@ from transformers import (
 )
 
 from decoders.engine.attention.interface import only_known
-from decoders.engine.memory.layout import Layout, Reach, reach_of
+from decoders.engine.memory.rows import Layout, Reach
 from decoders.engine.models.loaded import twin
 from decoders.errors import NotPackedError, first_line
 
@@ -140,6 +140,42 @@ class Ruled(torch.Tensor):
 
     def to(self, *args: Any, **options: Any) -> "Ruled":
         return self.of(self.as_subclass(torch.Tensor).to(*args, **options), self.rule)
+
+
+def reach_of(rule: Callable, size: int, device: torch.device) -> Reach | None:
+    """Find how far back tokens see.
+
+    Args:
+        rule: the rule of a mask, (batch, head, query, keys) -> bool
+        size: the number of tokens of a text
+        device: where the rule is computed
+
+    Raises:
+        NotPackedError: if they see neither everything, nor a window, nor chunks
+    """
+    keys = torch.arange(size, device=device)
+
+    # The number of tokens that see the first one.
+    lasting = int(torch.as_tensor(rule(0, 0, keys, keys[0])).expand(size).sum())
+    reaches: list[Reach | None] = [None] if lasting >= size else []
+    if 0 < lasting < size:
+        reaches = [Reach(lasting), Reach(lasting, chunked=True)]
+    around = [n * lasting + i for n in (1, 2, 3) for i in (-2, -1, 0, 1)]
+    places = {
+        q for q in (0, 1, size // 2, size // 2 + 1, size - 2, size - 1, *around) if 0 <= q < size
+    }
+    for query in sorted(places):
+        row = torch.as_tensor(rule(0, 0, keys[query], keys)).expand(size)
+        if row[query + 1 :].any():
+            raise NotPackedError("its attention looks ahead")
+        reaches = [
+            r
+            for r in reaches
+            if torch.equal(row, (keys <= query) & (keys >= (int(r.first(query)) if r else 0)))
+        ]
+    if not reaches:
+        raise NotPackedError("its mask hides tokens in a way that the packed cache does not model")
+    return reaches[0]
 
 
 def layout_of(model: PreTrainedModel, positions: int | None) -> list[Layout]:

@@ -13,7 +13,7 @@ import json
 import math
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -176,9 +176,6 @@ class Translation:
         if token not in self._read:
             self._read[token] = tuple(self._spelled(token))
         return self._read[token]
-
-    def read_all(self, tokens: Sequence[TokenId]) -> list[TokenId]:
-        return [read for token in tokens for read in self.read(token)]
 
     @cached_property
     def _same(self) -> dict[TokenId, TokenId]:

@@ -8,8 +8,7 @@ import torch
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
-from decoders.engine.memory.layout import Layout
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine.memory.rows import CacheRows, Layout
 from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
 from decoders.tree import TokenTree
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from decoders.engine.recording.recorder import Constant, Size, Step, Value
 
@@ -22,11 +23,7 @@ def as_function(
     """
     steps, known = folded(needed(steps, answers))
     kept = {*answers, *known, *map(Value, inputs)}
-    last = {
-        value: i
-        for i, step in enumerate(steps)
-        for value in values_in((step.arguments, step.options)) - kept
-    }
+    last = {value: i for i, step in enumerate(steps) for value in values_in(step) - kept}
     names: dict[str, Any] = {}
 
     def name(thing: Any) -> str:
@@ -38,7 +35,7 @@ def as_function(
         if isinstance(item, Value):
             return written(known[item]) if item in known else item.name
         if isinstance(item, Size):
-            return str(item)
+            return f"{item.tokens} * n_tokens + {item.wanted} * n_wanted + {item.rest}"
         if isinstance(item, (list, tuple)):
             inside = ", ".join(map(written, item))
             return f"[{inside}]" if isinstance(item, list) else f"({inside},)"
@@ -63,12 +60,9 @@ def as_function(
     return names["replay"]
 
 
-def values_in(item: Any) -> set[Value]:
-    if isinstance(item, Value):
-        return {item}
-    if isinstance(item, dict):
-        item = tuple(item.values())
-    return set().union(*map(values_in, item)) if isinstance(item, (list, tuple)) else set()
+def values_in(step: Step) -> set[Value]:
+    leaves = tree_leaves((step.arguments, step.options))
+    return {leaf for leaf in leaves if isinstance(leaf, Value)}
 
 
 def needed(steps: Sequence[Step], answers: Sequence[Value]) -> list[Step]:
@@ -80,7 +74,7 @@ def needed(steps: Sequence[Step], answers: Sequence[Value]) -> list[Step]:
             or step.function._schema.is_mutable
             or wanted.intersection(step.results)
         ):
-            wanted |= values_in((step.arguments, step.options))
+            wanted |= values_in(step)
             kept.append(step)
     return kept[::-1]
 
@@ -99,10 +93,7 @@ def folded(steps: Sequence[Step]) -> tuple[list[Step], dict[Value, Constant]]:
     known: dict[Value, Constant] = {}
 
     def plain(item: Any) -> Any:
-        if isinstance(item, Value):
-            item = known[item]
-        if isinstance(item, (list, tuple)):
-            return type(item)(map(plain, item))
+        item = known[item] if isinstance(item, Value) else item
         return item.value if isinstance(item, Constant) else item
 
     left = []
@@ -110,11 +101,11 @@ def folded(steps: Sequence[Step]) -> tuple[list[Step], dict[Value, Constant]]:
         if (
             is_view(step)
             and step.single
-            and values_in(step.arguments) <= known.keys()
+            and values_in(step) <= known.keys()
             and (result := step.results[0])
             and not any(isinstance(a, Size) for a in step.arguments)
         ):
-            known[result] = Constant(step.function(*map(plain, step.arguments)))
+            known[result] = Constant(step.function(*tree_map(plain, step.arguments)))
         else:
             left.append(step)
     return left, known

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._pytree import tree_map
 
 from decoders.engine.recording.function import is_view, needed
 from decoders.engine.recording.recorder import Constant, Step, Value
@@ -94,9 +95,13 @@ def fused(steps: Sequence[Step], answers: Sequence[Value]) -> tuple[list[Step], 
     # Sines, and the values in which their first half has the other sign.
     signed: dict[Value, Value] = {}
     out: list[Step] = []
+
+    def renamed(part: Any) -> Any:
+        return same.get(part, part) if isinstance(part, Value) else part
+
     for step in steps:
         step = step._replace(
-            arguments=renamed(step.arguments, same), options=renamed(step.options, same)
+            arguments=tree_map(renamed, step.arguments), options=tree_map(renamed, step.options)
         )
         result = step.results[0] if step.single else None
         if result is None or not isinstance(step.function, torch._ops.OpOverload):
@@ -115,16 +120,6 @@ def fused(steps: Sequence[Step], answers: Sequence[Value]) -> tuple[list[Step], 
             out += in_fewer(step, result, makers, signed)
     answers = tuple(same.get(answer, answer) for answer in answers)
     return needed(out, answers), answers
-
-
-def renamed(item: Any, names: Mapping[Value, Value]) -> Any:
-    if isinstance(item, Value):
-        return names.get(item, item)
-    if isinstance(item, dict):
-        return {key: renamed(value, names) for key, value in item.items()}
-    return (
-        type(item)(renamed(part, names) for part in item) if type(item) in (list, tuple) else item
-    )
 
 
 def in_fewer(

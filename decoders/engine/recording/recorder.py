@@ -68,9 +68,6 @@ class Size:
     wanted: int
     rest: int
 
-    def __str__(self) -> str:
-        return f"{self.tokens} * n_tokens + {self.wanted} * n_wanted + {self.rest}"
-
 
 class Recorder(TorchDispatchMode):
     """Notes every operator that runs under it, and the calls of `as_one_step` as a whole.

@@ -46,19 +46,14 @@ def _multiplies_halves() -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return torch.equal(
-                _times_half(x, torch.fbgemm_pack_gemm_matrix_fp16(x), torch.zeros(2)), x @ x.T
-            )
+            half = torch.fbgemm_pack_gemm_matrix_fp16(x)
+            return torch.equal(_scaled(x, half, 1.0, torch.zeros(2)), x @ x.T)
     except (AttributeError, RuntimeError):
         return False
 
 
-def _times_half(x: torch.Tensor, half: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
-    return torch.fbgemm_linear_fp16_weight_fp32_activation(x, half, bias)
-
-
 def _scaled(x: torch.Tensor, half: torch.Tensor, factor: float, bias: torch.Tensor) -> torch.Tensor:
-    out = _times_half(x.float(), half, bias)
+    out = torch.fbgemm_linear_fp16_weight_fp32_activation(x.float(), half, bias)
     return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
 
 
@@ -185,10 +180,10 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     plain: list[Any] = [
         m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)
     ]
-    # A change of weights made in inference mode would go unnoticed.
-    tracked = not any(module.weight.is_inference() for module in plain)
+    size = sum(module.weight.nbytes for module in plain)
     for module in plain:
         module.__class__ = PassLinear
         module.number = next(_numbers)
         _layers[module.number] = module
-        module.copies = tracked and sum(m.weight.nbytes for m in plain) <= most_copied
+        # A change of weights made in inference mode would go unnoticed.
+        module.copies = size <= most_copied and not any(m.weight.is_inference() for m in plain)

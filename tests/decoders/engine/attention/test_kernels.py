@@ -27,8 +27,7 @@ from decoders.engine.attention.operator import attend_chains, attend_with_triton
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import ReachRows
 from decoders.engine.memory.feeds import Feed, Packing, pack
-from decoders.engine.memory.layout import Reach
-from decoders.engine.memory.rows import CacheRows
+from decoders.engine.memory.rows import CacheRows, Reach
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.passes.padded import fill_up

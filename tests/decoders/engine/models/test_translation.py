@@ -51,7 +51,7 @@ def test_tokens_are_compared_by_their_bytes():
     assert TOY.target_ids.tolist() == [0, 1]
     assert TOY.draft_ids.tolist() == [2, 0]
     assert TOY.known == 0.5
-    assert TOY.read_all([0, 1, 2]) == [2, 0, 2, 0]
+    assert [TOY.read(token) for token in (0, 1, 2)] == [(2,), (0,), (2, 0)]
     row = TOY.over_target(torch.tensor([[1.0, 2.0, 3.0]]))
     assert row.tolist() == [[3.0, 1.0, float("-inf"), float("-inf")]]
 
@@ -185,7 +185,7 @@ class Read:
 
     def __call__(self, path):
         return self.translation.over_target(
-            Drawn(3, self.seed)(tuple(self.translation.read_all(path)))
+            Drawn(3, self.seed)(tuple(t for token in path for t in self.translation.read(token)))
         )
 
 
@@ -232,7 +232,7 @@ def test_any_history_of_a_tree_gives_the_drafts_own_logits():
                 path = tree.lineage(node)
                 seen[tree] |= set(path)
                 own = plain_logits(
-                    pair.draft, model.translation.read_all([tree.tokens[n] for n in path])
+                    pair.draft, [t for n in path for t in model.translation.read(tree.tokens[n])]
                 )
                 torch.testing.assert_close(row, model.translation.over_target(own))
                 answered += 1
