@@ -9,7 +9,7 @@ from transformers import LogitsProcessor
 
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.padded import PaddedPasses
+from decoders.engine.passes.packed import PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.inputs import as_prompts, decoded
 from decoders.loop import drive

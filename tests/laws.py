@@ -14,7 +14,7 @@ from decoders.loop import drive
 from decoders.options import Batching, Sampling
 from decoders.settings import Method
 from decoders.task import Task
-from decoders.testing import laws, oracle, situations
+from decoders.testing import oracle, situations
 
 
 class Rounded(oracle.Source):
@@ -27,7 +27,9 @@ class Rounded(oracle.Source):
         return [self.branch([(token, p / total) for token, p in outcomes]) for _ in range(count)]
 
 
-def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: Any) -> laws.Chances:
+def enumerated(
+    pair: ModelPair, prompt: list[int], method: Method, **sampling: Any
+) -> situations.Chances:
     """The probability of every output."""
 
     def run(source: oracle.Source) -> situations.Path:
@@ -38,7 +40,7 @@ def enumerated(pair: ModelPair, prompt: list[int], method: Method, **sampling: A
             pass
         return tuple(turn.request.tree.new_tokens(turn.request.answer))
 
-    law: laws.Chances = {}
+    law: situations.Chances = {}
     for probability, text in oracle.outcomes(run, source=Rounded):
         law[text] = law.get(text, 0.0) + probability
     return law
@@ -49,11 +51,11 @@ def of_two_tokens(
     prompt: list[int],
     temperature: float = 1.0,
     processors: tuple = (None, None),
-) -> laws.Chances:
+) -> situations.Chances:
     """The probability of every two tokens after a prompt by the target alone.
 
     `processors` change the logits of the first and second."""
-    law: laws.Chances = {}
+    law: situations.Chances = {}
     for a, p in enumerate(next_token(target, prompt, temperature, processors[0])):
         for b, q in enumerate(next_token(target, [*prompt, a], temperature, processors[1])):
             law[a, b] = p * q

@@ -62,7 +62,7 @@ class Features:
 
 @dataclass(frozen=True, slots=True)
 class Waste:
-    """The padding that one pass added for one request (see `decoders.engine.passes.padded`).
+    """The padding that one pass added for one request (see `decoders.engine.passes.packed`).
 
     Attributes:
         tokens: tokens that were computed only to fill up the request's input

@@ -7,18 +7,14 @@ import copy
 import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, LogitsProcessor
 from transformers.generation import (
-    EosTokenCriteria,
     GenerationMixin,
     LogitNormalization,
     LogitsProcessorList,
-    MaxLengthCriteria,
-    StoppingCriteriaList,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -165,10 +161,3 @@ def sampling(
         ),
     )
     return {"penalties": penalties} | {name: getattr(p, name) for name, p in warpers.items()}
-
-
-def stopping(criteria: StoppingCriteriaList) -> tuple[frozenset[TokenId], StoppingCriteriaList]:
-    """The ids that end a text, and the criteria to ask after every token."""
-    ends = [c.eos_token_id.flatten().tolist() for c in criteria if isinstance(c, EosTokenCriteria)]
-    others = [c for c in criteria if not isinstance(c, (EosTokenCriteria, MaxLengthCriteria))]
-    return frozenset(chain(*ends)), StoppingCriteriaList(others)

@@ -8,11 +8,17 @@ Example:
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, fields
+from itertools import chain
 from typing import Any
 
 import torch
 from transformers import GenerationConfig, PreTrainedModel
-from transformers.generation import LogitsProcessorList, StoppingCriteriaList
+from transformers.generation import (
+    EosTokenCriteria,
+    LogitsProcessorList,
+    MaxLengthCriteria,
+    StoppingCriteriaList,
+)
 from transformers.generation.candidate_generator import CandidateGenerator
 from transformers.generation.streamers import BaseStreamer
 
@@ -20,7 +26,7 @@ from decoders.catalog import as_method
 from decoders.errors import InputError, quoted, refuse
 from decoders.generate import stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
-from decoders.integrations.asked import Row, rows, sampling, stopping, withheld
+from decoders.integrations.asked import Row, rows, sampling, withheld
 from decoders.integrations.candidates import Candidates
 from decoders.integrations.generated import (
     Generated,
@@ -207,26 +213,21 @@ class CustomGenerate:
     def _ends(
         self, prompts: Sequence[Row], criteria: StoppingCriteriaList, config: GenerationConfig
     ) -> dict[str, Any]:
-        end_tokens, others = stopping(criteria)
-        early = end_tokens or others or self.stops
-        if config._pad_token_tensor is None and early and len(prompts) > 1:
+        ids = [
+            c.eos_token_id.flatten().tolist() for c in criteria if isinstance(c, EosTokenCriteria)
+        ]
+        counted = EosTokenCriteria, MaxLengthCriteria
+        others = StoppingCriteriaList([c for c in criteria if not isinstance(c, counted)])
+        if config._pad_token_tensor is None and len(prompts) > 1 and (ids or others or self.stops):
             raise InputError("Rows may end at different lengths; give generate a pad_token_id.")
-        return {"end_tokens": end_tokens, "stop": self._stop(prompts, others)}
-
-    def _stop(self, prompts: Sequence[Row], criteria: StoppingCriteriaList) -> Any:
-        """A function for `stream` to ask after every token: do the criteria or stop strings end it?
-
-        The criteria see the whole padded row.
-        """
         finds = stop_finder(self.tokenizer, self.stops) if self.stops else None
-        if not criteria and not finds:
-            return ()
 
         def ends(request: int, tokens: list[TokenId]) -> bool:
+            """Whether stop strings end it, or the criteria, which see the whole padded row."""
             if finds and finds(tokens):
                 return True
             given = prompts[request].given
             text = torch.cat([given, given.new_tensor(tokens)])[None]
-            return bool(criteria) and bool(criteria(text, None).any())
+            return bool(others) and bool(others(text, None).any())
 
-        return ends
+        return {"end_tokens": frozenset(chain(*ids)), "stop": ends if others or finds else ()}

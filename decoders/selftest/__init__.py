@@ -8,8 +8,7 @@ that all is well. `python -m decoders.selftest NAME` runs one section in this pr
 import subprocess
 import sys
 
-from decoders.selftest.attention import ways
-from decoders.selftest.common import Wrong, llama, machine
+from decoders.selftest.common import Wrong, llama, machine, ways
 from decoders.selftest.models import SIZES, draws, passes, speed, whole
 
 __all__ = ["SECTIONS", "SIZES", "llama", "main", "run", "run_all"]

@@ -13,10 +13,9 @@ Example:
 from collections.abc import Iterable
 
 from decoders.settings import Law, Method
-from decoders.testing.laws import variation
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
-from decoders.testing.situations import Drawn, Rows, Situation, drawn
+from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
 from decoders.warp import Warping
 
 __all__ = [

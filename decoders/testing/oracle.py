@@ -16,8 +16,16 @@ from decoders.distribution import Distribution
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method
-from decoders.testing.laws import OUTPUTS, Chances, beam_probs, variation
-from decoders.testing.situations import Path, Situation, drafted, logits
+from decoders.testing.situations import (
+    OUTPUTS,
+    Chances,
+    Path,
+    Situation,
+    beam_probs,
+    drafted,
+    logits,
+    variation,
+)
 from decoders.trace import KEPT, Ledger, Round, Trial, Trials
 from decoders.turn import Turn, read
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.beams import Beam, Joint, best
 from decoders.reading import Readings
-from decoders.testing import laws
+from decoders.testing import situations
 from decoders.testing.oracle import Source, Watched
 from decoders.warp import Warping, warp
 
@@ -99,7 +99,7 @@ def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k
     warping = Warping(temperature, top_k, top_p)
     whole = joint(beams, rows).whole().flatten()
     if top_p < 1 and temperature:
-        likely = np.sort(laws.warp(whole, Warping(temperature, top_k)))[::-1]
+        likely = np.sort(situations.warp(whole, Warping(temperature, top_k)))[::-1]
         # where a sum meets p exactly, rounding decides
         assume(np.abs(likely.cumsum() - top_p).min() > 1e-9)
     distinct = np.unique(whole.numpy()[np.isfinite(whole.numpy())])

@@ -12,10 +12,9 @@ from decoders.methods import speculative
 from decoders.rules import SpeculativeRule
 from decoders.sampling import SeededSource
 from decoders.settings import Method
-from decoders.testing.laws import ancestral
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law
-from decoders.testing.situations import Drawn, Rows, Situation, drawn
+from decoders.testing.situations import Drawn, Rows, Situation, ancestral, drawn
 from decoders.warp import Warping
 
 END = frozenset({2})

@@ -15,7 +15,7 @@ from transformers.generation import (
 )
 
 from decoders import InputError, ModelPair, catalog, check, generate
-from decoders.testing.laws import variation
+from decoders.testing.situations import variation
 from tests import laws
 from tests.models import VOCABULARY, build, build_pair, by_transformers
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from decoders.distribution import Small, Whole
 from decoders.reading import MOST, Readings, held
-from decoders.testing import laws, mutants
+from decoders.testing import mutants, situations
 from decoders.warp import Warping, warp
 
 NEVER = float("-inf")
@@ -29,7 +29,9 @@ WARPINGS = st.builds(
 def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every):
     """Any part of a row may be read; if it does not hold the distribution, the reading is whole."""
     if warping.top_p < 1 and warping.temperature:
-        likely = sorted(laws.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True)
+        likely = sorted(
+            situations.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True
+        )
         sums = [sum(likely[: i + 1]) for i in range(len(likely))]
         # where a sum meets p exactly, rounding decides
         assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)

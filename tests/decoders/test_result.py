@@ -8,9 +8,8 @@ from decoders.methods.baselines import Multinomial
 from decoders.methods.speculative import Speculative
 from decoders.result import measure, perplexity, ratio
 from decoders.sampling import SeededSource
-from decoders.testing.laws import log_likelihood
 from decoders.testing.oracle import decode
-from decoders.testing.situations import Rows, Situation, drawn
+from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.warp import Warping
 from tests.decoders.test_trace import DRAFT, TARGET, Script
 

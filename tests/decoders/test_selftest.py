@@ -4,8 +4,7 @@ import torch
 
 from decoders import selftest
 from decoders.engine.attention import operator as attention
-from decoders.selftest import attention as ways
-from decoders.selftest import models
+from decoders.selftest import common, models
 
 
 def test_an_unknown_section(capsys):
@@ -58,7 +57,7 @@ def test_a_wrong_way_is_found(monkeypatch, capsys):
     def wrong(q, *others):
         return right(q, *others) * (0.5 if q.dtype == torch.float32 else 1)
 
-    monkeypatch.setattr(ways, "default_device", lambda: torch.device("cpu"))
+    monkeypatch.setattr(common, "default_device", lambda: torch.device("cpu"))
     monkeypatch.setattr(attention, "attend_one_by_one", wrong)
     assert not selftest.run("ways")
     assert "WRONG: one by one is wrong in torch.float32" in capsys.readouterr().out

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from decoders.errors import InputError
-from decoders.testing import laws
+from decoders.testing import situations
 from decoders.warp import Warping, top, warp
 
 NEVER = float("-inf")
@@ -25,11 +25,11 @@ WARPINGS = st.builds(
 @given(ROWS, WARPINGS)
 def test_it_is_temperature_then_top_k_then_top_p(row, warping):
     if warping.top_p < 1 and warping.temperature:
-        whole = np.sort(laws.warp(row, Warping(warping.temperature, warping.top_k)))[::-1]
+        whole = np.sort(situations.warp(row, Warping(warping.temperature, warping.top_k)))[::-1]
         # where a sum meets p exactly, rounding decides
         assume(np.abs(whole.cumsum() - warping.top_p).min() > 1e-9)
     probs = warp(torch.tensor(row, dtype=torch.float64), warping)
-    assert probs.numpy() == pytest.approx(laws.warp(row, warping), abs=1e-12)
+    assert probs.numpy() == pytest.approx(situations.warp(row, warping), abs=1e-12)
     assert probs.sum().item() == pytest.approx(1, abs=1e-12)
 
 

@@ -117,10 +117,8 @@ class Arenas:
             i: (number, group.index(i)) for number, group in enumerate(groups) for i in group
         }
         self.places = tuple(place_of[layer.owner] for layer in layout)
-        sizes = [[layout[i].sizes for i in group] for group in groups]
-        self.row_bytes = [
-            sum(heads * (k + v) for heads, k, v in group) * dtype.itemsize for group in sizes
-        ]
+        numbers = [heads * (k + v) for heads, k, v in (layer.sizes for layer in layout)]
+        self.row_bytes = [sum(numbers[i] for i in group) * dtype.itemsize for group in groups]
 
     @property
     def simple(self) -> bool:

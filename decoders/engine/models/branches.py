@@ -119,10 +119,6 @@ class Branches:
         self.seen: dict[NodeId, tuple[torch.Tensor, ...]] = {}
 
     @property
-    def rows(self) -> int:
-        return sum(len(path.nodes) for path in self.paths)
-
-    @property
     def bytes(self) -> int:
         """Bytes of the caches; a tensor that several share counts once."""
         sizes: dict[int, int] = {}

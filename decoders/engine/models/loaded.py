@@ -5,7 +5,7 @@ import inspect
 import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from itertools import zip_longest
+from itertools import starmap, zip_longest
 from typing import Any
 
 import torch
@@ -60,8 +60,7 @@ class Loaded:
     @property
     def copied_bytes(self) -> int:
         """Bytes of the copies of weights that its linear layers have made so far."""
-        layers = (m for m in self._twin.modules() if isinstance(m, PassLinear))
-        return sum(layer.copied_bytes for layer in layers)
+        return sum(m.copied_bytes for m in self._twin.modules() if isinstance(m, PassLinear))
 
     @property
     def device(self) -> torch.device:
@@ -82,8 +81,7 @@ class Loaded:
 
     def refuse_changes(self) -> None:
         """Raise InputError if modules of the caller's model are not those that were tested."""
-        pairs = zip_longest(self._twin.modules(), self.model.modules())
-        if not all(same(a, b) for a, b in pairs):
+        if not all(starmap(same, zip_longest(self._twin.modules(), self.model.modules()))):
             raise InputError(
                 f"The {self.name} has had modules replaced or adapters switched since its pair was "
                 "made; make a new ModelPair of it."

@@ -185,7 +185,7 @@ class PlainPasses(Passes):
 
     def rows_of(self, tree: TokenTree) -> int:
         """The number of tokens that the caches of a request hold now, in all its branches."""
-        return self._branches[tree].rows
+        return sum(len(path.nodes) for path in self._branches[tree].paths)
 
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         return of_one_pass(list(self._answers(wants, chunk, features)))

@@ -60,8 +60,9 @@ class Probe:
             for i, (k, v) in self.given.items()
             if k is key and v is value and self.layers[i].reach == reach
         )
-        sizes = key.shape[1], key.shape[3], value.shape[3]
-        self.layers[layer] = Layout(sizes, reach, next(same, layer), key.device)
+        self.layers[layer] = Layout(
+            (key.shape[1], key.shape[3], value.shape[3]), reach, next(same, layer), key.device
+        )
         self.given[layer] = key, value
 
 

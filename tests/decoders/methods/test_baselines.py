@@ -12,10 +12,9 @@ from decoders.distribution import Small
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.reading import Readings
 from decoders.sampling import SeededSource
-from decoders.testing.laws import log_likelihood
 from decoders.testing.mutants import last_of_equals, mutant
 from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
-from decoders.testing.situations import Rows, Situation, drawn
+from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -3,9 +3,8 @@ import pytest
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
-from decoders.testing.laws import ancestral, variation
 from decoders.testing.oracle import decode, output_law
-from decoders.testing.situations import Rows, Situation, drawn
+from decoders.testing.situations import Rows, Situation, ancestral, drawn, variation
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -12,9 +12,17 @@ import decoders
 from decoders.methods.baselines import Greedy
 from decoders.methods.mtad import MTAD
 from decoders.sampling import SeededSource
-from decoders.testing.laws import beam_states, log_likelihood, variation, warp
 from decoders.testing.oracle import assert_exact, decode, output_law, ways
-from decoders.testing.situations import Rows, Situation, drawn, logits
+from decoders.testing.situations import (
+    Rows,
+    Situation,
+    beam_states,
+    drawn,
+    log_likelihood,
+    logits,
+    variation,
+    warp,
+)
 from decoders.theory import mtad_kept_length, mtad_perplexity_bound, mtad_ratio_bound
 from decoders.trace import Fate
 from decoders.warp import Warping

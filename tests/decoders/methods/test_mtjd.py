@@ -5,9 +5,8 @@ import pytest
 from decoders.catalog import catalog
 from decoders.errors import InputError
 from decoders.sampling import SeededSource
-from decoders.testing.laws import ancestral, log_likelihood, variation
 from decoders.testing.oracle import decode, output_law
-from decoders.testing.situations import Rows, Situation, drawn
+from decoders.testing.situations import Rows, Situation, ancestral, drawn, log_likelihood, variation
 from decoders.trace import Fate
 from decoders.warp import Warping
 

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
 from decoders.rules import SpeculativeRule
-from decoders.testing.laws import variation
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import outcomes
+from decoders.testing.situations import variation
 from tests.pieces import FORMS, reading, small
 
 

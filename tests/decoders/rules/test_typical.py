@@ -5,9 +5,8 @@ import torch
 
 from decoders.catalog import catalog
 from decoders.rules import TypicalRule
-from decoders.testing.laws import ancestral, variation
 from decoders.testing.oracle import Source, output_law
-from decoders.testing.situations import drawn
+from decoders.testing.situations import ancestral, drawn, variation
 from decoders.warp import Warping
 from tests.pieces import FORMS, reading, small
 

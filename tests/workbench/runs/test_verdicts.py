@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from decoders.methods.speculative import Speculative
 from decoders.sampling import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
-from decoders.testing.laws import ancestral
+from decoders.testing.situations import ancestral
 from decoders.warp import Warping
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
 from workbench.runs.verdicts import (
