@@ -6,7 +6,7 @@ What is wrong with them is said in one sentence that names the fix.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -231,13 +231,11 @@ def parameters(target: str | Path, draft: str | Path | None = None) -> int:
     Raises:
         InputError: if there is no such model
     """
-    return sum(map(_parameters, model_names(target, draft)))
-
-
-def _parameters(name: str) -> int:
-    config = fetch(AutoConfig, base_of(name))
-    try:
-        with torch.device("meta"):
-            return sum(p.numel() for p in AutoModelForCausalLM.from_config(config).parameters())
-    except Exception:  # loading says why
-        return 0
+    total = 0
+    for name in model_names(target, draft):
+        config = fetch(AutoConfig, base_of(name))
+        # Loading says why a type cannot be built.
+        with suppress(Exception), torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+            total += sum(weight.numel() for weight in model.parameters())
+    return total

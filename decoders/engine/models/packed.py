@@ -7,9 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
-from decoders.engine.attention import interface
-from decoders.engine.attention import operator as attention
-from decoders.engine.attention.interface import Layered, Packing
+from decoders.engine.attention import interface, operator
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
@@ -72,7 +70,7 @@ class PackedModel(Loaded):
         self.layout = layout_of(model, self.positions)
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
-        self.by_request = passes != "compiled" and not attention.takes_kernels(
+        self.by_request = passes != "compiled" and not operator.takes_kernels(
             self.device, self.dtype
         )
         self._places: list[tuple[Any, str]] = [
@@ -122,7 +120,7 @@ class PackedModel(Loaded):
         input_ids: torch.Tensor,
         position_ids: torch.Tensor,
         wanted: torch.Tensor,
-        packing: Packing | Layered,
+        packing: interface.Packing | interface.Layered,
         features: Layers,
     ) -> tuple[torch.Tensor, ...]:
         """A pass through the modules of the twin."""

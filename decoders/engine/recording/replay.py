@@ -15,7 +15,7 @@ import torch
 from decoders.engine.protocols import Layers
 from decoders.engine.recording.function import as_function
 from decoders.engine.recording.fusion import fused
-from decoders.engine.recording.recorder import CannotRecord, Recorder, Value, in_general
+from decoders.engine.recording.recorder import CannotRecord, Recorder, Step, Value, in_general
 from decoders.errors import first_line
 
 # The numbers of tokens that share one recording. Linear layers may multiply differently above 8 and
@@ -111,18 +111,11 @@ class Recorded:
         """Record passes of this span. Raises CannotRecord if a replay gives other results."""
         low, last = span[0], span[-1]
         sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
-        recorders: list[Recorder] = []
-        answers: tuple[Value, ...] = ()
-        for size in sizes:
-            inputs = dict(zip(INPUTS, self.example(*size), strict=True))
-            # Preparations that a model or a layer makes in its first pass are not recorded.
-            if not recorders:
-                self.plain(**inputs, features=features)
-            with Recorder(inputs) as recorder:
-                outputs = self.plain(**inputs, features=features)
-            recorders.append(recorder)
-            answers = answers or tuple(map(recorder.value_of, outputs))
-        steps = in_general([recorder.steps for recorder in recorders], sizes)
+        # Preparations that a model or a layer makes in its first pass are not recorded.
+        self._as_it_is(features, *self.example(*sizes[0]))
+        recordings = [self._noted(size, features) for size in sizes]
+        steps = in_general([recorded for recorded, _ in recordings], sizes)
+        _, answers = recordings[0]
         try:
             return self._agreeing(
                 as_function(*fused(steps, answers), INPUTS), (low, last), features
@@ -131,6 +124,14 @@ class Recorded:
         # are unequal.
         except (CannotRecord, RuntimeError):
             return self._agreeing(as_function(steps, answers, INPUTS), (low, last), features)
+
+    def _noted(
+        self, size: tuple[int, int], features: Layers
+    ) -> tuple[list[Step], tuple[Value, ...]]:
+        inputs = dict(zip(INPUTS, self.example(*size), strict=True))
+        with Recorder(inputs) as recorder:
+            outputs = self.plain(**inputs, features=features)
+        return recorder.steps, tuple(map(recorder.value_of, outputs))
 
     def _agreeing(self, replay: Pass, sizes: Iterable[int], features: Layers) -> Pass:
         """Return the replay. Raises CannotRecord unless plain passes of these sizes agree."""

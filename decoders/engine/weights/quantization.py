@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedConfig
 from transformers.quantizers.auto import AUTO_QUANTIZATION_CONFIG_MAPPING
+from transformers.utils.quantization_config import Mxfp4Config
 
 from decoders.devices import device_of
 from decoders.errors import InputError, allowed
@@ -42,32 +43,33 @@ def options(
         InputError: if such weights are not supported, before any are read
     """
     method = method_of(config)
-    if kind is None:
+    if kind is not None:
+        allowed("quantization", kind, choices=(*KINDS, None))
         if method is not None:
-            _readable(name, method)
-        # Kernels for it would be fetched as binaries when the model is loaded.
-        if method == "mxfp4":
-            from transformers.utils.quantization_config import Mxfp4Config
+            raise InputError(f"{name} comes quantised already ({method}); leave quantization out.")
+        _installed(READERS["torchao"], f"quantization={kind!r} needs")
+        if kind not in device_of(device).quantizations:
+            raise InputError(
+                f"{kind} weights need a CUDA device, and this is {device}; take "
+                "quantization='int8'."
+            )
+        from torchao import quantization
+        from transformers import TorchAoConfig
 
-            return {"quantization_config": Mxfp4Config(dequantize=True)}
+        schemes = quantization.Int8WeightOnlyConfig, quantization.Int4WeightOnlyConfig
+        return {"quantization_config": TorchAoConfig(schemes[KINDS.index(kind)]())}
+    if method is None:
         return {}
-    allowed("quantization", kind, choices=(*KINDS, None))
-    if method is not None:
-        raise InputError(f"{name} comes quantised already ({method}); leave quantization out.")
-    _installed(READERS["torchao"], f"quantization={kind!r} needs")
-    if kind not in device_of(device).quantizations:
+    # It would take the stored numbers for the weights, and mention that only in its log.
+    if method not in (*AUTO_QUANTIZATION_CONFIG_MAPPING, "bitsandbytes"):
         raise InputError(
-            f"{kind} weights need a CUDA device, and this is {device}; take quantization='int8'."
+            f"{name} comes quantised in a way that the installed transformers does not know "
+            f"({method or 'its config names none'}); name the model that it was made of, or update "
+            "transformers."
         )
-    from torchao import quantization
-    from transformers import TorchAoConfig
-
-    scheme = (
-        quantization.Int8WeightOnlyConfig()
-        if kind == "int8"
-        else quantization.Int4WeightOnlyConfig()
-    )
-    return {"quantization_config": TorchAoConfig(scheme)}
+    _installed(READERS.get(method, ()), f"{name} comes quantised ({method}), which needs")
+    # Kernels for it would be fetched as binaries when the model is loaded.
+    return {"quantization_config": Mxfp4Config(dequantize=True)} if method == "mxfp4" else {}
 
 
 def method_of(config: PreTrainedConfig) -> str | None:
@@ -81,21 +83,6 @@ def method_of(config: PreTrainedConfig) -> str | None:
         return "bitsandbytes"
     method = settings.get("quant_method") or ""
     return str(getattr(method, "value", method))
-
-
-def _readable(name: str, method: str) -> None:
-    """Raise InputError unless transformers can read such weights here.
-
-    If it does not know the method, it takes the stored numbers for the weights and mentions that
-    only in its log.
-    """
-    if method not in AUTO_QUANTIZATION_CONFIG_MAPPING and method != "bitsandbytes":
-        raise InputError(
-            f"{name} comes quantised in a way that the installed transformers does not know "
-            f"({method or 'its config names none'}); name the model that it was made of, or update "
-            "transformers."
-        )
-    _installed(READERS.get(method, ()), f"{name} comes quantised ({method}), which needs")
 
 
 def _installed(packages: Sequence[str], needs: str) -> None:
