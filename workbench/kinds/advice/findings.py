@@ -21,6 +21,7 @@ HEADS = [
     "decoder", "predicted x greedy (95%)", "measured x greedy (95%)", "tokens/round", "its text",
     "J/token",
 ]  # fmt: skip
+DAMAGED = "The figures of this run are damaged: they give no advice."
 NOTHING = "Nothing is known until every decoder has been measured on a prompt."
 
 
@@ -36,7 +37,7 @@ def findings(run: Run) -> Findings | None:
         InputError: if the texts are too short to time
     """
     study = Advice.from_json(run.study)
-    failed = {_method(study, r) for r in run.results if r.errors}
+    failed = {_method(study, r) for r in run.results if r.errors or not r.laps}
     methods = [m for m in (*study.needed, *study.others) if m not in failed]
     each: dict[int, dict[Method, Result]] = {}
     for result in run.results:
@@ -61,6 +62,8 @@ def sentences(run: Run) -> tuple[str, str, Table | None]:
         found = findings(run)
     except InputError as error:
         return "", str(error), None
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a file may hold any numbers
+        return "", DAMAGED, None
     return (doubts(found), verdict(found), table(found)) if found else ("", NOTHING, None)
 
 

@@ -38,7 +38,7 @@ class Advice(Study):
     kind: ClassVar[str] = "advice"
     usual: ClassVar[Mapping[str, Any]] = {"timings": 1, "decoders": list(OTHERS)}
     verb: ClassVar[str] = "Ask"
-    linked: ClassVar[tuple[str, ...]] = (*prompt_links.NAMES, "measure_all")
+    linked: ClassVar[tuple[str, ...]] = prompt_links.NAMES
     needs_draft: ClassVar[bool] = True
 
     prompt_set: PromptSet
@@ -104,14 +104,10 @@ class Advice(Study):
 
     @classmethod
     def to_link(cls, data: Mapping[str, Any], start: Mapping[str, Any]) -> dict[str, Any]:
-        every = {"measure_all": True} if data["settings"].get("measure_all") else {}
-        return prompt_links.to_link(data, start) | every
+        return prompt_links.to_link(data, start)
 
     @classmethod
     def from_link(
         cls, name: str, text: str, data: dict[str, Any], settings: dict[str, Any]
     ) -> None:
-        if name == "measure_all":
-            settings[name] = text == "True"
-        else:
-            prompt_links.from_link(name, text, data)
+        prompt_links.from_link(name, text, data)

@@ -14,15 +14,17 @@ import decoders
 from decoders import InputError, ModelPair, catalog
 from decoders.theory import expected_tokens
 from tests.layouts import pair_of
+from workbench.kinds import imports
 from workbench.kinds.advice.findings import doubts, findings, sentences, table, verdict
 from workbench.kinds.advice.speedups import ranked, tokens_per_round
 from workbench.kinds.advice.study import Advice
 from workbench.kinds.advice.timings import Costs, Findings, Timed
+from workbench.kinds.advice.view import answer
 from workbench.kinds.links import from_query, to_query
 from workbench.measuring import session
 from workbench.measuring.transcript import acceptances
 from workbench.runs.events import Ended, Progress
-from workbench.runs.record import Run
+from workbench.runs.record import Result, Run
 from workbench.studies.settings import Settings
 
 PROMPTS = ["abc abc", "one two one", "xyz"]
@@ -164,6 +166,41 @@ def test_a_decoder_that_failed_is_left_out(pair):
     assert "Nothing is known until" in sentences(replace(run, results=results))[1]
 
 
+def damaged(result: Result, field: str, value: object) -> Result:
+    """The result with another value of a field, of its only lap or of its only sample."""
+    if field in ("rounds", "drafting", "seconds"):
+        return replace(result, laps=[replace(lap, **{field: value}) for lap in result.laps])
+    if field in ("chances", "gained"):
+        return replace(result, samples=[replace(s, **{field: value}) for s in result.samples])
+    return replace(result, **{field: value})
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("metrics", {}),
+        ("metrics", {"new_tokens": 0, "seconds": 0}),
+        ("metrics", {"new_tokens": None, "seconds": None}),
+        ("laps", []),
+        ("rounds", []),
+        ("rounds", [0.0] * 9),
+        ("drafting", []),
+        ("chances", []),
+        ("chances", [1e100, -1e100]),
+        ("gained", []),
+        ("settings", {"beans": 1}),
+        ("settings", {"draft_length": "hot"}),
+        ("repeat", 7),
+    ],
+)
+def test_a_damaged_file_gets_a_sentence(pair, field, value):
+    run = ended(session.run(pair, advice(tokens=8)))
+    strange = replace(run, results=[damaged(result, field, value) for result in run.results])
+    read = imports.read(strange.dumps())
+    assert sentences(read)[1]
+    assert "<p>" in answer(read)
+
+
 def test_a_pair_without_a_draft_cannot_be_advised_on(pair):
     with pytest.raises(InputError, match="needs a draft model"):
         session.run(ModelPair(pair.target, None, pair.tokenizer), advice())
@@ -194,10 +231,10 @@ def test_a_link_has_what_is_asked():
         pair.split("=") for pair in to_query("advice", data, {"settings": Advice.usual}).split("&")
     )
     assert query == {"kind": "advice", "prompts": "stories", "count": "7"}
-    link = from_query({**query, "temperature": "0.5", "measure_all": "True"})
+    link = from_query({**query, "temperature": "0.5"})
     assert link.faults == []
     assert link.data["prompts"] == {"name": "stories", "count": 7}
-    assert link.data["settings"] == {"temperature": 0.5, "measure_all": True}
+    assert link.data["settings"] == {"temperature": 0.5}
     assert from_query({"kind": "advice", "count": "many"}).faults == [
         "The link's count was left out: only whole numbers from 1 to 10,000 can be used, "
         "not 'many'."
