@@ -14,7 +14,7 @@ from functools import cached_property
 from importlib.metadata import entry_points
 from typing import Any
 
-from decoders.errors import InputError, first_line, quoted
+from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.methods.block import BlockVerification
 from decoders.methods.dsbd import DSBD
@@ -99,15 +99,22 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
         raise InputError(f"{quoted(method)} is not a dataclass that inherits from decoders.Method.")
     if missing := [name for name in CLAIMS if not hasattr(method, name)]:
         raise InputError(f"{method.__name__} does not say its {', '.join(missing)}.")
-    if not (isinstance(method.name, str) and method.name.isidentifier()):
-        raise InputError(f"{quoted(method.name)} is not a name of letters, digits and underscores.")
-    if method.name in others:
-        raise InputError(f"there is a decoder {quoted(method.name)} already.")
-    if plain := [field.name for field in fields(method) if "help" not in field.metadata]:
-        raise InputError(
+    plain = [field.name for field in fields(method) if "help" not in field.metadata]
+    refuse(
+        (
+            not (isinstance(method.name, str) and method.name.isidentifier()),
+            f"{quoted(method.name)} is not a name of letters, digits and underscores.",
+        ),
+        (
+            method.name in list(others),
+            f"there is a decoder {quoted(method.name)} already.",
+        ),
+        (
+            plain,
             f"its {', '.join(plain)} is not made with decoders.settings.setting, as every setting "
-            "must be."
-        )
+            "must be.",
+        ),
+    )
     # The default settings must be allowed.
     method()
     if method.law is not None and method.law not in list(Law):

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from decoders.errors import InputError, is_whole, plain, quoted
+from decoders.errors import InputError, is_whole, plain, quoted, refuse
 from decoders.shapes import TokenId
 
 LONGEST_REFERENCE = 16 * 2**20
@@ -219,8 +219,7 @@ def read_reference(path: str | Path) -> str:
         mode, size = path.stat().st_mode, path.stat().st_size
         if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
             raise OSError(0, "it is a device or a pipe")
-        if size <= LONGEST_REFERENCE:
-            words = path.read_bytes().decode("utf-8-sig")
+        words = path.read_bytes().decode("utf-8-sig") if size <= LONGEST_REFERENCE else ""
     except OSError as error:
         raise InputError(f"{path!s:.200} cannot be read: {error.strerror}; {fix}.") from None
     except UnicodeDecodeError:
@@ -228,13 +227,16 @@ def read_reference(path: str | Path) -> str:
     # Another type; or zero bytes and lone surrogates, which a path cannot hold.
     except (TypeError, ValueError):
         raise InputError(f"{quoted(path)} is no path; {fix}.") from None
-    if size > LONGEST_REFERENCE:
-        raise InputError(
+    refuse(
+        (
+            size > LONGEST_REFERENCE,
             f"{path} is larger than {LONGEST_REFERENCE // 2**20} MB; give a shorter reference "
-            "document."
-        )
-    if "\0" in words:
-        raise InputError(f"{path} is not text: it holds zero bytes; save it as plain text first.")
-    if not words.strip():
-        raise InputError(f"{path} is empty; give a file with some text.")
+            "document.",
+        ),
+        (
+            "\0" in words,
+            f"{path} is not text: it holds zero bytes; save it as plain text first.",
+        ),
+        (not words.strip(), f"{path} is empty; give a file with some text."),
+    )
     return words

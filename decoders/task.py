@@ -12,7 +12,7 @@ from transformers import LogitsProcessorList
 
 from decoders.catalog import as_method
 from decoders.engine.loading.pair import ModelPair
-from decoders.errors import InputError, first_line, plain, quoted, whole
+from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
     as_ids,
     as_prompts,
@@ -176,21 +176,23 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
                 "load another pair."
             )
         packed: Any = pair.packed[role]
-        if padded and any(packed.reaches):
-            raise InputError(
+        refuse(
+            (
+                padded and any(packed.reaches),
                 "padding is for models whose layers all see the whole text, and some of the "
-                f"{role} model's have a window; leave it out, or load another pair."
-            )
-        if padded and packed.spread:
-            raise InputError(
+                f"{role} model's have a window; leave it out, or load another pair.",
+            ),
+            (
+                padded and packed.spread,
                 f"padding is for models on one device, and the {role} model is on several; leave "
-                "it out."
-            )
-        if padded and role == "draft" and not pair.one_tokenizer:
-            raise InputError(
+                "it out.",
+            ),
+            (
+                padded and role == "draft" and not pair.one_tokenizer,
                 "padding is for models with one tokenizer; leave it out, or load a draft of the "
-                "target's family."
-            )
+                "target's family.",
+            ),
+        )
 
 
 def roles(method: Method) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.assets import assets as assets_of_decoders
-from decoders.errors import InputError, is_whole, quoted
+from decoders.errors import InputError, is_whole, quoted, refuse
 from workbench.assets import assets
 from workbench.studies.text import counted
 
@@ -47,14 +47,17 @@ def checked(prompt: Any) -> str:
     """The prompt; raises InputError if it is not a text, or is empty or too long."""
     if not isinstance(prompt, str):
         raise InputError(f"The prompt must be a text, not {type(prompt).__name__}.")
-    if not prompt.strip():
-        raise InputError("The prompt is empty; write a few words.")
-    if len(prompt) > LONGEST_TYPED:
-        raise InputError(
-            f"The prompt has {len(prompt):,} characters; shorten it to at most {LONGEST_TYPED:,}."
-        )
-    if not is_text(prompt):
-        raise InputError("The prompt contains half a character (a lone surrogate); type it again.")
+    refuse(
+        (not prompt.strip(), "The prompt is empty; write a few words."),
+        (
+            len(prompt) > LONGEST_TYPED,
+            f"The prompt has {len(prompt):,} characters; shorten it to at most {LONGEST_TYPED:,}.",
+        ),
+        (
+            not is_text(prompt),
+            "The prompt contains half a character (a lone surrogate); type it again.",
+        ),
+    )
     return prompt
 
 
@@ -181,10 +184,13 @@ def parse(name: str, data: bytes) -> PromptSet:
 
 
 def _whole(name: str, prompts: list[Prompt]) -> PromptSet:
-    if not prompts:
-        raise InputError(f"{name} has no prompts; give at least one.")
-    if len(prompts) > MOST_PROMPTS:
-        raise InputError(f"{name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.")
+    refuse(
+        (not prompts, f"{name} has no prompts; give at least one."),
+        (
+            len(prompts) > MOST_PROMPTS,
+            f"{name} has {len(prompts):,} prompts; give at most {MOST_PROMPTS:,}.",
+        ),
+    )
     for prompt in prompts:
         if len(prompt.text) > LONGEST_PROMPT:
             raise InputError(

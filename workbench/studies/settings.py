@@ -5,7 +5,7 @@ from dataclasses import Field, asdict, dataclass, fields
 from typing import Any
 
 from decoders import InputError, Method, catalog
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from decoders.settings import check, nearest, setting
 
 
@@ -62,11 +62,11 @@ class Settings:
         for field in shared():
             check("settings", field, getattr(self, field.name))
         names = [m.name for m in self.methods]
-        if not names:
-            raise InputError("No decoder is chosen; choose at least one.")
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise InputError(f"{twice[0]} is chosen twice; choose each decoder once.")
+        twice = min((n for n in names if names.count(n) > 1), default=None)
+        refuse(
+            (not names, "No decoder is chosen; choose at least one."),
+            (twice, f"{twice} is chosen twice; choose each decoder once."),
+        )
 
     @property
     def sampling(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from decoders.errors import InputError, is_whole
+from decoders.errors import InputError, is_whole, refuse
 
 MOST_TOKENS = 1_000_000
 MOST_STEPS = 100  # branches of branches
@@ -46,15 +46,18 @@ class Start:
     trail: tuple[Step, ...]
 
     def __post_init__(self) -> None:
-        if not 0 < len(self.ids) <= MOST_TOKENS or not all(
-            is_whole(i) and i >= 0 for i in self.ids
-        ):
-            raise InputError(f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.")
-        if not 0 < len(self.trail) <= MOST_STEPS:
-            raise InputError(
+        refuse(
+            (
+                not 0 < len(self.ids) <= MOST_TOKENS
+                or not all(is_whole(i) and i >= 0 for i in self.ids),
+                f"A branch continues a list of 1 to {MOST_TOKENS:,} token ids.",
+            ),
+            (
+                not 0 < len(self.trail) <= MOST_STEPS,
                 f"A branch has a parent, and at most {MOST_STEPS} ancestors; "
-                "start a new run from its text."
-            )
+                "start a new run from its text.",
+            ),
+        )
 
     def to_json(self) -> dict[str, Any]:
         return {"ids": list(self.ids), "trail": [asdict(step) for step in self.trail]}
@@ -76,8 +79,10 @@ class Start:
 
 def _step(data: Mapping[str, Any]) -> Step:
     step = Step(*(data[name] for name in Step.__dataclass_fields__))
-    if not all(isinstance(text, str) for text in (step.run, step.decoder, step.chosen)):
-        raise ValueError
-    if not all(is_whole(count) and 0 <= count <= MOST_TOKENS for count in (step.repeat, step.at)):
+    texts, counts = (step.run, step.decoder, step.chosen), (step.repeat, step.at)
+    if not (
+        all(isinstance(text, str) for text in texts)
+        and all(is_whole(count) and 0 <= count <= MOST_TOKENS for count in counts)
+    ):
         raise ValueError
     return step

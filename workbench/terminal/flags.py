@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders import InputError, catalog
-from decoders.errors import quoted
+from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.runs.record import Run
@@ -214,12 +214,11 @@ def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:
     """
     writers = {path: writer for kind, writer in WRITERS.items() if (path := getattr(args, kind))}
     for path in writers:
-        if not path.absolute().parent.is_dir():
-            raise InputError(
-                f"There is no folder {path.absolute().parent} to write {path.name} into."
-            )
-        if path.is_dir():
-            raise InputError(f"{path} is a folder; give the name of a file.")
+        folder = path.absolute().parent
+        refuse(
+            (not folder.is_dir(), f"There is no folder {folder} to write {path.name} into."),
+            (path.is_dir(), f"{path} is a folder; give the name of a file."),
+        )
     return writers
 
 
