@@ -25,11 +25,13 @@ def table() -> str:
 
 def settings(name: str) -> str:
     """The settings of one decoder, one per line: name, default, help and allowed values."""
-    lines = [
-        f"{f.name} = {f.default!r}: {f.metadata['help']}{_allowed(f)}"
-        for f in dataclasses.fields(catalog[name])
-    ]
-    return "\n".join(lines) or "no settings of its own"
+    return (
+        "\n".join(
+            f"{f.name} = {f.default!r}: {f.metadata['help']}{_allowed(f)}"
+            for f in dataclasses.fields(catalog[name])
+        )
+        or "no settings of its own"
+    )
 
 
 def _allowed(field: dataclasses.Field) -> str:

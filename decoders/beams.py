@@ -89,8 +89,7 @@ class Joint:
 
     def warp(self, warping: Warping) -> Distribution:
         """p_beam or q_beam: the warping, applied once to the flattened joint."""
-        count = 1 if warping.temperature == 0 else warping.top_k or None
-        ids, values = self._likeliest(count)
+        ids, values = self._likeliest(1 if warping.temperature == 0 else warping.top_k or None)
         few = small(
             ids, values, len(self.beams) * self.size, lambda t: self._excess(values[0], t), warping
         )
@@ -211,9 +210,12 @@ def commit_beams(
         live[:] = [best(request, live)]
     answer = best(request, [*ended, *live]).node
     over = not live or request.tree.new_length(live[0].node) >= request.budget
-    finished = (request.ends(answer) or "budget") if over else None
     return request.commit(
-        trials, [b.node for b in live] or [answer], answer, finished, provisional=True
+        trials,
+        [b.node for b in live] or [answer],
+        answer,
+        finished=(request.ends(answer) or "budget") if over else None,
+        provisional=True,
     )
 
 

@@ -176,15 +176,14 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
 def _events(
     task: Task, turns: Sequence[Turn], engines: Mapping[str, Passes]
 ) -> Generator[Event, None, None]:
-    driven = drive(
+    for turn, entry in drive(
         turns,
         engines,
         max_batch=task.batching.max_batch,
         prefill_chunk=task.batching.prefill_chunk,
         static=task.batching.padding != "none",
         cancelled=task.cancelled,
-    )
-    for turn, entry in driven:
+    ):
         if entry is not None:
             yield Event(turn.index, entry, entry.keep, entry.tokens, entry.provisional)
         else:

@@ -224,8 +224,7 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
     for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
         if turn.request.penalties and answer.part is not None:
             for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
-                text = [tree.tokens[n] for n in tree.lineage(node)]
-                rows[place] = applied(turn.request.penalties, text, rows[place])
+                rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
     return rows
 
 

@@ -155,7 +155,6 @@ def _logits(
         )
     if not penalties:
         return rows
-    texts = ([tree.tokens[n] for n in tree.lineage(node)] for node in nodes)
     return torch.stack(
-        [applied(penalties, text, row) for text, row in zip(texts, rows, strict=True)]
+        [applied(penalties, tree.text(node), row) for node, row in zip(nodes, rows, strict=True)]
     )

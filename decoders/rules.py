@@ -173,8 +173,7 @@ def tossless(
 
     A refused token is replaced by a draw from p itself, so such a rule is lossy.
     """
-    q_token = 1.0 if q is None else q[token]
-    return Pick([(probability, q_token, None, None)], kept, rest=p)
+    return Pick([(probability, 1.0 if q is None else q[token], None, None)], kept, rest=p)
 
 
 @dataclass(frozen=True)

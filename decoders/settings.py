@@ -15,7 +15,6 @@ from decoders.request import Ask, Request
 from decoders.trace import Round
 from decoders.warp import Warping
 
-Tested = Literal["target", "first step"]
 # The type of `decode`. A yielded item determines what is sent back, which no type can express:
 # readings (`list[Reading]`) for an ask, tokens (`list[Drawn]`) for a chain, None for a round.
 Decoding = Generator[Ask | Round, Any, None]
@@ -37,7 +36,7 @@ class Law(StrEnum):
         }.get(self, self.value)
 
     @property
-    def tested(self) -> Tested:
+    def tested(self) -> Literal["target", "first step"]:
         """The distribution that draws can be tested against.
 
         It is the target's of texts, or beam sampling's of the beams of the first step.

@@ -83,7 +83,7 @@ class Candidates(Lenient):
         yield from ()  # asks no model
         if request.left < 2:
             return certain(request, ())
-        text = [request.tree.tokens[n] for n in request.tree.lineage(request.tip)]
+        text = request.tree.text(request.tip)
         candidates, _ = self.generator.get_candidates(torch.tensor([text]))
         tokens = candidates[0, len(text) :].tolist()
         if strange := [t for t in tokens if not 0 <= t < request.vocabulary]:

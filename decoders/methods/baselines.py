@@ -133,9 +133,12 @@ class BeamSearch(Method):
                 )
                 for b in [*live, *ended]
             ]
-            finished = (request.ends(answer) or "budget") if over else None
             yield request.commit(
-                trials, [b.node for b in live] or [answer], answer, finished, provisional=True
+                trials,
+                [b.node for b in live] or [answer],
+                answer,
+                finished=(request.ends(answer) or "budget") if over else None,
+                provisional=True,
             )
 
     def _scored(self, beam: Beam, length: int) -> Beam:

@@ -212,8 +212,8 @@ class DSBD(Method):
                 return tried, []
         joint, p_beam = self._target(request, above, p)
         draws = draw_beams(request, joint, p_beam, width)
-        fate = Fate.BONUS if forest else Fate.SAMPLED
-        tried += drawn_trials(joint, draws, p_beam, [fate] * len(draws))
+        fates = [Fate.BONUS if forest else Fate.SAMPLED] * len(draws)
+        tried += drawn_trials(joint, draws, p_beam, fates)
         return tried, [d.beam for d in draws]
 
     def _target(

@@ -52,8 +52,7 @@ class Lookup:
     def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
         """A chain of certain tokens; empty if nothing matches."""
         yield from ()  # asks no model
-        tree = request.tree
-        self._read(self._text, [tree.tokens[n] for n in tree.lineage(request.tip, len(self._text))])
+        self._read(self._text, request.tree.text(request.tip, len(self._text)))
         return certain(request, self._continuation())
 
     def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
@@ -138,7 +137,7 @@ class NGram:
         """The warped distribution of the token after each node."""
         yield from ()  # asks no model
         tree = request.tree
-        new = [tree.tokens[n] for n in tree.lineage(request.tip, self._depth)]
+        new = tree.text(request.tip, self._depth)
         self._last = self._count(new, self._last)
         self._depth += len(new)
         prior = (self._tokens + self.smoothing / len(self._tokens)) / (

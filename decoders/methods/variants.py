@@ -112,8 +112,11 @@ class MCSS(SpecInfer):
     summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
 
     def decode(self, request: Request) -> Decoding:
-        grow = partial(tree, expansion=self.expansion, sample=without_replacement)
-        return speculate(request, grow, MultiRoundRule(replacement=False))
+        return speculate(
+            request,
+            partial(tree, expansion=self.expansion, sample=without_replacement),
+            MultiRoundRule(replacement=False),
+        )
 
 
 @dataclass(frozen=True)

@@ -83,7 +83,7 @@ class Watched(Request):
         return super().commit(trials, tips, *args, **options)
 
     def path(self, node: int) -> Path:
-        return tuple(self.tree.tokens[n] for n in self.tree.lineage(node))
+        return tuple(self.tree.text(node))
 
     @property
     def output(self) -> Path:

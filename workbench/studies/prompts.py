@@ -89,8 +89,9 @@ class PromptSet:
         places = [p.place.removeprefix(f"{self.name}, ") for p in self.repeated]
         if len(places) > MOST_PLACES:
             places[MOST_PLACES:] = ["…"]
-        several = f"{len(self.repeated):,} of them repeat earlier ones"
-        some = several if len(self.repeated) > 1 else "1 of them repeats an earlier one"
+        some = counted(
+            len(self.repeated), "of them repeats an earlier one", "of them repeat earlier ones"
+        )
         return f"{count}; {some} ({', '.join(places)})"
 
     def to_json(self) -> dict[str, Any]:

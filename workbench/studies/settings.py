@@ -132,8 +132,7 @@ def _plain(data: dict[str, Any]) -> dict[str, Any]:
 def changed(method: Method) -> dict[str, Any]:
     """The decoder's own settings that differ from its defaults, as JSON has them."""
     usual = {f.name: f.default for f in fields(method)}
-    own = asdict(method)
-    return _plain({name: value for name, value in own.items() if value != usual[name]})
+    return _plain({name: x for name, x in asdict(method).items() if x != usual[name]})
 
 
 def shared() -> list[Field]:
