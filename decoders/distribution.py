@@ -11,6 +11,7 @@ by rising id.
 
 from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate
 
 import torch
@@ -21,19 +22,18 @@ from decoders.shapes import Probs, TokenId
 UNDER_ONE = 1 - 2**-52
 
 
+@dataclass(eq=False, slots=True)
 class Small:
     """The ids that have mass, rising, each with its mass in float64.
 
-    Args:
+    Attributes:
         mass: from id to mass, by rising id
     """
 
-    __slots__ = ("_cumulative", "mass")
     rounding = 2.0**-52  # the relative error of one operation on its masses
 
-    def __init__(self, mass: dict[TokenId, float]):
-        self.mass = mass
-        self._cumulative: list[float] | None = None
+    mass: dict[TokenId, float]
+    _cumulative: list[float] | None = field(default=None, init=False, repr=False)
 
     def __getitem__(self, token: TokenId) -> float:
         return self.mass.get(token, 0.0)
@@ -106,17 +106,15 @@ class Small:
         return rest / rest.total if rest.mass else rest
 
 
+@dataclass(eq=False, slots=True)
 class Whole:
     """A tensor of masses, with the interface of `Small`.
 
-    Args:
+    Attributes:
         mass: the masses (V,)
     """
 
-    __slots__ = ("mass",)
-
-    def __init__(self, mass: Probs):
-        self.mass = mass
+    mass: Probs
 
     def __getitem__(self, token: TokenId) -> float:
         return self.mass[token].item()

@@ -141,7 +141,6 @@ class Loop(AbstractContextManager["Loop"]):
             engine.release(turn.request.tree)
 
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
-        """Run one pass for these turns; each that gets its readings continues to its next ask."""
         engine = self.engines[model]
         heads = (
             [other for other in self.engines.values() if other.reads] if model == "target" else []

@@ -10,7 +10,7 @@ from decoders.distribution import Distribution
 from decoders.reading import Reading
 from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Ledger, Round, Trial, Trials
+from decoders.trace import Fate, Ledger, Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 
@@ -150,6 +150,26 @@ class Request:
     def draw(self, model: str, node: NodeId, steps: int) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node."""
         return Ask(model, (node,), steps=steps)
+
+    def sample(
+        self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution
+    ) -> tuple[list[Trial], NodeId]:
+        """Draw the target's own token, the one after the kept part of a draft.
+
+        Args:
+            after: the last node kept, or the tip
+            fate: the token's fate; nothing is drawn as a bonus after the end of the text
+            probs: the distribution that it is drawn from
+            p: the target's distribution there
+
+        Returns:
+            Its trial, if there is such a token, and the new tip.
+        """
+        if fate == Fate.BONUS and self.tree.tokens[after] in self.end_tokens:
+            return [], after
+        token = self.source.draw(probs)[0]
+        tip = self.tree.add(after, token)
+        return [Trial(tip, token, after, fate, p=p[token])], tip
 
     def advance(self, trials: Trials | list[Trial], tip: NodeId) -> Round:
         """Commit a round of a decoder that follows one path.

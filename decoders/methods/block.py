@@ -84,8 +84,5 @@ def verify(request: Request, draft: Draft, p: Sequence[Distribution]) -> tuple[l
         )
     else:
         fate, rest = (Fate.BONUS if draws else Fate.SAMPLED), p[kept]
-    if fate == Fate.BONUS and draws[-1].token in request.end_tokens:
-        return trials, after  # nothing follows the end of the text
-    token = source.draw(rest)[0]
-    tip = request.tree.add(after, token)
-    return [*trials, Trial(tip, token, after, fate, p=p[kept][token])], tip
+    own, tip = request.sample(after, fate, rest, p[kept])
+    return [*trials, *own], tip

@@ -143,14 +143,10 @@ def keep_longest(
         for j, (node, parent) in enumerate(zip(path, [request.tip, *path], strict=False))
     ]  # fmt: skip
     after = path[kept - 1] if kept else request.tip
-    if kept and tokens[kept - 1] in request.end_tokens:
-        return trials, after
     probs = request.warp(p[kept])
-    token = request.source.draw(probs)[0]
     fate = Fate.SAMPLED if not path else Fate.BONUS if kept == len(path) else Fate.CORRECTED
-    tip = request.tree.add(after, token)
-    trials.append(Trial(tip, token, after, fate, p=probs[token]))
-    return trials, tip
+    own, tip = request.sample(after, fate, probs, probs)
+    return trials + own, tip
 
 
 def _log_probabilities(

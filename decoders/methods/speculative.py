@@ -79,11 +79,8 @@ def walk(
     trials = Trials(
         kept, len(draft.draws), tested, len(kept), lambda: in_order(judged, untested, kept)
     )
-    if fate == Fate.BONUS and request.tree.tokens[after] in request.end_tokens:
-        return trials, after  # nothing follows the end of the text
-    token = request.source.draw(probs)[0]
-    tip = request.tree.add(after, token)
-    kept.append(Trial(tip, token, after, fate, p=p[token]))
+    own, tip = request.sample(after, fate, probs, p)
+    kept += own
     return trials, tip
 
 
