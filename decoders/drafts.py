@@ -6,11 +6,10 @@ They are chains, copied or drawn, several chains, or trees.
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field
 
-from decoders.distribution import Distribution
+from decoders.distribution import Distribution, RandomSource
 from decoders.errors import InputError
 from decoders.reading import Reading
 from decoders.request import Ask, Drawn, Request
-from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, TokenId
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast, overload
 
 from transformers import LogitsProcessor
 
+from decoders.distribution import SeededSource
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PaddedPasses
@@ -16,7 +17,6 @@ from decoders.loop import drive
 from decoders.options import Batching, Prompt, Sampling, Stop
 from decoders.request import Request
 from decoders.result import Event, Result, measure
-from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.task import Task, roles, row_bytes

@@ -6,9 +6,8 @@ A decoder only asks it for readings and commits rounds to it.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from decoders.distribution import Distribution
+from decoders.distribution import Distribution, RandomSource
 from decoders.reading import Reading
-from decoders.sampling import RandomSource
 from decoders.shapes import NodeId, Penalties, TokenId
 from decoders.trace import Fate, Ledger, Round, Trial, Trials
 from decoders.tree import TokenTree

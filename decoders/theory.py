@@ -107,12 +107,11 @@ def accepted_distribution(alphas: list[float]) -> list[float]:
     refused = [math.prod(1 - a for a in alphas[:i]) for i in range(m + 1)]
     table = [[1.0]]
     for n in range(1, m + 1):
-        row = [refused[n]]
-        row += [
+        accepted = (
             sum(alphas[i] * refused[i] * table[n - 1 - i][k - 1] for i in range(n - k + 1))
             for k in range(1, n + 1)
-        ]
-        table.append(row)
+        )
+        table.append([refused[n], *accepted])
     return table[m]
 
 
@@ -148,11 +147,9 @@ def mtad_kept_length(threshold: float, U: float, gamma: int) -> int:
     This is theorem 3.6 with the strict inequality of the rule. U = 0 keeps everything if tau < 1,
     and tau = 0 always does.
     """
-    if threshold >= 1:
-        return 0
-    if threshold == 0 or U == 0:
+    if threshold == 0 or (U == 0 and threshold < 1):
         return gamma
-    if math.isinf(U):
+    if threshold >= 1 or math.isinf(U):
         return 0
     return min(gamma, max(0, math.ceil(math.log(1 / threshold) / U) - 1))
 

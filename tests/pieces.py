@@ -5,12 +5,11 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, Small, Whole
+from decoders.distribution import Distribution, SeededSource, Small, Whole
 from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.rules import Rule
-from decoders.sampling import SeededSource
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path
 from decoders.warp import Warping

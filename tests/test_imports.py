@@ -16,7 +16,7 @@ FILES = [
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-DATA = PLAIN | {"distribution", "reading", "sampling", "theory", "trace", "tree", "warp"}
+DATA = PLAIN | {"distribution", "reading", "theory", "trace", "tree", "warp"}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
@@ -29,7 +29,6 @@ DECODERS = {
     "devices": PLAIN,
     "distribution": PLAIN,
     "reading": PLAIN | {"devices", "distribution", "warp"},
-    "sampling": PLAIN | {"distribution"},
     "trace": PLAIN,
     "theory": PLAIN | {"distribution"},
     "request": DATA,

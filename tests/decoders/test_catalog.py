@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from decoders.catalog import catalog
+from decoders.distribution import SeededSource
 from decoders.errors import InputError
 from decoders.methods import speculative
 from decoders.rules import SpeculativeRule
-from decoders.sampling import SeededSource
 from decoders.settings import Method
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, assert_exact, decode, distance, output_law

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
+from decoders.distribution import SeededSource
 from decoders.methods.baselines import Multinomial
 from decoders.methods.speculative import Speculative
 from decoders.result import measure, perplexity, ratio
-from decoders.sampling import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood
 from decoders.warp import Warping

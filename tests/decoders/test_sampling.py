@@ -6,8 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.distribution import Whole
-from decoders.sampling import SeededSource
+from decoders.distribution import SeededSource, Whole
 from tests.pieces import FORMS
 
 WEIGHTS = st.lists(

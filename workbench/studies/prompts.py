@@ -179,8 +179,7 @@ def read(path: str | Path) -> PromptSet:
 
 def parse(name: str, data: bytes) -> PromptSet:
     """The prompts in the content of a file of this name; raises InputError as `read` does."""
-    if len(data) > LARGEST_FILE:
-        raise _too_large(name)
+    _check_size(name, len(data))
     return _whole(name, list(_lines(name, data)))
 
 
@@ -220,13 +219,17 @@ def _lines(name: str, data: bytes) -> Iterator[Prompt]:
 
 
 def _bytes(path: Path) -> bytes:
-    if path.stat().st_size > LARGEST_FILE:
-        raise _too_large(path.name)
+    _check_size(path.name, path.stat().st_size)
     return path.read_bytes()
 
 
-def _too_large(name: str) -> InputError:
-    return InputError(f"{name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.")
+def _check_size(name: str, size: int) -> None:
+    refuse(
+        (
+            size > LARGEST_FILE,
+            f"{name} is larger than {LARGEST_FILE // 2**20} MB; give a smaller file.",
+        )
+    )
 
 
 def _decode(data: bytes, place: str) -> str:

@@ -1,7 +1,6 @@
 """The look of runs in a terminal: coloured text, figures, a progress bar."""
 
 import time
-import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 
@@ -22,19 +21,18 @@ from workbench.studies.schemes import scheme_label
 from workbench.studies.text import shortened
 
 TITLE_SHOWN = 40
+# A symbol for each control character but the line break and the tab.
+SYMBOLS = {
+    code: 0x2400 + code if code < 32 else 0xFFFD
+    for code in (*range(32), *range(127, 160))
+    if chr(code) not in "\n\t"
+}
 LINE_SECONDS = 10.0  # between two lines of progress where no bar can be drawn
 
 
 def plain(text: str) -> str:
     """The text with symbols, such as ␛ for ESC, for control characters, which a terminal obeys."""
-    return "".join(
-        c
-        if c in "\n\t" or unicodedata.category(c) != "Cc"
-        else chr(0x2400 + ord(c))
-        if ord(c) < 32
-        else "\ufffd"
-        for c in text
-    )
+    return text.translate(SYMBOLS)
 
 
 def coloured(tokens: Iterable[TokenRecord]) -> Text:

@@ -179,8 +179,7 @@ def speculative(row: Row) -> MeasuredSpeculative | None:
 
 
 def dsbd(results: Sequence[Result]) -> MeasuredDSBD | None:
-    steps: list[int] = []
-    widths: list[int] = []
+    steps, widths = list[int](), list[int]()
     drafted = passed = verified = 0
     for result in results:
         depth: dict[int, int] = {}  # below the prompt

@@ -5,12 +5,11 @@ from functools import partial
 import pytest
 
 from decoders import catalog, generate
-from decoders.distribution import Small
+from decoders.distribution import SeededSource, Small
 from decoders.drafts import chain, tree
 from decoders.methods import speculative
 from decoders.methods.baselines import Multinomial
 from decoders.reading import Readings
-from decoders.sampling import SeededSource
 from decoders.testing.oracle import Watched, assert_exact, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial

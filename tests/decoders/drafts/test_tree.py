@@ -3,9 +3,8 @@ from collections import Counter
 import pytest
 import torch
 
-from decoders.distribution import Small
+from decoders.distribution import SeededSource, Small
 from decoders.drafts import draft_model, tree, with_replacement, without_replacement
-from decoders.sampling import SeededSource
 from decoders.testing.situations import Drawn
 from decoders.warp import Warping, warp
 from tests.pieces import FORMS, propose, request

@@ -8,10 +8,9 @@ from unittest import mock
 import pytest
 import torch
 
-from decoders.distribution import Small
+from decoders.distribution import SeededSource, Small
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.reading import Readings
-from decoders.sampling import SeededSource
 from decoders.testing.mutants import last_of_equals, mutant
 from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood

@@ -4,11 +4,10 @@ import itertools
 
 import pytest
 
-from decoders.distribution import Whole
+from decoders.distribution import SeededSource, Whole
 from decoders.drafts import chain
 from decoders.methods import speculative
 from decoders.methods.speculative import AutoLength, Speculative
-from decoders.sampling import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import (
     Source,

@@ -4,9 +4,8 @@ import math
 import pytest
 import torch
 
-from decoders.distribution import Whole
+from decoders.distribution import SeededSource, Whole
 from decoders.rules import KSeqRule, SpeculativeRule
-from decoders.sampling import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source
 from decoders.theory import kseq_division

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decoders.distribution import SeededSource
 from decoders.methods.speculative import Speculative
-from decoders.sampling import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from decoders.warp import Warping
