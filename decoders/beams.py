@@ -210,12 +210,9 @@ def commit_beams(
         live[:] = [best(request, live)]
     answer = best(request, [*ended, *live]).node
     over = not live or request.tree.new_length(live[0].node) >= request.budget
+    finished = (request.ends(answer) or "budget") if over else None
     return request.commit(
-        trials,
-        [b.node for b in live] or [answer],
-        answer,
-        finished=(request.ends(answer) or "budget") if over else None,
-        provisional=True,
+        trials, [b.node for b in live] or [answer], answer, finished, provisional=True
     )
 
 
