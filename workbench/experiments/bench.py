@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import InputError, ModelPair
+from decoders import InputError, ModelPair, check
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
@@ -46,19 +46,15 @@ def code() -> str:
 def identity(pair: ModelPair) -> dict[str, Any]:
     """Models, dtype and kind of device, which a cell's id contains."""
     where = environment(pair)
-    models = {
-        role: _model(getattr(pair, role), where[role])
-        for role in ("target", "draft")
-        if where[role]
-    }
-    return {**models, "dtype": where["dtype"], "device": pair.target.device.type}
-
-
-def _model(model: torch.nn.Module, known: dict[str, Any]) -> str:
-    """The hub's revision; for other models a hash of their weights."""
-    if known["revision"]:
-        return f"{known['name']}@{known['revision']}"
-    return f"{known['type']} {weights(model)}"
+    found = {"dtype": where["dtype"], "device": pair.target.device.type}
+    for role in ("target", "draft"):
+        if known := where[role]:  # the hub's revision; of other models a hash of their weights
+            found[role] = (
+                f"{known['name']}@{known['revision']}"
+                if known["revision"]
+                else f"{known['type']} {weights(getattr(pair, role))}"
+            )
+    return found
 
 
 def weights(model: torch.nn.Module) -> str:
@@ -134,21 +130,19 @@ class Bench:
         """A row for each cell; a failure becomes a row with its error."""
         pair = self._ready(unit.choice)
         tools = self._with(pair)
-        order = list(range(len(unit.cells)))
-        if sum(divmod(unit.item, NEXT_TIMING)) % 2:
-            order.reverse()  # so that a machine that gets slower or faster favours no decoder
-        found: dict[int, Row] = {}
+        # In turns forward and backward, so that a machine that gets slower or faster favours no
+        # decoder.
+        step = -1 if sum(divmod(unit.item, NEXT_TIMING)) % 2 else 1
         with light_heap():
-            for i in order:
-                found[i] = self._row(pair, tools, unit, i)
-        return [found[i] for i in sorted(found)]
+            rows = [self._row(pair, tools, unit, i) for i in range(len(unit.cells))[::step]]
+        return rows[::step]
 
     def _row(self, pair: ModelPair, tools: tuple[Meter, Watch], unit: Unit, i: int) -> Row:
         cell, host = unit.cells[i], platform.node()
         try:
             ids = [encode_prompt(pair, text, cell.settings.chat_template) for text in unit.texts]
             job = cell.job(unit.prompts[0])
-            decoders.check(
+            check(
                 pair,
                 ids,
                 job.method,
@@ -164,9 +158,7 @@ class Bench:
         key = (unit.choice, cell.method, cell.batch_size, cell.scheme)
         measured = whole(measure(work, job, cold=cell.timed and key not in self._warm, drawn=False))
         self._warm.add(key)
-        samples = [
-            _sample(pair, measured, ids, place, prompt) for place, prompt in _first(unit.prompts)
-        ]
+        samples = [_sample(pair, measured, ids, *each) for each in _first(unit.prompts)]
         return Row(unit.ids[i], unit.item, replace(measured.result, samples=samples), host)
 
     def _with(self, pair: ModelPair) -> tuple[Meter, Watch]:

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from decoders import Method, catalog
-from workbench.experiments.plan import Part, Plan, pair_name, plain, settings
+from workbench.experiments.plan import Part, Plan, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.database import NEXT_TIMING
@@ -60,16 +60,16 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
-        shared = {
-            f: getattr(self.settings, f)
-            for f in ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_template")
-        }
-        own = {name: plain(value) for name, value in dataclasses.asdict(self.method).items()}
+        shared = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_template")
+        own = ("batch_size", "scheme", "ignore_eos", "timed")
         return {
-            "pair": pair_name(self.choice), "prompts": self.prompts, "decoder": self.method.name,
-            "settings": own, **shared, "batch_size": self.batch_size, "scheme": self.scheme,
-            "ignore_eos": self.ignore_eos, "timed": self.timed,
-        }  # fmt: skip
+            "pair": pair_name(self.choice),
+            "prompts": self.prompts,
+            "decoder": self.method.name,
+            "settings": dataclasses.asdict(self.method),
+            **{name: getattr(self.settings, name) for name in shared},
+            **{name: getattr(self, name) for name in own},
+        }
 
 
 @dataclass(frozen=True)
@@ -134,17 +134,15 @@ def blocks(
         facts: for each pair its models, dtype and kind of device, see `identity`
         code: a hash of the sources of `decoders`
     """
-    found, seen = [], set()
+    found: dict[tuple[str, str], Block] = {}
     for part in plan.parts:
         for cells in _groups(part):
             scored = sets[cells[0].prompts]
             items = _items(part, cells[0], len(scored.items))
             identity = {"code": code, "revision": scored.revision, **facts[cells[0].choice]}
             block = _block(part, cells, items, identity)
-            if (block.part, block.id) not in seen:
-                seen.add((block.part, block.id))
-                found.append(block)
-    return found
+            found.setdefault((block.part, block.id), block)
+    return list(found.values())
 
 
 def merged(found: Iterable[Block]) -> list[Block]:
@@ -181,23 +179,23 @@ def _groups(part: Part) -> Iterator[list[Cell]]:
     grid = itertools.product(
         part.pairs, part.prompts, part.temperature, part.top_k, part.top_p, part.seeds
     )
-    for choice, prompts, temperature, top_k, top_p, seed in grid:
-        cell = partial(_cell, part, choice, prompts, (temperature, top_k, top_p, seed))
+    for choice, prompts, *sampled in grid:
+        cell = partial(_cell, part, choice, prompts, sampled)
         if not part.timed:
             yield from ([cell(method, 1, ALONE)] for method in part.methods)
             continue
         others = [m for m in part.methods if m.name != BASELINE]
         for size in part.batch_sizes:
             for static in (True, False):
-                fitting = schemes_at(size, part.schemes)
-                if schemes := [s for s in fitting if SCHEMES[s].static == static]:
+                schemes = [s for s in schemes_at(size, part.schemes) if SCHEMES[s].static == static]
+                if schemes:
                     greedy = cell(catalog[BASELINE](), size, baseline_scheme(schemes[0]))
                     yield [greedy, *(cell(m, size, s) for m in others for s in schemes)]
 
 
 def _cell(
-    part: Part, choice: PairChoice, prompts: str, sampled: tuple[float, int, float, int],
-    method: Method, size: int, scheme: str,
+    part: Part, choice: PairChoice, prompts: str, sampled: Sequence[Any], method: Method,
+    size: int, scheme: str,
 ) -> Cell:  # fmt: skip
     asked = settings(part, method, *sampled)
     return Cell(choice, prompts, asked, size, scheme, part.ignore_eos, part.timed)
@@ -220,12 +218,13 @@ def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
 
 def label(cell: Cell, part: Part) -> str:
     """The decoder, with the settings, sampling and batch size in which cells of its part differ."""
-    own = {f.name for f in dataclasses.fields(cell.method)}
-    same = [m for m in part.methods if m.name == cell.method.name]
-    varied = [n for n in sorted(own) if len({repr(getattr(m, n)) for m in same}) > 1]
-    words = [
-        " ".join([cell.method.name, *(f"{n}={_short(getattr(cell.method, n))}" for n in varied)])
-    ]
+    same = [dataclasses.asdict(m) for m in part.methods if m.name == cell.method.name]
+    own = [cell.method.name]
+    for name, value in sorted(dataclasses.asdict(cell.method).items()):
+        if len({repr(each[name]) for each in same}) > 1:
+            short = "-".join(map(str, value)) if isinstance(value, tuple) else value
+            own.append(f"{name}={short}")
+    words = [" ".join(own)]
     for name in ("temperature", "top_k", "top_p"):
         if len(getattr(part, name)) > 1:
             words.append(f"{name} {getattr(cell.settings, name):g}")
@@ -234,10 +233,6 @@ def label(cell: Cell, part: Part) -> str:
     if len(part.schemes) > 1 and cell.batch_size > 1:
         words.append(scheme_label(cell.method.name, cell.batch_size, cell.scheme))
     return ", ".join(words)
-
-
-def _short(value: Any) -> str:
-    return "-".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def digest(value: Any) -> str:

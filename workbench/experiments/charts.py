@@ -10,10 +10,7 @@ from workbench.show import plots
 from workbench.show.axes import nothing
 from workbench.show.looks import look, look_of
 from workbench.show.plots import Curve, Point
-
-HIGHER_IS_BETTER = frozenset(
-    {"tokens/s", "x greedy", "tokens/call", "accepted/tested", "accepted/drafted", "score"}
-)
+from workbench.show.quantities import FIGURES
 
 
 def front(points: Sequence[tuple[float, float]], x: str, y: str) -> list[int]:
@@ -28,14 +25,10 @@ def front(points: Sequence[tuple[float, float]], x: str, y: str) -> list[int]:
         indices, ordered by x, of the points for which no other is at least as good in both figures
         and better in one
     """
-    signs = [1.0 if name in HIGHER_IS_BETTER else -1.0 for name in (x, y)]
+    signs = [1.0 if FIGURES[name].better == "higher" else -1.0 for name in (x, y)]
     turned = [(signs[0] * a, signs[1] * b) for a, b in points]
-    kept = [
-        i
-        for i, (a, b) in enumerate(turned)
-        if not any(c >= a and d >= b and (c > a or d > b) for c, d in turned)
-    ]
-    return sorted(kept, key=lambda i: points[i])
+    beaten = [any(c >= a and d >= b and (c, d) != (a, b) for c, d in turned) for a, b in turned]
+    return sorted((i for i in range(len(points)) if not beaten[i]), key=points.__getitem__)
 
 
 NOTHING = "No measurement for this figure yet."
@@ -101,13 +94,12 @@ def _point(found: Report, cell: Kept, name: str, x: str, y: str) -> Point | None
     a, b = found.figure(x, cell), found.figure(y, cell)
     if a is None or b is None:
         return None
-    text = f"{shown(a, '')} {x}, {shown(b, '')} {y}"
     return Point(
         name,
         look_of(cell.asked["decoder"]),
         a.value,
         b.value,
-        text,
+        f"{shown(a, '')} {x}, {shown(b, '')} {y}",
         (a.low, a.high),
         (b.low, b.high),
     )
@@ -124,17 +116,16 @@ def _heat(found: Report, drawing: Drawing) -> str:
     called = found.names(drawing.part)
     if names:
         for cell in cells:
-            greedy, items = figures.greedy_of(cell, found.cells), figures.categories(cell)
-            each = [figures.figure("x greedy", cell, greedy, items.get(name, [])) for name in names]
+            each = figures.by_category(figures.TIMES_GREEDY, cell, found.cells, names)
             rows[called[cell.cell]] = [v.value if v else None for v in each]
     else:
         names = sorted({c.asked["batch_size"] for c in cells})
         for cell in cells:
-            size, value = cell.asked["batch_size"], found.figure("x greedy", cell)
-            label = called[cell.cell].replace(f", batch {size}", "")
-            rows.setdefault(label, [None] * len(names))[names.index(size)] = (
-                value.value if value else None
+            size, value = cell.asked["batch_size"], found.figure(figures.TIMES_GREEDY, cell)
+            row = rows.setdefault(
+                called[cell.cell].replace(f", batch {size}", ""), [None] * len(names)
             )
+            row[names.index(size)] = value.value if value else None
     if not any(v is not None for row in rows.values() for v in row):
         return nothing(title, "", NOTHING)
     return plots.heat(

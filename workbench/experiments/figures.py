@@ -1,6 +1,6 @@
 """Figures of cells from their rows, with intervals by a paired bootstrap over items."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from workbench.experiments.rows import Kept, Row
+from workbench.show.quantities import FIGURES
 from workbench.studies.schemes import BASELINE, baseline_scheme
 
 RESAMPLES = 2000
@@ -30,43 +31,7 @@ class Interval:
     high: float
 
 
-Sums = Callable[[Sequence[Row]], Sequence[float]]
-
-
-def _metric(name: str) -> Callable[[Row], float]:
-    return lambda row: float(row.metrics.get(name) or 0)
-
-
-def _nats(row: Row) -> float:
-    perplexity = row.metrics.get("perplexity")
-    return float(np.log(perplexity) * row.metrics["new_tokens"]) if perplexity else 0.0
-
-
-def _scored_tokens(row: Row) -> float:
-    return _metric("new_tokens")(row) if row.metrics.get("perplexity") else 0.0
-
-
-def _metered_tokens(row: Row) -> float:
-    return _metric("new_tokens")(row) if row.metrics.get("joules") else 0.0
-
-
-def _scores(row: Row) -> list[float]:
-    return [float(o.scores["score"]) for o in row.outputs if o.scores and "score" in o.scores]
-
-
-# name -> (summand of the numerator, summand of the denominator, transformation of the quotient)
-RATIOS: dict[str, tuple[Callable[[Row], float], Callable[[Row], float], Callable[[Any], Any]]] = {
-    "tokens/s": (_metric("new_tokens"), _metric("seconds"), lambda x: x),
-    "perplexity": (_nats, _scored_tokens, np.exp),
-    "J/token": (_metric("joules"), _metered_tokens, lambda x: x),
-    "tokens/call": (_metric("new_tokens"), _metric("target_calls"), lambda x: x),
-    "accepted/tested": (_metric("accepted"), _metric("tested"), lambda x: x),
-    "accepted/drafted": (_metric("accepted"), _metric("drafted"), lambda x: x),
-    "score": (lambda row: sum(_scores(row)), lambda row: float(len(_scores(row))), lambda x: x),
-    "MB cache": (lambda row: _metric("peak_cache_bytes")(row) / 1e6, lambda row: 1.0, lambda x: x),
-}
 TIMES_GREEDY = "x greedy"
-OF_TIMED = ("tokens/s", "J/token", TIMES_GREEDY)
 
 
 def good(kept: Kept) -> dict[int, Row]:
@@ -84,7 +49,7 @@ def figure(
     """A figure of a cell.
 
     Args:
-        name: a key of RATIOS, or TIMES_GREEDY
+        name: a name of `FIGURES`
         kept: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: use only these items; by default all that both cells have
@@ -92,7 +57,7 @@ def figure(
     Returns:
         the figure, None if the cell does not have it
     """
-    if name in OF_TIMED and not kept.asked["timed"]:
+    if FIGURES[name].timed and not kept.asked["timed"]:
         return None
     found = resampled(
         name,
@@ -102,6 +67,10 @@ def figure(
     )
     if found is None:
         return None
+    return _interval(found)
+
+
+def _interval(found: np.ndarray) -> Interval:
     low, high = np.percentile(found[1:], COVERED)
     return Interval(float(found[0]), float(low), float(high))
 
@@ -120,7 +89,7 @@ def resampled(
     The resamples depend only on the number of items, so those of two cells are paired.
 
     Args:
-        name: a key of RATIOS, or TIMES_GREEDY
+        name: a name of `FIGURES`
         kept: the cell
         greedy: the greedy cell that it is compared with, for TIMES_GREEDY
         items: the items, all of which the cells have
@@ -133,14 +102,15 @@ def resampled(
     if greedy is not None and name == TIMES_GREEDY:
         mine, other = (resampled("tokens/s", cell, None, items) for cell in (kept, greedy))
         return mine / other if mine is not None and other is not None else None
-    above, below, made = RATIOS[name]
-    groups = _groups(good(kept), items)
-    sums = np.array([[sum(map(above, group)), sum(map(below, group))] for group in groups])
+    ratio = FIGURES[name].ratio
+    assert ratio is not None  # all others have one
+    groups = [[row.result for row in group] for group in _groups(good(kept), items)]
+    sums = np.array([[sum(map(ratio.above, g)), sum(map(ratio.below, g))] for g in groups])
     if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
         return None
     drawn = _drawn(len(groups)) @ sums
     drawn = drawn[drawn[:, 1] > 0] if (drawn[:, 1] <= 0).any() else drawn
-    return made(drawn[:, 0] / drawn[:, 1])
+    return ratio.made(drawn[:, 0] / drawn[:, 1])
 
 
 def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
@@ -158,9 +128,8 @@ def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
 @cache
 def _drawn(count: int) -> np.ndarray:
     """How often each item is drawn, (RESAMPLES + 1, count): once each, then resampled."""
-    source = np.random.default_rng(0)
-    drawn = source.multinomial(count, np.full(count, 1 / count), RESAMPLES)
-    return np.vstack([np.ones((1, count)), drawn])
+    source, each = np.random.default_rng(0), np.full(count, 1 / count)
+    return np.vstack([np.ones((1, count)), source.multinomial(count, each, RESAMPLES)])
 
 
 def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
@@ -168,8 +137,9 @@ def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
     if not kept.asked["timed"]:
         return None
     same = {"decoder": BASELINE, "scheme": baseline_scheme(kept.asked["scheme"])}
-    mine = (c for c in cells if c.block == kept.block)
-    return next((c for c in mine if same.items() <= c.asked.items()), None)
+    return next(
+        (c for c in cells if c.block == kept.block and same.items() <= c.asked.items()), None
+    )
 
 
 def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval | None:
@@ -185,9 +155,7 @@ def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval 
     one, other = (resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than))
     if one is None or other is None or len(one) != len(other):
         return None
-    difference = other - one
-    low, high = np.percentile(difference[1:], COVERED)
-    return Interval(float(difference[0]), float(low), float(high))
+    return _interval(other - one)
 
 
 def accepted_by_position(kept: Kept) -> list[float]:
@@ -225,6 +193,21 @@ def categories(kept: Kept) -> dict[str, list[int]]:
         if len(row.outputs) == 1 and row.outputs[0].category:
             found.setdefault(row.outputs[0].category, []).append(item)
     return found
+
+
+def by_category(
+    name: str, kept: Kept, cells: Sequence[Kept], names: Sequence[str]
+) -> list[Interval | None]:
+    """A figure of a cell for each of some categories.
+
+    Args:
+        name: name of the figure
+        kept: the cell
+        cells: all cells, among which is the greedy one
+        names: the categories
+    """
+    greedy, items = greedy_of(kept, cells), categories(kept)
+    return [figure(name, kept, greedy, items.get(category, [])) for category in names]
 
 
 def own_setting(kept: Kept, name: str) -> Any:

@@ -80,10 +80,9 @@ def spec_bench(found: Report) -> Files:
     for cell in found.cells:
         lines = [line for row in figures.good(cell).values() if (line := _answer(cell, row))]
         if lines:
-            name = re.sub(
-                r"[^A-Za-z0-9.=-]+", "_", f"{found.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
-            )
-            files[f"{name}.jsonl"] = "".join(f"{json.dumps(line)}\n" for line in lines)
+            name = f"{found.name}-{cell.part}-{cell.label}-{cell.cell[:6]}"
+            file = f"{re.sub(r'[^A-Za-z0-9.=-]+', '_', name)}.jsonl"
+            files[file] = "".join(f"{json.dumps(line)}\n" for line in lines)
     return files
 
 
@@ -91,19 +90,17 @@ def _answer(cell: Kept, row: Row) -> dict | None:
     if len(row.outputs) != 1 or not row.metrics.get("seconds"):
         return None
     output = row.outputs[0]
-    id = int(output.id) if output.id.isdecimal() else output.prompt
-    turns = {
-        "index": 0, "turns": [output.text], "decoding_steps": [len(output.gained)],
-        "new_tokens": [len(output.ids)], "wall_time": [row.metrics["seconds"]],
-        "accept_lengths": output.gained,
-    }  # fmt: skip
     return {
-        "question_id": id,
+        "question_id": int(output.id) if output.id.isdecimal() else output.prompt,
         "category": output.category or "all",
         "answer_id": f"{cell.cell}-{row.item}",
         "model_id": cell.label,
-        "choices": [turns],
-    }
+        "choices": [{
+            "index": 0, "turns": [output.text], "decoding_steps": [len(output.gained)],
+            "new_tokens": [len(output.ids)], "wall_time": [row.metrics["seconds"]],
+            "accept_lengths": output.gained,
+        }],
+    }  # fmt: skip
 
 
 WRITERS: dict[str, Callable[[Report], Files]] = {

@@ -7,11 +7,20 @@ path in it leads out of its folder.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments.sets import Format, Item, gathered, lines, table, take, text, whole
+from workbench.experiments.sets import (
+    Format,
+    Item,
+    entries,
+    gathered,
+    lines,
+    table,
+    take,
+    text,
+    whole,
+)
 
 
 @gathered
@@ -31,11 +40,8 @@ def question_jsonl(path: Path) -> Iterator[Item]:
 @gathered
 def articles(path: Path) -> Iterator[Item]:
     """CNN/DailyMail: JSONL, or the CSV of the usual mirrors, with article and highlights."""
-    if path.suffix.lower() == ".csv":
-        rows: Any = table(path, ("article", "highlights"))
-    else:
-        rows = lines(path)
-    for place, value in rows:
+    is_csv = path.suffix.lower() == ".csv"
+    for place, value in table(path, ("article", "highlights")) if is_csv else lines(path):
         article, highlights = take(place, value, "article"), take(place, value, "highlights")
         yield Item(
             {"article": article}, place, {"reference": highlights}, id=str(value.get("id", ""))
@@ -45,8 +51,7 @@ def articles(path: Path) -> Iterator[Item]:
 @gathered
 def chatgpt_prompts(path: Path) -> Iterator[Item]:
     """ChatGPT-Prompts: CSV with human_prompt, or act and prompt as in its other version."""
-    head = text(path).split("\n", 1)[0]
-    column = "human_prompt" if "human_prompt" in head else "prompt"
+    column = "human_prompt" if "human_prompt" in text(path).split("\n", 1)[0] else "prompt"
     for place, row in table(path, (column,)):
         if not (row.get(column) or "").strip():
             raise InputError(f'{place}: must have a text as "{column}".')
@@ -59,13 +64,8 @@ def alpaca(path: Path) -> Iterator[Item]:
 
     Of ChatAlpaca's conversations, the first message is used.
     """
-    rows: Any = lines(path)
-    if path.suffix.lower() != ".jsonl":
-        entries = whole(path)
-        if not isinstance(entries, list):
-            raise InputError(f"{path.name}: must be a list of objects.")
-        rows = ((f"{path.name}, entry {i}", v) for i, v in enumerate(entries, 1))
-    for place, value in rows:
+    is_list = path.suffix.lower() != ".jsonl"
+    for place, value in entries(path, "objects") if is_list else lines(path):
         turns = value.get("conversations") if isinstance(value, dict) else None
         if isinstance(turns, list) and turns:
             prompt = take(f"{place}, turn 1", turns[0], "value")
@@ -81,8 +81,7 @@ def alpaca(path: Path) -> Iterator[Item]:
 @gathered
 def squad(path: Path) -> Iterator[Item]:
     """SQuAD v1 and v2: data, paragraphs, qas; `answers` is empty if a question has no answer."""
-    data = take(path.name, whole(path), "data", list)
-    for a, article in enumerate(data, 1):
+    for a, article in enumerate(take(path.name, whole(path), "data", list), 1):
         for p, paragraph in enumerate(
             take(f"{path.name}, article {a}", article, "paragraphs", list), 1
         ):
@@ -102,12 +101,9 @@ def squad(path: Path) -> Iterator[Item]:
 @gathered
 def spider(path: Path) -> Iterator[Item]:
     """Spider: dev.json with `tables.json` and the folder `database` beside it."""
-    entries = whole(path)
-    if not isinstance(entries, list):
-        raise InputError(f"{path.name}: must be a list of questions.")
+    questions = entries(path, "questions")
     schemas = _schemas(path.with_name("tables.json"))
-    for number, entry in enumerate(entries, 1):
-        place = f"{path.name}, entry {number}"
+    for place, entry in questions:
         db, gold = take(place, entry, "db_id"), take(place, entry, "query")
         if not re.fullmatch(r"[A-Za-z0-9_]+", db):
             raise InputError(f'{place}: "db_id" {quoted(db)} is not the name of a database.')
@@ -120,11 +116,8 @@ def spider(path: Path) -> Iterator[Item]:
 
 def _schemas(path: Path) -> dict[str, str]:
     """For each database its tables with their columns, one line per table."""
-    entries, found = whole(path), {}
-    if not isinstance(entries, list):
-        raise InputError(f"{path.name}: must be a list of databases.")
-    for number, entry in enumerate(entries, 1):
-        place = f"{path.name}, entry {number}"
+    found = {}
+    for place, entry in entries(path, "databases"):
         tables = take(place, entry, "table_names_original", list)
         columns = take(place, entry, "column_names_original", list)
         try:
@@ -133,8 +126,9 @@ def _schemas(path: Path) -> dict[str, str]:
             raise InputError(
                 f'{place}: "column_names_original" must be a list of [table, column].'
             ) from None
-        rows = [f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)]
-        found[take(place, entry, "db_id")] = "\n".join(rows)
+        found[take(place, entry, "db_id")] = "\n".join(
+            f"{t}({', '.join(map(str, cs))})" for t, cs in zip(tables, names, strict=True)
+        )
     return found
 
 

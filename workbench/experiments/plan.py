@@ -2,18 +2,12 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from decoders import Method
 from workbench.models.presets import EMBEDDED, PairChoice
 from workbench.studies.settings import Settings
 
 EMBEDDED_NAME = "embedded"
-# The figures that drawings, orderings and printed tables may name.
-FIGURES = (
-    "tokens/s", "x greedy", "perplexity", "J/token", "tokens/call", "accepted/tested",
-    "accepted/drafted", "score", "MB cache",
-)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -174,8 +168,3 @@ def pair_name(choice: PairChoice) -> str:
     if choice.preset is None:
         return choice.title
     return EMBEDDED_NAME if choice.preset is EMBEDDED else choice.preset.name
-
-
-def plain(value: Any) -> Any:
-    """The value with tuples as lists, as JSON has them."""
-    return [plain(v) for v in value] if isinstance(value, (tuple, list)) else value

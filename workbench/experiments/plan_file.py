@@ -10,8 +10,9 @@ from pathlib import Path
 from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
-from workbench.experiments.plan import FIGURES, Drawing, Ordering, Plan, Printed
+from workbench.experiments.plan import Drawing, Ordering, Plan, Printed
 from workbench.experiments.plan_part import Keys, part
+from workbench.show.quantities import FIGURES
 
 FOLDER = Path(__file__).with_name("plans")
 LARGEST_PLAN = 2**18  # bytes

@@ -8,16 +8,14 @@ from workbench.experiments import figures, plan_file
 from workbench.experiments.figures import Interval
 from workbench.experiments.formats import FORMATS
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import FIGURES, Ordering, Plan, Printed
+from workbench.experiments.plan import Ordering, Plan, Printed
 from workbench.experiments.rows import Kept
 from workbench.experiments.scores import SCORE_NAMES
-from workbench.show.quantities import significant
+from workbench.show.quantities import FIGURES, significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
 from workbench.studies.schemes import BASELINE, PADDED
 from workbench.studies.text import counted
-
-RANGED = {"x greedy", "perplexity", "score", "tokens/s"}
 
 
 @dataclass(frozen=True)
@@ -115,8 +113,8 @@ def table(found: Report, part: str) -> Table:
     for cell in cells:
         failed = sum(bool(row.errors) for row in cell.rows.values())
         done = f"{len(cell.rows)}" + (f", {failed} failed" if failed else "")
-        figures_of = [shown(found.figure(n, cell), n) for n in names]
-        rows.append([cell.label, *(str(cell.asked[k]) for k in keys), done, *figures_of])
+        shared = [str(cell.asked[key]) for key in keys]
+        rows.append([cell.label, *shared, done, *(shown(found.figure(n, cell), n) for n in names)])
     return Table(["decoder", *keys, "items", *(score if n == "score" else n for n in names)], rows)
 
 
@@ -125,7 +123,7 @@ def shown(interval: Interval | None, name: str) -> str:
     if interval is None:
         return MISSING
     text = significant(interval.value)
-    if name not in RANGED or interval.low == interval.high:
+    if not name or not FIGURES[name].ranged or interval.low == interval.high:
         return text
     return f"{text} ({significant(interval.low)} to {significant(interval.high)})"
 
@@ -138,8 +136,7 @@ def by_category(found: Report, part: str, name: str = "x greedy") -> Table | Non
         return None
     rows = []
     for cell in cells:
-        greedy, items = figures.greedy_of(cell, found.cells), figures.categories(cell)
-        values = [figures.figure(name, cell, greedy, items.get(category, [])) for category in names]
+        values = figures.by_category(name, cell, found.cells, names)
         rows.append([called[cell.cell], *(shown(v, name) for v in values)])
     return Table(["decoder", *names], rows)
 
@@ -164,18 +161,19 @@ def padding(found: Report, part: str) -> Table | None:
 
 def acceptance(found: Report, part: str) -> Table | None:
     """Mean tokens per round, and the share of rounds accepted beyond each place of the draft."""
-    rows, longest, names = [], 0, found.names(part)
-    least = min((c.asked["batch_size"] for c in found.of_part(part)), default=1)
-    for cell in found.of_part(part):
+    rows, names, cells = [], found.names(part), found.of_part(part)
+    least = min((c.asked["batch_size"] for c in cells), default=1)
+    for cell in cells:
         if cell.asked["batch_size"] > least:
             continue  # a round's gain does not depend on the batch
         shares = figures.accepted_by_position(cell)
         if shares and (mean := figures.mean_gained(cell)) is not None:
-            rows.append([names[cell.cell], f"{mean:.2f}", *(f"{s:.2f}" for s in shares[:8])])
-            longest = max(longest, len(rows[-1]) - 2)
-    padded = [[*row, *[""] * (longest + 2 - len(row))] for row in rows]
-    heads = ["decoder", "tokens/round", *(f"place {i}" for i in range(1, longest + 1))]
-    return Table(heads, padded) if rows else None
+            rows.append([names[cell.cell], *(f"{x:.2f}" for x in (mean, *shares[:8]))])
+    if not rows:
+        return None
+    width = max(map(len, rows))
+    heads = ["decoder", "tokens/round", *(f"place {i}" for i in range(1, width - 1))]
+    return Table(heads, [row + [""] * (width - len(row)) for row in rows])
 
 
 def beside(found: Report, printed: Printed) -> Table:
@@ -187,11 +185,10 @@ def beside(found: Report, printed: Printed) -> Table:
         ours = next((c for c in cells if c.label == label), None) or next(
             (c for c in cells if c.asked["decoder"] == label), None
         )
-        row = [label]
+        rows.append([label])
         for name, value in zip(printed.columns, values, strict=True):
             here = shown(found.figure(name, ours) if ours else None, "")
-            row += [MISSING if value is None else f"{value:g}", here]
-        rows.append(row)
+            rows[-1] += [MISSING if value is None else f"{value:g}", here]
     heads = [f"{name}, {who}" for name in printed.columns for who in ("paper", "here")]
     return Table(["", *heads], rows)
 
@@ -226,20 +223,24 @@ def facts(found: Report) -> list[tuple[str, str]]:
     """Name and value of each fact about the machine, the models, the code and the sets."""
     now, where = found.progress, found.environment
     done = "items done when this was drawn" if now.running else "items done"
-    count = f"{now.done} of {now.total}"
-    rows = [("experiment", now.id), ("begun (UTC)", now.created), (done, count)]
-    if now.failed:
-        rows.append(("failed", counted(now.failed, "row")))
-    rows.append(("workers", str(where.get("workers", ""))))
-    rows.append(("code of the decoders", str(where.get("code", ""))))
-    for name, revision in where.get("sets", {}).items():
-        rows.append((f"prompts {name}", f"revision {revision}"))
+    rows = [
+        ("experiment", now.id),
+        ("begun (UTC)", now.created),
+        (done, f"{now.done} of {now.total}"),
+        *([("failed", counted(now.failed, "row"))] if now.failed else []),
+        ("workers", str(where.get("workers", ""))),
+        ("code of the decoders", str(where.get("code", ""))),
+        *((f"prompts {name}", f"revision {r}") for name, r in where.get("sets", {}).items()),
+    ]
     for pair in where.get("pairs", []):
         names = [str(pair[role]["name"]) for role in ("target", "draft") if pair.get(role)]
-        words = [pair.get(k) for k in ("device_name", "dtype", "host", "platform")]
-        words += [f"{pair.get('threads')} threads of {pair.get('cpus')}"]
-        words += [f"torch {pair.get('torch')}"]
-        rows.append(("pair", "; ".join(str(word) for word in (" + ".join(names), *words) if word)))
+        words = [
+            " + ".join(names),
+            *(pair.get(k) for k in ("device_name", "dtype", "host", "platform")),
+            f"{pair.get('threads')} threads of {pair.get('cpus')}",
+            f"torch {pair.get('torch')}",
+        ]
+        rows.append(("pair", "; ".join(str(word) for word in words if word)))
         if pair.get("idle_power"):
             rows.append(("idle power", pair["idle_power"]))
     return rows

@@ -20,6 +20,7 @@ from workbench.experiments.report import (
     table,
 )  # fmt: skip
 from workbench.show import tables
+from workbench.show.quantities import FIGURES
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
 from workbench.studies.text import counted
@@ -31,18 +32,10 @@ VERDICTS = {
     "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
     "not measured": "Not measured",
 }
-MEANINGS = (
-    "items: prompts, or batches, that were decoded; each timing counts",
-    "x greedy: tokens/s divided by those of greedy decoding, which took turns on the same prompts",
-    "perplexity: of the outputs under the target's own distribution, without temperature, top-k "
-    "and top-p; lower means likelier",
-    "J/token: energy, if the machine has a meter",
-    "tokens/call: new tokens per pass of the target; tokens/round: the same per round",
-    "accepted/tested, accepted/drafted: draft tokens kept, as a share of those that the rule "
-    "tested and of all that were drafted",
+ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
+PLACES = (
     "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
-    "beyond it",
-    "MB cache: the largest size of the keys and values",
+    "beyond it"
 )
 ACCURACY = (
     "execution accuracy: whether both queries return the same rows of the set's database, counted "
@@ -107,9 +100,12 @@ def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:
     scorers = {
         FORMATS[c.asked["prompts"]].scorer for c in found.cells if c.asked["prompts"] in FORMATS
     }
-    yield Section(
-        "What the figures mean", [[*MEANINGS, *([ACCURACY] if "spider" in scorers else [])]]
-    )
+    named: dict[str, list[str]] = {}
+    for name, figure in FIGURES.items():
+        named.setdefault(figure.meaning, []).append(name)
+    *meanings, cache = [f"{', '.join(names)}: {means}" for means, names in named.items() if means]
+    accuracy = [ACCURACY] if "spider" in scorers else []
+    yield Section("What the figures mean", [[ITEMS, *meanings, PLACES, cache, *accuracy]])
 
 
 def orderings(found: Report) -> Section:

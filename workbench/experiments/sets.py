@@ -159,6 +159,22 @@ def whole(path: Path) -> Any:
         raise InputError(f"{path.name}: not JSON.") from None
 
 
+def entries(path: Path, of: str) -> list[tuple[str, Any]]:
+    """(place, value) of each entry of a JSON file that is a list.
+
+    Args:
+        path: the file
+        of: what it lists, for messages
+
+    Raises:
+        InputError: if it is not JSON, or no list
+    """
+    found = whole(path)
+    if not isinstance(found, list):
+        raise InputError(f"{path.name}: must be a list of {of}.")
+    return [(f"{path.name}, entry {number}", value) for number, value in enumerate(found, 1)]
+
+
 def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
     """`value[key]`, checked.
 

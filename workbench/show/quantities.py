@@ -1,7 +1,11 @@
-"""The figures of a result as readers see them, in panels, tables, charts and the terminal."""
+"""The figures of results as readers see them: on the page, in charts, files, plans and reports."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+import numpy as np
 
 from workbench.runs import estimates
 from workbench.runs.estimates import Row, number
@@ -10,6 +14,22 @@ from workbench.runs.record import Result
 from workbench.show.sums import enough, gives
 
 MEGABYTE = 1e6
+KEPT = "draft tokens kept, as a share of those that the rule tested and of all that were drafted"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A figure of many results together: a sum over them, divided by another.
+
+    Attributes:
+        above: a result's part of the sum that is divided
+        below: its part of the other
+        made: makes the figure from the quotient
+    """
+
+    above: Callable[[Result], float]
+    below: Callable[[Result], float]
+    made: Callable[[Any], Any] = lambda quotient: quotient
 
 
 @dataclass(frozen=True)
@@ -29,6 +49,9 @@ class Quantity:
         timed: for a figure of the clock or the meter, the estimate over a result's timings, with
             its range
         over_greedy: whether greedy's timings are in it too
+        ratio: for experiments, the same figure of many results
+        meaning: words for their reports, which figures may share
+        ranged: whether their tables show its interval
     """
 
     name: str
@@ -41,6 +64,9 @@ class Quantity:
     together: Callable[[Row], float | None] | None = None
     timed: Callable[[Result, Result | None], Estimate | None] | None = None
     over_greedy: bool = False
+    ratio: Ratio | None = None
+    meaning: str = ""
+    ranged: bool = False
 
 
 def significant(value: float, more: int = 0) -> str:
@@ -63,7 +89,8 @@ def percent(value: float, more: int = 0) -> str:
     return f"{value:.{more}%}"
 
 
-def _metric(name: str) -> Callable[[Result, Result | None], float | None]:
+def metric(name: str) -> Callable[[Result, Result | None], float | None]:
+    """The figure that is a metric of a result."""
     return lambda result, _: number(result, name)
 
 
@@ -116,16 +143,37 @@ def _read(result: Result) -> str:
     return f"{text} read"
 
 
+def _sum(name: str) -> Callable[[Result], float]:
+    return lambda result: number(result, name) or 0.0
+
+
+def _tokens_with(name: str) -> Callable[[Result], float]:
+    """The new tokens of results that have another metric."""
+    return lambda result: _sum("new_tokens")(result) if number(result, name) else 0.0
+
+
+def _nats(result: Result) -> float:
+    perplexity = number(result, "perplexity")
+    return float(np.log(perplexity) * result.metrics["new_tokens"]) if perplexity else 0.0
+
+
+def _scores(result: Result) -> list[float]:
+    return [float(s.scores["score"]) for s in result.samples if s.scores and "score" in s.scores]
+
+
 QUANTITIES = (
     Quantity(
         "speed", "tokens/s", "new tokens / seconds of computing, drawing excluded",
-        _metric("tokens_per_second"), significant, _timing, "higher",
+        metric("tokens_per_second"), significant, _timing, "higher",
         timed=lambda r, _: estimates.timed_speed(r),
+        ratio=Ratio(_sum("new_tokens"), _sum("seconds")), ranged=True,
     ),
     Quantity(
         "x_greedy", "× greedy", "tokens/s divided by greedy's, in the same run with the same seed",
         estimates.times_greedy, times, better="higher", timed=estimates.timed_times_greedy,
-        over_greedy=True,
+        over_greedy=True, ranged=True,
+        meaning="tokens/s divided by those of greedy decoding, which took turns on the same "
+        "prompts",
     ),
     Quantity(
         "decoding", "tokens/s after the prompt",
@@ -136,14 +184,18 @@ QUANTITIES = (
     Quantity(
         "perplexity", "perplexity",
         "exp(−mean log p) of the new tokens under the plain target: lower means likelier text",
-        _metric("perplexity"), two_decimals, lambda r: f"over {_count(r, 'new_tokens')} tokens",
-        "lower",
+        metric("perplexity"), two_decimals, lambda r: f"over {_count(r, 'new_tokens')} tokens",
+        "lower", ratio=Ratio(_nats, _tokens_with("perplexity"), np.exp), ranged=True,
+        meaning="of the outputs under the target's own distribution, without temperature, top-k "
+        "and top-p; lower means likelier",
     ),
     Quantity(
         "joules_per_token", "J/token", "measured energy / new tokens",
         lambda r, _: _per_token(r, r.energy.joules), significant, lambda r: r.energy.source,
         "lower",
         timed=lambda r, _: estimates.timed_joules(r),
+        ratio=Ratio(_sum("joules"), _tokens_with("joules")),
+        meaning="energy, if the machine has a meter",
     ),
     Quantity(
         "memory_per_token", "memory read per token",
@@ -153,95 +205,40 @@ QUANTITIES = (
     Quantity(
         "block_efficiency", "tokens per large-model pass",
         "new tokens / passes of the large model (block efficiency)",
-        _metric("block_efficiency"), two_decimals, _target_passes, "higher",
+        metric("block_efficiency"), two_decimals, _target_passes, "higher",
+        ratio=Ratio(_sum("new_tokens"), _sum("target_calls")),
+        meaning="new tokens per pass of the target; tokens/round: the same per round",
     ),
     Quantity(
         "acceptance", "drafts used", "draft tokens kept / draft tokens sent to the large model",
-        _metric("acceptance_rate"), percent, _of("accepted", "drafted", "of", "drafted"),
-        "higher",
+        metric("acceptance_rate"), percent, _of("accepted", "drafted", "of", "drafted"),
+        "higher", ratio=Ratio(_sum("accepted"), _sum("drafted")), meaning=KEPT,
     ),
     Quantity(
         "alpha", "alpha",
         "draft tokens kept / draft tokens that the rule tested: those after a refused one are not "
         "tested",
-        _metric("alpha"), percent, _of("accepted", "tested", "of", "tested"), "higher",
+        metric("alpha"), percent, _of("accepted", "tested", "of", "tested"), "higher",
+        ratio=Ratio(_sum("accepted"), _sum("tested")), meaning=KEPT,
     ),
     Quantity(
         "peak_memory", "peak cache", "most bytes of one model's key-value cache in use at once",
-        _metric("peak_cache_bytes"), megabytes,
+        metric("peak_cache_bytes"), megabytes,
         lambda r: f"{_count(r, 'peak_cache_rows')} cached tokens", "lower",
+        ratio=Ratio(lambda r: _sum("peak_cache_bytes")(r) / MEGABYTE, lambda r: 1.0),
+        meaning="the largest size of the keys and values",
     ),
 )  # fmt: skip
 BY_NAME = {q.name: q for q in QUANTITIES}
-
-
-def _over_repeats(
-    value: Callable[[Result, Result | None], float | None],
-    gather: Callable[[Sequence[float]], float],
-) -> Callable[[Row], float | None]:
-    def together(row: Row) -> float | None:
-        values = [v for r in row.results if (v := value(r, None)) is not None]
-        return gather(values) if values else None
-
-    return together
-
-
-def _differing(result: Result, _: Result | None) -> float | None:
-    """Outputs that differ from their reference; 0 for the first result of a law, which has none."""
-    if result.error:
-        return None
-    return result.agreement.differing if result.agreement else 0
-
-
-PADDING = Quantity(
-    "padding", "padding", "pads / longest acceptance of a round, mean",
-    _metric("padding_ratio"), percent, better="lower",
+SCORE = Quantity(
+    "score", "score", "what the scorer of the prompts' set gives an output, mean",
+    lambda r, _: fmean(_scores(r)) if _scores(r) else None, significant, better="higher",
+    ratio=Ratio(lambda r: sum(_scores(r)), lambda r: float(len(_scores(r)))), ranged=True,
 )  # fmt: skip
-BATCH_QUANTITIES = (
-    replace(BY_NAME["speed"], help="new tokens of all requests / seconds of computing"),
-    replace(
-        BY_NAME["x_greedy"], help="tokens/s divided by greedy's at the same batch size",
-        together=estimates.mean_times_greedy,
-    ),
-    Quantity(
-        "decoding", "decoding",
-        "tokens/s without each batch's first round, which reads the prompts",
-        lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
-        timed=lambda r, _: estimates.timed_speed(r, decoding=True),
-    ),
-    Quantity(
-        "decoding_x_greedy", "decoding × greedy",
-        "speed of decoding divided by greedy's at the same batch size",
-        lambda r, greedy: estimates.times_greedy(r, greedy, decoding=True), times, better="higher",
-        together=lambda row: estimates.mean_times_greedy(row, decoding=True),
-        timed=lambda r, greedy: estimates.timed_times_greedy(r, greedy, decoding=True),
-        over_greedy=True,
-    ),
-    PADDING,
-    Quantity(
-        "pad_tokens", "pad tokens", "tokens that both models computed only as padding",
-        _metric("padded_tokens"), "{:,}".format, better="lower",
-        together=lambda row: number(row.first, "padded_tokens"),
-    ),
-    Quantity(
-        "pad_rows", "pad rows", "cache rows that both models kept only as padding",
-        _metric("padded_rows"), "{:,}".format, better="lower",
-        together=lambda row: number(row.first, "padded_rows"),
-    ),
-    Quantity(
-        "at_once", "at once",
-        "most requests in flight; fewer than the batch if a memory budget makes some wait",
-        _metric("at_once"), "{:g}".format, together=_over_repeats(_metric("at_once"), max),
-    ),
-    Quantity(
-        "peak_memory", "cache", "largest cache of a single request, of one model",
-        _metric("peak_cache_bytes"), megabytes, better="lower",
-        together=_over_repeats(_metric("peak_cache_bytes"), max),
-    ),
-    Quantity(
-        "same", "same", "whether the output equals the first scheme's",
-        _differing, lambda n, more=0: f"{n:g} differ" if n else "yes",
-        together=_over_repeats(_differing, sum),
-    ),
-    BY_NAME["joules_per_token"],
-)  # fmt: skip
+# The figures that plans of experiments may name, in the order of their tables.
+FIGURES = {
+    "tokens/s": BY_NAME["speed"], "x greedy": BY_NAME["x_greedy"],
+    "perplexity": BY_NAME["perplexity"], "J/token": BY_NAME["joules_per_token"],
+    "tokens/call": BY_NAME["block_efficiency"], "accepted/tested": BY_NAME["alpha"],
+    "accepted/drafted": BY_NAME["acceptance"], "score": SCORE, "MB cache": BY_NAME["peak_memory"],
+}  # fmt: skip

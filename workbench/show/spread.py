@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from workbench.runs import doubts, estimates
 from workbench.runs.estimates import BatchFigures, Row
 from workbench.runs.laps import Estimate
-from workbench.show.quantities import PADDING, Quantity
+from workbench.show.batch_quantities import PADDING
+from workbench.show.quantities import Quantity
 
 MISSING = "–"  # shown if there is no figure
 UNSURE = "≈"  # before a speed that something disturbed

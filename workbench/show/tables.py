@@ -13,7 +13,8 @@ from typing import Any
 from workbench.kinds.registry import study_of
 from workbench.runs.estimates import Row, label, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.quantities import BATCH_QUANTITIES, BY_NAME, QUANTITIES, Quantity
+from workbench.show.batch_quantities import BATCH_QUANTITIES
+from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity
 from workbench.show.spread import MISSING, UNSURE, shown
 from workbench.studies.schemes import scheme_label
 from workbench.studies.text import counted

@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable
 from workbench.runs.estimates import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
 from workbench.show import batch, tables
-from workbench.show.quantities import BATCH_QUANTITIES, percent
+from workbench.show.batch_quantities import BATCH_QUANTITIES
+from workbench.show.quantities import percent
 from workbench.show.spread import MISSING, figure, padding_ratio
 from workbench.show.tables import Table
 from workbench.show.view import Body, Line, View, checked, drawn
