@@ -20,12 +20,11 @@ from decoders import InputError, ModelPair, check
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
-from workbench.measuring.admit import encode_prompt
 from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.threads import chosen
-from workbench.measuring.work import Measured, Work, light_heap
+from workbench.measuring.work import Measured, Work, encode_prompt, light_heap
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice

@@ -45,9 +45,8 @@ def alive(owner: str, beat: float, now: float) -> bool:
         now: the present time, in seconds
     """
     host, pid, started, _ = owner.split("|")
-    if now - beat > STALE_SECONDS:
-        return False
-    return host != platform.node() or started_at(int(pid)) == started
+    here = host == platform.node()
+    return now - beat <= STALE_SECONDS and (not here or started_at(int(pid)) == started)
 
 
 class Claims(Database):

@@ -63,8 +63,9 @@ class Cluster:
                 "`ray start --head`."
             ) from None
         self._gpus = ray.cluster_resources().get("GPU", 0) >= 1
+        nodes = sum(node["Alive"] for node in ray.nodes())
         self.says = (
-            f"{self.count} Ray actors on {len(self._nodes())} nodes, one for each "
+            f"{self.count} Ray actors on {nodes} nodes, one for each "
             f"{'GPU' if self._gpus else 'core'}"
         )
 
@@ -74,17 +75,10 @@ class Cluster:
         room = max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
         return min(room, self._most or room)
 
-    def _nodes(self) -> list[Any]:
-        return [node for node in self._ray.nodes() if node["Alive"]]
-
     def start(self, number: int) -> "Remote":
         needs = {"num_gpus": 1, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
-        actor = (
-            self._ray.remote(Actor)
-            .options(**needs)
-            .remote(self._make, {} if self._gpus else THREADS)
-        )
-        return Remote(self._ray, actor)
+        make = self._ray.remote(Actor).options(**needs).remote
+        return Remote(self._ray, make(self._make, {} if self._gpus else THREADS))
 
     def close(self) -> None:
         self._ray.shutdown()

@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from decoders import InputError
@@ -89,43 +89,37 @@ def run(
     Raises:
         InputError: if the journal cannot be written; everything committed before stays
     """
-    driver = _Driver(experiment, journal, crew, new_owner(), stopped or threading.Event())
+    driver = _Driver(experiment, journal, crew, stopped or threading.Event())
     heart = threading.Thread(target=driver.beat, daemon=True)
-    asked, environment = experiment.request.to_json(), dict(experiment.environment)
     try:
         # The beat comes first, so that everyone who sees the experiment sees that it runs.
         journal.beat(experiment.id, driver.owner, None, "")
-        journal.begin(experiment.id, experiment.plan.title, asked, environment, experiment.blocks)
+        journal.begin(
+            experiment.id, experiment.plan.title, experiment.request.to_json(),
+            dict(experiment.environment), experiment.blocks,
+        )  # fmt: skip
         heart.start()
         yield from driver.progress()
     finally:
         driver.over.set()
         if heart.is_alive():
             heart.join()
-        driver.close()
+        # Give all claims back. If the journal cannot be written now, they become stale.
+        with contextlib.suppress(InputError):
+            journal.leave(driver.owner)
 
 
-@dataclass
-class _AtWork:
-    worker: int
-    block: Block
-    item: int
-
-
-@dataclass
 class _Driver:
-    experiment: Experiment
-    journal: Journal
-    crew: Crew
-    owner: str
-    stopped: threading.Event
-    over: threading.Event = field(default_factory=threading.Event)
-    fault: InputError | None = None
-
-    def __post_init__(self) -> None:
-        self.at_work: dict[Future, _AtWork] = {}
+    def __init__(
+        self, experiment: Experiment, journal: Journal, crew: Crew, stopped: threading.Event
+    ):
+        self.experiment, self.journal, self.crew, self.stopped = experiment, journal, crew, stopped
+        self.owner, self.over = new_owner(), threading.Event()
+        self.fault: InputError | None = None
+        # For each future its worker's number, the block and the item.
+        self.at_work: dict[Future, tuple[int, Block, int]] = {}
         self.began, self.cost = time.monotonic(), 0.0
-        self.open = merged(self.experiment.blocks)
+        self.open = merged(experiment.blocks)
         self.doing = ""
         self.deaths: Counter[tuple[str, int]] = Counter()
 
@@ -144,13 +138,13 @@ class _Driver:
                 done, _ = wait(self.at_work, TICK_SECONDS, FIRST_COMPLETED)
                 for future in done:
                     self._finished(future)
-            yield self._now()
+            yield self.journal.progress(self.experiment.id)
         self.journal.leave(self.owner)
-        yield self._now()
+        yield self.journal.progress(self.experiment.id)
 
     def _fill(self) -> None:
         """Give each idle worker an item of the first block that has any left."""
-        free = self.crew.free({w.worker for w in self.at_work.values()})
+        free = self.crew.free({number for number, _, _ in self.at_work.values()})
         if not free:
             return
         left = self.journal.left(self.open)
@@ -159,44 +153,44 @@ class _Driver:
             for block in self.open:
                 item = self.journal.claim(block, self.owner)
                 if item is not None:
-                    self._hand_out(_AtWork(number, block, item))
+                    self._hand_out(number, block, item)
                     break
             else:
                 return
 
-    def _hand_out(self, work: _AtWork) -> None:
-        block, prompts = work.block, work.block.items[work.item]
+    def _hand_out(self, number: int, block: Block, item: int) -> None:
+        prompts, (again, place) = block.items[item], divmod(item, NEXT_TIMING)
         what = "prompt" if len(prompts) == 1 else "batch"
-        again, place = divmod(work.item, NEXT_TIMING)
         timings = 1 + max(block.items) // NEXT_TIMING
-        count = sum(item // NEXT_TIMING == again for item in block.items)
+        count = sum(other // NEXT_TIMING == again for other in block.items)
         self.doing = f"{block.part}: {block.prompts}, {what} {place + 1} of {count}"
         if timings > 1:
             self.doing += f", timing {again + 1} of {timings}"
         texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
-        unit = Unit(block.choice, block.ids, block.cells, work.item, prompts, texts)
-        self.at_work[self.crew.worker(work.worker).submit("run", unit)] = work
+        unit = Unit(block.choice, block.ids, block.cells, item, prompts, texts)
+        self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
 
     def _finished(self, future: Future) -> None:
-        work = self.at_work.pop(future)
+        number, block, item = self.at_work.pop(future)
         try:
             rows = future.result()
         except self.crew.pool.deaths as death:
-            log.warning("worker %d died (%s) and is replaced", work.worker, type(death).__name__)
-            self.crew.lose(work.worker)
-            self.deaths[work.block.id, work.item] += 1
-            if self.deaths[work.block.id, work.item] < MOST_DEATHS:
+            log.warning("worker %d died (%s) and is replaced", number, type(death).__name__)
+            self.crew.lose(number)
+            self.deaths[block.id, item] += 1
+            if self.deaths[block.id, item] < MOST_DEATHS:
                 # The next free worker takes it.
-                self.journal.release(work.block, work.item, self.owner)
+                self.journal.release(block, item, self.owner)
                 return
-            rows = _failed(work, f"the worker died {MOST_DEATHS} times on it")
+            rows = _failed(block, item, f"the worker died {MOST_DEATHS} times on it")
         except Exception as failure:
             # The models could not be loaded there, or the like: a row says so, the rest goes on.
             log.exception("an item failed")
-            rows = _failed(work, f"{type(failure).__name__}: {str(failure).partition(chr(10))[0]}")
-        rows = [self._scored(work.block, row) for row in rows]
-        if self.journal.commit(work.block, work.item, self.owner, rows):
-            self.cost += _cost(work.block)
+            why = f"{type(failure).__name__}: {str(failure).partition(chr(10))[0]}"
+            rows = _failed(block, item, why)
+        rows = [self._scored(block, row) for row in rows]
+        if self.journal.commit(block, item, self.owner, rows):
+            self.cost += _cost(block)
 
     def _scored(self, block: Block, row: Row) -> Row:
         of, samples = self.experiment.sets[block.prompts], []
@@ -206,18 +200,12 @@ class _Driver:
             samples.append(replace(o, scores=scores, category=item.category, id=item.id))
         return row.with_outputs(samples)
 
-    def _now(self) -> Progress:
-        return self.journal.progress(self.experiment.id)
-
     def _eta(self) -> float | None:
         if not self.cost:
             return None
         left = self.journal.left(self.open)
-        return (
-            (time.monotonic() - self.began)
-            * sum(_cost(b) * left[b.id] for b in self.open)
-            / self.cost
-        )
+        cost = sum(_cost(block) * left[block.id] for block in self.open)
+        return (time.monotonic() - self.began) * cost / self.cost
 
     def beat(self) -> None:
         """Tell the journal that this driver is alive, in a separate thread until the work ends."""
@@ -229,20 +217,15 @@ class _Driver:
                 return
             self.over.wait(BEAT_SECONDS)
 
-    def close(self) -> None:
-        """Give all claims back. If the journal cannot be written now, they become stale."""
-        with contextlib.suppress(InputError):
-            self.journal.leave(self.owner)
-
 
 def _cost(block: Block) -> float:
     """The relative time that an item of the block takes."""
     return sum(len(block.items[0]) * cell.settings.max_new_tokens for cell in block.cells)
 
 
-def _failed(work: _AtWork, why: str) -> list[Row]:
-    prompts, cells = dict.fromkeys(work.block.items[work.item]), work.block.cells
+def _failed(block: Block, item: int, why: str) -> list[Row]:
+    prompts = dict.fromkeys(block.items[item])
     return [
-        failed(id, work.item, cell.to_json(), prompts, why)
-        for id, cell in zip(work.block.ids, cells, strict=True)
+        failed(id, item, cell.to_json(), prompts, why)
+        for id, cell in zip(block.ids, block.cells, strict=True)
     ]

@@ -65,9 +65,7 @@ def figure(
         greedy,
         common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items),
     )
-    if found is None:
-        return None
-    return _interval(found)
+    return None if found is None else _interval(found)
 
 
 def _interval(found: np.ndarray) -> Interval:

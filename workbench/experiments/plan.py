@@ -159,8 +159,10 @@ def settings(
     Raises:
         InputError: if a value is out of range
     """
-    shared = (part.max_new_tokens, temperature, top_k, top_p, seed)
-    return Settings((method,), *shared, 1, 1, "quick", part.chat_template)
+    return Settings(
+        (method,), part.max_new_tokens, temperature, top_k, top_p, seed, 1, 1, "quick",
+        part.chat_template,
+    )  # fmt: skip
 
 
 def pair_name(choice: PairChoice) -> str:

@@ -165,7 +165,7 @@ def _printed(keys: Keys) -> Printed:
                 "prints none."
             )
         found[label] = tuple(None if v == "" else v for v in values)
-    source, pair, prompts, device = (
-        keys.text(key, "") for key in ("source", "pair", "prompts", "device")
-    )
-    return Printed(source, pair, prompts, device, columns, found)
+    return Printed(
+        keys.text("source", ""), keys.text("pair", ""), keys.text("prompts", ""),
+        keys.text("device", ""), columns, found,
+    )  # fmt: skip

@@ -172,11 +172,8 @@ def _pair(name: Any, place: str) -> PairChoice:
         return PAIRS[name].choice()
     if isinstance(name, list) and 1 <= len(name) <= 2 and all(isinstance(n, str) for n in name):
         return PairChoice(*[*name, None][:2])
-    names = [EMBEDDED_NAME, *PAIRS]
-    raise InputError(
-        f"{place}: there is no pair {quoted(name)}: {nearest(str(name), names)} Or write "
-        "[target, draft]."
-    )
+    known = nearest(str(name), [EMBEDDED_NAME, *PAIRS])
+    raise InputError(f"{place}: there is no pair {quoted(name)}: {known} Or write [target, draft].")
 
 
 def _methods(keys: Keys) -> tuple[Method, ...]:
@@ -208,8 +205,9 @@ def _grid(keys: Keys, name: str, grid: Mapping[str, Any]) -> list[Method]:
     tuples = {f.name for f in dataclasses.fields(catalog[name]) if isinstance(f.default, tuple)}
     choices = []
     for key, value in grid.items():
-        nested = isinstance(value, list) and value and isinstance(value[0], list)
-        is_grid = nested if key in tuples else isinstance(value, list)
+        is_grid = isinstance(value, list) and (
+            key not in tuples or isinstance(next(iter(value), None), list)
+        )
         each = value if is_grid else [value]
         choices.append([(key, tuple(v) if isinstance(v, list) else v) for v in each])
     count = math.prod(map(len, choices))

@@ -22,8 +22,8 @@ OWN = (".jsonl", ".txt")
 
 def built_in(name: str) -> ScoredSet:
     """A set of prompts that comes with the project."""
-    found = plain_prompts.built_in(name)
-    return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found.prompts))
+    found = plain_prompts.built_in(name).prompts
+    return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
 
 
 def template(name: str) -> str:
@@ -102,14 +102,12 @@ class Request:
     def to_json(self) -> dict[str, Any]:
         """The request as plain data."""
         pair = self.choice
-        choice = pair and [pair.target, pair.draft, pair.device, pair.dtype]
-        return {**vars(self), "choice": choice}
+        return {**vars(self), "choice": pair and [pair.target, pair.draft, pair.device, pair.dtype]}
 
     @staticmethod
     def from_json(data: Mapping[str, Any]) -> "Request":
         """The request from plain data."""
-        choice = data["choice"] and PairChoice(*data["choice"])
-        return Request(**{**data, "choice": choice})
+        return Request(**{**data, "choice": data["choice"] and PairChoice(*data["choice"])})
 
     def read(self) -> tuple[Plan, dict[str, ScoredSet]]:
         """The plan and its sets by name. No model is loaded.

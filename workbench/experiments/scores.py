@@ -82,9 +82,7 @@ def normalised(text: str) -> str:
 
 def _token_f1(gold: str, output: str) -> float:
     one, two = normalised(gold).split(), normalised(output).split()
-    if not one or not two:
-        return float(one == two)
-    return _overlap(Counter(one), Counter(two))
+    return _overlap(Counter(one), Counter(two)) if one and two else float(one == two)
 
 
 def spider(output: str, answers: Mapping[str, Any]) -> Figures:
@@ -117,7 +115,6 @@ def score(scored: ScoredSet, index: int, output: str) -> Figures | None:
     Returns:
         the figures, None if the set has no scorer or the prompt no answers
     """
-    item = scored.items[index]
-    if not scored.scorer or not item.answers:
-        return None
-    return SCORERS[scored.scorer](scored.answer(output).strip(), item.answers)
+    answers = scored.items[index].answers
+    known = scored.scorer and answers
+    return SCORERS[scored.scorer](scored.answer(output).strip(), answers) if known else None

@@ -1,15 +1,14 @@
 """The sections of a report, from which the page, HTML and Markdown are made."""
 
 import html
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from workbench.experiments.charts import NOTHING, draw
 from workbench.experiments.formats import FORMATS
-from workbench.experiments.notices import errors, notices
 from workbench.experiments.plan import Part
 from workbench.experiments.report import (
-    Judged,
     Report,
     acceptance,
     beside,
@@ -18,12 +17,66 @@ from workbench.experiments.report import (
     judged,
     padding,
     table,
-)  # fmt: skip
+)
+from workbench.experiments.rows import NEXT_TIMING, Kept
 from workbench.show import tables
 from workbench.show.quantities import FIGURES
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
 from workbench.studies.text import counted
+
+MOST_NAMED = 5  # rows in one sentence
+
+
+def notices(found: Report) -> list[str]:
+    """Sentences that a reader must know before reading the figures."""
+    now, said = found.progress, []
+    if now.miscounted:
+        left = now.total - now.done
+        then = f"{left} of {now.total} items still have to be run: resume the experiment"
+        said.append(
+            "An earlier version of the workbench took results of other prompts for items of this "
+            "experiment, or left items out; each result now stands under its own prompt, and "
+            f"{then if left else 'nothing is missing: replace reports made by that version'}."
+        )
+    names = {part.name: found.names(part.name) for part in found.plan.parts}
+    damaged = [
+        f"{c.part}, {names[c.part][c.cell]}, {_item(c, number)}"
+        for c in found.cells
+        for number in c.damaged
+    ]
+    if damaged:
+        more = f"; and {len(damaged) - MOST_NAMED} more" if len(damaged) > MOST_NAMED else ""
+        said.append(
+            f"{counted(len(damaged), 'row')} of the journal cannot be read and "
+            f"{'is' if len(damaged) == 1 else 'are'} left out "
+            f"({'; '.join(damaged[:MOST_NAMED])}{more}): resume the experiment to run "
+            f"{'it' if len(damaged) == 1 else 'them'} again."
+        )
+    return said
+
+
+def _item(cell: Kept, number: int) -> str:
+    """ "prompt 3", "batch 1, timing 2"."""
+    again, place = divmod(number, NEXT_TIMING)
+    what = f"{'prompt' if cell.asked['batch_size'] == 1 else 'batch'} {place + 1}"
+    return f"{what}, timing {again + 1}" if again else what
+
+
+def errors(found: Report) -> list[str]:
+    """One sentence for each kind of failure, with how often it happened."""
+    counts: Counter[str] = Counter()
+    for part in found.plan.parts:
+        names = found.names(part.name)
+        for cell in found.of_part(part.name):
+            for row in cell.rows.values():
+                unscored = [
+                    o.scores["why"] for o in row.outputs if o.scores and "score" not in o.scores
+                ]
+                whole = [*row.errors, *(f"an output has no score: {why}" for why in unscored)]
+                counts.update(f"{part.name}, {names[cell.cell]}: {why}" for why in whole)
+    return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]
+
 
 INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
 VERDICTS = {
@@ -125,25 +178,27 @@ def orderings(found: Report) -> Section:
         if counts[verdict] and verdict != later:
             content += [
                 f"{heading} ({counts[verdict]}):",
-                [_sentence(one) for one in each if one.verdict == verdict],
+                [
+                    f"{one.ordering.says} ({one.ordering.source}). Here {one.words}."
+                    for one in each
+                    if one.verdict == verdict
+                ],
             ]
     return Section("The papers' orderings", content)
 
 
-def _sentence(one: Judged) -> str:
-    return f"{one.ordering.says} ({one.ordering.source}). Here {one.words}."
-
-
 def _part(found: Report, part: Part) -> Section:
-    mine = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
-    drawn = [f for drawing in mine for f in draw(found, drawing)]
-    drawn = [f for f in drawn if not (found.unfinished and NOTHING in f)]
+    drawings = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
+    charts = [chart for drawing in drawings for chart in draw(found, drawing)]
     more = [make(found, part.name) for make in (padding, by_category, acceptance)]
-    about = [part.about] if part.about else []
-    return Section(
-        part.name[:1].upper() + part.name[1:],
-        [*about, table(found, part.name), INTERVALS, *filter(None, more), *map(Figure, drawn)],
-    )
+    content = [
+        part.about,
+        table(found, part.name),
+        INTERVALS,
+        *more,
+        *(Figure(chart) for chart in charts if not (found.unfinished and NOTHING in chart)),
+    ]
+    return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])
 
 
 def as_markdown(content: list[Content], charts: bool = False) -> str:
@@ -153,8 +208,8 @@ def as_markdown(content: list[Content], charts: bool = False) -> str:
         content: the content
         charts: keep the charts, as HTML
     """
-    kept = [c for c in content if charts or not isinstance(c, Figure)]
-    return "\n\n".join(text for c in kept if (text := _markdown(c)))
+    texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
+    return "\n\n".join(text for text in texts if text)
 
 
 def _markdown(content: Content) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS
+from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS, is_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,16 +68,14 @@ class ScoredSet:
     @property
     def revision(self) -> str:
         """A hash of all prompts, answers and categories, the template, the scorer and the stops."""
-        content = [[dict(i.question), _named(i.answers), i.category] for i in self.items]
+        content = [[dict(i.question), dict(i.answers), i.category] for i in self.items]
+        # A database has its name without its folder: the set is the same wherever it lies.
         whole = json.dumps(
-            [self.template, self.stop, self.scorer, content], sort_keys=True, default=str
+            [self.template, self.stop, self.scorer, content],
+            sort_keys=True,
+            default=lambda value: value.name if isinstance(value, Path) else str(value),
         )
         return hashlib.sha256(whole.encode("utf-8", "surrogatepass")).hexdigest()[:16]
-
-
-def _named(answers: Mapping[str, Any]) -> dict[str, Any]:
-    """The answers without the folder of a database: the set is the same wherever it lies."""
-    return {name: v.name if isinstance(v, Path) else v for name, v in answers.items()}
 
 
 @dataclass(frozen=True)
@@ -189,21 +187,13 @@ def take(place: str, value: Any, key: str, kind: type[Any] = str) -> Any:
     """
     names: dict[type, str] = {str: "a text", list: "a list", dict: "an object"}
     found: Any = value.get(key) if isinstance(value, dict) else None
-    if not isinstance(found, kind) or (kind is str and not _is_text(found)):
+    if not isinstance(found, kind) or (kind is str and ("\0" in found or not is_text(found))):
         raise InputError(f'{place}: must have {names[kind]} as "{key}".')
     if kind is str and len(found) > LONGEST:
         raise InputError(
             f'{place}: "{key}" has {len(found):,} characters; at most {LONGEST:,} are read.'
         )
     return found
-
-
-def _is_text(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return "\0" not in value
 
 
 def gathered(read: Callable[[Path], Iterator[Item]]) -> Callable[[Path], tuple[Item, ...]]:

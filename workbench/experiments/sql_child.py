@@ -14,7 +14,12 @@ from urllib.parse import quote
 
 MEMORY = 512 * 2**20  # bytes of address space
 HEAP = 64 * 2**20  # bytes that SQLite may take
-LONGEST_VALUE, LONGEST_QUERY = 2**20, 20_000
+LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 2**20,  # of a value
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 20_000,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_EXPR_DEPTH: 200,
+}
 MOST_ROWS, MOST_BYTES = 20_000, 8 * 2**20
 ALLOWED = {
     sqlite3.SQLITE_SELECT,
@@ -22,6 +27,9 @@ ALLOWED = {
     sqlite3.SQLITE_FUNCTION,
     sqlite3.SQLITE_RECURSIVE,
 }
+
+
+TOUCHING = ("load_extension", "readfile", "writefile")  # functions that reach files
 
 
 def guard(action: int, first: str | None, second: str | None, *_: object) -> int:
@@ -32,31 +40,30 @@ def guard(action: int, first: str | None, second: str | None, *_: object) -> int
         first: its first argument
         second: its second argument, which names a function
     """
-    touches = second in ("load_extension", "readfile", "writefile")
-    if action not in ALLOWED or (action == sqlite3.SQLITE_FUNCTION and touches):
-        return sqlite3.SQLITE_DENY
-    return sqlite3.SQLITE_OK
+    touches = action == sqlite3.SQLITE_FUNCTION and second in TOUCHING
+    return sqlite3.SQLITE_OK if action in ALLOWED and not touches else sqlite3.SQLITE_DENY
 
 
 def limit_process(deadline: float) -> None:
     """Limit the memory and time of this process, and forbid it to write files."""
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (int(deadline) + 1, int(deadline) + 2))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    limits = {
+        resource.RLIMIT_AS: (MEMORY, MEMORY),
+        resource.RLIMIT_CPU: (int(deadline) + 1, int(deadline) + 2),
+        resource.RLIMIT_FSIZE: (0, 0),
+        resource.RLIMIT_CORE: (0, 0),
+    }
+    for name, limit in limits.items():
+        resource.setrlimit(name, limit)
 
 
 def connect(path: str, deadline: float) -> sqlite3.Connection:
     """A read-only, guarded connection that stops after `deadline` seconds."""
     db = sqlite3.connect(f"file:{quote(path)}?mode=ro", uri=True, isolation_level=None)
     db.text_factory = lambda data: data.decode("utf-8", "ignore")  # as the official script does
-    db.execute(f"PRAGMA hard_heap_limit = {HEAP}")
-    db.execute("PRAGMA temp_store = MEMORY")
-    db.execute("PRAGMA trusted_schema = OFF")
-    db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_VALUE)
-    db.setlimit(sqlite3.SQLITE_LIMIT_SQL_LENGTH, LONGEST_QUERY)
-    db.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-    db.setlimit(sqlite3.SQLITE_LIMIT_EXPR_DEPTH, 200)
+    for pragma in (f"hard_heap_limit = {HEAP}", "temp_store = MEMORY", "trusted_schema = OFF"):
+        db.execute(f"PRAGMA {pragma}")
+    for limit, most in LIMITS.items():
+        db.setlimit(limit, most)
     end = time.monotonic() + deadline
     db.set_progress_handler(lambda: time.monotonic() > end, 10_000)
     db.set_authorizer(guard)
@@ -85,8 +92,9 @@ def main() -> None:
     try:
         rows = rows_of(connect(asked["database"], asked["deadline"]), asked["query"])
     except sqlite3.OperationalError as failure:
-        stopped = str(failure) == "interrupted"
-        error = f"stopped after {asked['deadline']:g} s" if stopped else f"SQLite: {failure}"
+        error = f"SQLite: {failure}"
+        if str(failure) == "interrupted":
+            error = f"stopped after {asked['deadline']:g} s"
     except MemoryError:
         error = "it took too much memory"
     except (sqlite3.Error, sqlite3.Warning, ValueError, OverflowError) as failure:

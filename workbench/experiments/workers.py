@@ -173,9 +173,8 @@ def placed(value: Any, device: str) -> Any:
     """A choice of a pair, or a unit's, moved to a device if it does not name one."""
     if isinstance(value, PairChoice) and value.device == "auto":
         return replace(value, device=device)
-    if isinstance(value, Unit):
-        return replace(value, choice=placed(value.choice, device))
-    return value
+    is_unit = isinstance(value, Unit)
+    return replace(value, choice=placed(value.choice, device)) if is_unit else value
 
 
 def gpus(asked: str) -> Processes:

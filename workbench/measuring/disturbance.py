@@ -118,8 +118,8 @@ class Watch:
         return int((self.sources.proc / "stat").read_text().split("\n", 1)[0].split()[8]) / TICKS
 
     def _pressure(self) -> float:
-        line = (self.sources.proc / "pressure" / "cpu").read_text().split("\n", 1)[0]
-        return int(line.rsplit("total=", 1)[1]) / 1e6
+        some, *_ = (self.sources.proc / "pressure" / "cpu").read_text().split("\n", 1)
+        return int(some.rsplit("total=", 1)[1]) / 1e6
 
     def _tasks(self) -> dict[int, tuple[float, int]]:
         """The other threads of this process; one that ends while it is read is left out."""

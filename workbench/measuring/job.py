@@ -101,10 +101,8 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
 
 
 def _sentence(failure: Exception) -> str:
-    """The failure, in a line."""
-    if isinstance(failure, torch.OutOfMemoryError):
-        return OUT_OF_MEMORY
-    return f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+    line = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
+    return OUT_OF_MEMORY if isinstance(failure, torch.OutOfMemoryError) else line
 
 
 class _Running:

@@ -163,7 +163,6 @@ def _cpu_gauge(powercap: Path) -> Gauge:
 
 
 def _microjoules(file: Path) -> float:
-    """A counter in microjoules, in joules."""
     return int(file.read_text()) / 1e6
 
 

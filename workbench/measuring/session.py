@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from decoders import Method, ModelPair
-from workbench.measuring.admit import admit
 from workbench.measuring.cycles import (
     References,
     compared,
@@ -22,7 +21,7 @@ from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.prefixes import attempted, exact, impossible
 from workbench.measuring.threads import Threads
-from workbench.measuring.work import Measured, Update, Work, light_heap
+from workbench.measuring.work import Measured, Update, Work, admit, light_heap
 from workbench.models.environment import environment
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Result, Run
@@ -112,9 +111,9 @@ class _Session:
 
     def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
         """The law that draws are compared with; [] for other studies."""
-        if not self.study.has_law or self.work.cancelled():
-            return []
-        return attempted(ask, self.work.pair, self.study, self.work.ids[0], *more)
+        known = self.study.has_law and not self.work.cancelled()
+        arguments = (self.work.pair, self.study, self.work.ids[0], *more)
+        return attempted(ask, *arguments) if known else []
 
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
         """Whether these jobs, timed `lap` times, are timed once more.
@@ -156,7 +155,6 @@ class _Session:
         return At(*where, lap, timings, self.done, self.steps, job.prompt)
 
     def _timed(self, at: At, job: Job) -> Iterator[Event]:
-        """Time a job once, and yield its events."""
         yield Started(at, self._eta(self.done))
         if at.lap == 0:
             # Texts that are only read need no warm-up, which would be half of the work of draws:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
-from workbench.measuring.admit import admit, encode_prompt
 from workbench.measuring.device import Device
+from workbench.measuring.work import admit, encode_prompt
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label

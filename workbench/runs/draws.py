@@ -159,35 +159,25 @@ class Finding:
         return self.p is not None and self.p < LEVEL
 
 
-@dataclass(frozen=True)
-class _Counted:
-    """The draws of one decoder in cells, with the chances of these cells."""
-
-    compared: Compared
-    texts: int
-    counts: list[int]
-    chances: tuple[float, ...]
-    never: str = ""
-    seed: int | None = None
-
-    @property
-    def p(self) -> float | None:
-        return None if self.compared == "own" else p_value(self.counts, self.chances)
-
-
 def findings(run: Run) -> list[Finding]:
     """One finding for each decoder; [] at temperature 0, where nothing is random."""
     settings = run.settings
     if settings.get("temperature", 1.0) == 0:
         return []
     depth = min(DEPTH, settings.get("max_new_tokens", DEPTH))
-    found = {
-        decoder: _counts(results, compared(decoder, settings), run.exact, depth)
+    found = [
+        _counted(decoder, results, compared(decoder, settings), run.exact, depth)
         for decoder, results in grouped(run).items()
-    }
-    tested = [each.p for each in found.values()]
+    ]
+    tested = [
+        None if told.compared == "own" else p_value(counts, chances)
+        for told, counts, chances in found
+    ]
     claims = max(1, sum(p is not None for p in tested))
-    return [_finding(*each, p, claims) for each, p in zip(found.items(), holm(tested), strict=True)]
+    return [
+        _measured(replace(told, p=p), counts, chances, claims)
+        for (told, counts, chances), p in zip(found, holm(tested), strict=True)
+    ]
 
 
 def compared(decoder: str, settings: dict) -> Compared:
@@ -196,9 +186,10 @@ def compared(decoder: str, settings: dict) -> Compared:
     return "own" if law is None or decoder == BASELINE else Law(law).tested
 
 
-def _counts(
-    results: Sequence[Result], kind: Compared, exact: Sequence[Prefix], depth: int
-) -> _Counted:
+def _counted(
+    decoder: str, results: Sequence[Result], kind: Compared, exact: Sequence[Prefix], depth: int
+) -> tuple[Finding, list[int], tuple[float, ...]]:
+    """What is found without chance, the draws in each cell, and the chances of these cells."""
     samples = [
         (result.seed + sample.prompt, sample)
         for result in results
@@ -217,26 +208,21 @@ def _counts(
         texts = [((token,), seed, [""]) for seed, sample in samples for token in sample.beams]
     found = cells({tuple(prefix.tokens): prefix.p for prefix in exact})
     counts = found.counts(tokens for tokens, _, _ in texts)
-    if not counts[-1]:
-        return _Counted(kind, len(samples), counts, found.chances)
-    labels = {tuple(prefix.tokens): prefix.text for prefix in exact}
-    tokens, seed, pieces = next(text for text in texts if found.never(text[0]))
-    beginning = found.never(tokens)
-    never = "".join(pieces[: len(beginning)]) or labels[beginning]
-    return _Counted(kind, len(samples), counts, found.chances, never, seed)
+    told = Finding(decoder, kind, len(samples), sum(counts))
+    if counts[-1]:
+        labels = {tuple(prefix.tokens): prefix.text for prefix in exact}
+        tokens, seed, pieces = next(text for text in texts if found.never(text[0]))
+        beginning = found.never(tokens)
+        never = "".join(pieces[: len(beginning)]) or labels[beginning]
+        told = replace(told, never=never, seed=seed)
+    return told, counts, found.chances
 
 
-def _finding(decoder: str, found: _Counted, p: float | None, claims: int) -> Finding:
-    draws, possible = sum(found.counts), sum(chance > 0 for chance in found.chances)
-    told = Finding(
-        decoder, found.compared, found.texts, draws, p, never=found.never, seed=found.seed
-    )
-    if not draws or (possible < 2 and not found.never):
+def _measured(told: Finding, counts: list[int], chances: tuple[float, ...], claims: int) -> Finding:
+    possible = sum(chance > 0 for chance in chances)
+    if not told.draws or (possible < 2 and not told.never):
         return told
-    distance, exact = (
-        variation(found.counts, found.chances),
-        of_exact_samplers(draws, found.chances),
-    )
+    distance, exact = variation(counts, chances), of_exact_samplers(told.draws, chances)
     return replace(
         told,
         distance=distance,

@@ -160,11 +160,10 @@ def p_value(counts: Sequence[int], chances: Sequence[float]) -> float | None:
         return 0.0
     counts, chances = (
         [n for n, p in zip(counts, chances, strict=True) if p],
-        [p for p in chances if p],
+        [*filter(None, chances)],
     )
-    if len(chances) < 2 or not sum(counts):
-        return None
-    return math.exp(-max(0.0, evidence(counts, chances)))
+    known = len(chances) > 1 and sum(counts)
+    return math.exp(-max(0.0, evidence(counts, chances))) if known else None
 
 
 def holm(p_values: Sequence[float | None]) -> list[float | None]:

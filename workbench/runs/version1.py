@@ -25,21 +25,19 @@ def upgraded(data: Any) -> Any:
 
 
 def _comparison(data: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {
-        name: data[name] for name in ("id", "created", "environment", "cancelled") if name in data
-    }
     return {
-        **kept,
+        **{name: data[name] for name in ("id", "created", "cancelled") if name in data},
+        "environment": data["environment"],
         "kind": "comparison",
         "title": data["prompt"],
         "study": {"prompt": data["prompt"], "settings": data["settings"]},
-        "results": [_result(r, data["environment"]) for r in data["results"]],
+        "results": [_result(r) for r in data["results"]],
         "format": FORMAT,
         "version": 2,
     }
 
 
-def _result(r: Mapping[str, Any], environment: Mapping[str, Any]) -> dict[str, Any]:
+def _result(r: Mapping[str, Any]) -> dict[str, Any]:
     sample = {
         name: r[name]
         for name in ("prompt_length", "text", "tokens", "rounds", "finished", "error")

@@ -15,7 +15,7 @@ from tests.workbench.measuring.conftest import results
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import Draw
 from workbench.measuring import session
-from workbench.measuring.admit import admit
+from workbench.measuring.work import admit
 from workbench.runs.draws import drawn, findings, grown, seeds
 from workbench.runs.events import Ended, onto
 from workbench.runs.record import Run

@@ -10,10 +10,9 @@ import decoders
 from tests.models import build_pair, build_tokenizer
 from tests.workbench.measuring.conftest import batch, comparison
 from workbench.measuring import job as job_module
-from workbench.measuring.admit import admit
 from workbench.measuring.disturbance import Sources, Watch
 from workbench.measuring.job import measure
-from workbench.measuring.work import Update, Work
+from workbench.measuring.work import Update, Work, admit
 from workbench.runs.record import Result
 from workbench.studies.schemes import SCHEMES
 from workbench.studies.study import Job, Study

@@ -1,4 +1,101 @@
-from workbench.measuring.work import StopClock
+"""Whether a pair can run a study is found out without running anything."""
+
+import re
+from dataclasses import replace
+
+import pytest
+import torch
+
+import decoders
+from decoders import InputError
+from decoders.engine.passes.packed import PackedPasses
+from tests.models import POSITIONS
+from tests.workbench.measuring.conftest import FEW, batch, comparison
+from workbench.measuring import meter, session
+from workbench.measuring.work import StopClock, admit, encode_prompt
+from workbench.studies.prompts import Prompt, PromptSet
+
+
+@pytest.fixture(scope="module")
+def alone(pair) -> decoders.ModelPair:
+    return decoders.ModelPair(pair.target, None, pair.tokenizer)
+
+
+@pytest.fixture(autouse=True)
+def nothing_runs(monkeypatch):
+    """One click on Run validated four times, opened an energy meter each time and started a
+    comparison only to close it."""
+    for owner, name in (
+        (PackedPasses, "run"),
+        (decoders, "stream"),
+        (decoders, "generate"),
+        (session, "open_meter"),
+        (meter, "open_meter"),
+    ):
+        monkeypatch.setattr(owner, name, lambda *a, **o: pytest.fail("something was started"))
+
+
+def test_it_gives_the_token_ids_of_every_prompt(pair):
+    assert admit(pair, comparison("greedy")) == [pair.tokenizer("abc").input_ids]
+    assert admit(pair, batch("lookup")) == [pair.tokenizer(p.text).input_ids for p in FEW.prompts]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "shared", "message"),
+    [
+        ("abc", {"chat_template": True}, "no chat template"),
+        ("abc" * 200, {}, "The prompt: its 600 tokens and 16 new ones exceed the 512 positions"),
+        ("abc", {"top_p": 0.0}, "top_p must be"),
+        ("abc", {"max_new_tokens": 510}, "exceed the 512 positions"),
+    ],
+)
+def test_what_cannot_run_is_refused(pair, prompt, shared, message):
+    with pytest.raises(InputError, match=message) as refusal:
+        admit(pair, comparison("greedy", prompt=prompt, **shared))
+    assert "\n" not in str(refusal.value)
+
+
+def test_a_prompt_that_is_too_long_is_named(pair):
+    long = PromptSet("few", (*FEW.prompts, Prompt("a" * POSITIONS, "few, line 9")))
+    with pytest.raises(
+        InputError, match=r"few, line 9: its 512 tokens and 10 new ones exceed the 512 positions"
+    ):
+        admit(pair, batch("lookup", prompts=long))
+
+
+@pytest.mark.parametrize(
+    "study", [comparison("greedy", "mtad"), batch("speculative")], ids=["comparison", "batch"]
+)
+def test_a_decoder_that_needs_a_draft_is_refused_if_there_is_none(alone, study):
+    with pytest.raises(InputError, match="needs a draft model"):
+        admit(alone, study)
+
+
+def test_a_budget_too_small_names_the_prompt_and_the_least_that_does(pair):
+    tight = batch("lookup", "beam_search", schemes=("dynamic",), cache_mb=0.01)
+    with pytest.raises(
+        InputError, match=r"few, line 3: with beam_search its 19 tokens and 10 new ones can need"
+    ) as error:
+        admit(pair, tight)
+    least = float(re.search(r"give at least ([\d.]+),", str(error.value)).group(1))
+    admit(pair, replace(tight, cache_mb=least))
+    with pytest.raises(InputError, match="give at least"):
+        admit(pair, replace(tight, cache_mb=round(least - 0.01, 2)))
+
+
+def test_a_chat_template_is_applied_once_and_without_further_special_tokens(
+    pair, byte_tokenizer, monkeypatch
+):
+    monkeypatch.setattr(
+        byte_tokenizer, "chat_template", "{% for m in messages %}[{{ m['content'] }}]{% endfor %}>"
+    )
+    assert encode_prompt(pair, "hi", chat_template=True) == byte_tokenizer("[hi]>").input_ids
+
+
+def test_it_does_not_touch_the_weights_or_the_generators(pair):
+    state = torch.random.get_rng_state()
+    admit(pair, comparison("greedy", "mtad", "dsbd"))
+    assert torch.equal(torch.random.get_rng_state(), state)
 
 
 def test_a_stopped_clock_does_not_run():

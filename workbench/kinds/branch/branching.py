@@ -12,8 +12,8 @@ from decoders.inputs import is_whole
 from decoders.settings import Law
 from decoders.warp import Warping, top
 from workbench.kinds.comparison.study import Comparison
-from workbench.measuring.admit import encode_prompt
 from workbench.measuring.transcript import Pieces, Place
+from workbench.measuring.work import encode_prompt
 from workbench.models.environment import environment
 from workbench.runs.record import Run, Sample
 from workbench.studies.settings import Settings

@@ -20,10 +20,10 @@ from decoders.errors import quoted
 from workbench.experiments import driver, plan_file
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.notices import notices
 from workbench.experiments.plan import Plan, pair_name
 from workbench.experiments.report import Report, report
 from workbench.experiments.request import Request
+from workbench.experiments.sections import notices
 from workbench.experiments.workers import Crew, InProcess, Pool, gpus
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper

@@ -16,7 +16,7 @@ from tests.workbench.measuring.conftest import comparison
 from workbench.kinds.branch.branching import At, alternatives, branch, listed, token_of
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
-from workbench.measuring.admit import admit
+from workbench.measuring.work import admit
 from workbench.runs.record import Run
 
 NAMES = [
