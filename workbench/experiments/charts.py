@@ -54,7 +54,8 @@ def _curve(found: Report, drawing: Drawing, y: str) -> str:
     levels: dict[str, float] = {}
     names = found.names(drawing.part)
     for cell in found.of_part(drawing.part):
-        value, interval = figures.own_setting(cell, drawing.x), found.figure(y, cell)
+        value = {**cell.asked, **cell.asked["settings"]}.get(drawing.x)
+        interval = found.figure(y, cell)
         if interval is None:
             continue
         if isinstance(value, (int, float)) and not isinstance(value, bool):

@@ -14,6 +14,7 @@ from workbench.runs.values import date
 
 # A driver whose last beat is older than this counts as gone.
 STALE_SECONDS = 60.0
+RELEASE = "DELETE FROM claims WHERE block = ? AND item = ? AND owner = ?"
 
 
 def new_owner(number: int = 0) -> str:
@@ -114,17 +115,14 @@ class Claims(Database):
         """
         values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
         with self._open() as db:
-            mine = "block = ? AND item = ? AND owner = ?"
-            claimed = db.execute(f"DELETE FROM claims WHERE {mine}", (block.id, item, owner))
-            if claimed.rowcount:
+            claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
+            if claimed:
                 db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
-            return bool(claimed.rowcount)
+            return claimed
 
     def release(self, block: Block, item: int, owner: str) -> None:
         """Give one item back."""
-        mine = "block = ? AND item = ? AND owner = ?"
-        with self._open() as db:
-            db.execute(f"DELETE FROM claims WHERE {mine}", (block.id, item, owner))
+        self._rows(RELEASE, block.id, item, owner)
 
     def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
         """Record that a driver is alive.

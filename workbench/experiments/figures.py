@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 
@@ -206,9 +205,3 @@ def by_category(
     """
     greedy, items = greedy_of(kept, cells), categories(kept)
     return [figure(name, kept, greedy, items.get(category, [])) for category in names]
-
-
-def own_setting(kept: Kept, name: str) -> Any:
-    """A setting of the cell's decoder or of its sampling; None if it has none of this name."""
-    settings: Mapping[str, Any] = kept.asked["settings"]
-    return settings.get(name, kept.asked.get(name))

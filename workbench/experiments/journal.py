@@ -103,13 +103,17 @@ class Journal(Claims):
                 (title, json.dumps(request), total, id),
             )
             db.execute("DELETE FROM cells WHERE experiment = ?", (id,))
-            for place, (block, i) in enumerate((b, i) for b in blocks for i in range(len(b.cells))):
-                where = (id, block.part, block.ids[i], place, block.labels[i], block.id)
-                asked, timings = block.cells[i].to_json(), 1 + max(block.items) // NEXT_TIMING
-                db.execute(
-                    "INSERT OR IGNORE INTO cells VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
-                    (*where, len(block.items), json.dumps(asked), timings),
-                )
+            cells = [
+                (block.part, cell, label, block.id, len(block.items), json.dumps(asked.to_json()),
+                 1 + max(block.items) // NEXT_TIMING)
+                for block in blocks
+                for cell, label, asked in zip(block.ids, block.labels, block.cells, strict=True)
+            ]  # fmt: skip
+            db.executemany(
+                "INSERT OR IGNORE INTO cells (experiment, place, part, cell, label, block, items, "
+                "asked, timings) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                ((id, place, *cell) for place, cell in enumerate(cells)),
+            )
         self.kept(id)  # finds damaged rows, so that they are run again
 
     def experiments(self, limit: int = 50) -> list[Progress]:
@@ -118,11 +122,12 @@ class Journal(Claims):
         Args:
             limit: the most experiments
         """
-        with self._open() as db:
-            # A row whose id is damaged belongs to no experiment: its plan makes another one.
-            sound = "typeof(id) = 'text' AND length(id) < 100 AND id NOT GLOB '*[^0-9a-z]*'"
-            query = f"SELECT id FROM experiments WHERE {sound} ORDER BY created DESC, rowid DESC "
-            ids = db.execute(f"{query} LIMIT ?", (limit,)).fetchall()
+        # A row whose id is damaged belongs to no experiment: its plan makes another one.
+        ids = self._rows(
+            "SELECT id FROM experiments WHERE typeof(id) = 'text' AND length(id) < 100 "
+            "AND id NOT GLOB '*[^0-9a-z]*' ORDER BY created DESC, rowid DESC LIMIT ?",
+            limit,
+        )
         return [self.progress(id) for (id,) in ids]
 
     def experiment(self, id: str) -> Entry:
@@ -163,11 +168,10 @@ class Journal(Claims):
             entry = self._read(db, id)
             if entry is None:
                 return Progress(id, "a damaged experiment", "", 0, 0, 0, False, False, None, "")
-            (done,) = db.execute(
-                f"SELECT count(*) FROM (SELECT DISTINCT r.block, r.item {DONE})", (id,)
-            ).fetchone()
+            items = f"SELECT DISTINCT r.block, r.item {DONE}"
             errors = f'SELECT DISTINCT r.cell, r.item {DONE} AND json LIKE \'%"error":"%\''
-            (failed,) = db.execute(f"SELECT count(*) FROM ({errors})", (id,)).fetchone()
+            counts = f"SELECT (SELECT count(*) FROM ({items})), (SELECT count(*) FROM ({errors}))"
+            done, failed = db.execute(counts, (id, id)).fetchone()
             drivers = db.execute(
                 "SELECT owner, beat, eta, doing FROM drivers WHERE experiment = ?", (id,)
             ).fetchall()
@@ -182,14 +186,11 @@ class Journal(Claims):
 
     def ask_to_stop(self, id: str) -> None:
         """Ask all drivers of an experiment to stop after the item at work."""
-        with self._open() as db:
-            db.execute("UPDATE experiments SET stop = 1 WHERE id = ?", (id,))
+        self._rows("UPDATE experiments SET stop = 1 WHERE id = ?", id)
 
     def asked_to_stop(self, id: str) -> bool:
         """Whether the drivers of an experiment have been asked to stop."""
-        with self._open() as db:
-            found = db.execute("SELECT stop FROM experiments WHERE id = ?", (id,)).fetchone()
-        return bool(found and found[0])
+        return any(stop for (stop,) in self._rows("SELECT stop FROM experiments WHERE id = ?", id))
 
     def kept(self, id: str) -> list[Kept]:
         """The experiment's cells in order, each with its finished rows.

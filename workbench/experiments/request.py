@@ -20,17 +20,6 @@ TEMPLATES = Path(__file__).with_name("templates")
 OWN = (".jsonl", ".txt")
 
 
-def built_in(name: str) -> ScoredSet:
-    """A set of prompts that comes with the project."""
-    found = plain_prompts.built_in(name).prompts
-    return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
-
-
-def template(name: str) -> str:
-    """A template's text: the file without its last line break."""
-    return (TEMPLATES / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n")
-
-
 def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
     """A set by its name.
 
@@ -43,7 +32,8 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
         InputError: if there is no such set, or if it is malformed; the message says what to do
     """
     if name in plain_prompts.BUILT_IN:
-        return built_in(name)
+        found = plain_prompts.built_in(name).prompts
+        return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
     if name in FORMATS:
         return _local(name, FORMATS[name], data)
     if allow_paths and Path(name).suffix.lower() in OWN:
@@ -63,7 +53,8 @@ def _local(name: str, format: Format, data: Path | None) -> ScoredSet:
     items = format.read(_file(name, format, data))
     if not items:
         raise InputError(f"{data.name} has no prompts; give at least one.")
-    return ScoredSet(name, items, format.scorer, template(format.template), format.stop)
+    template = (TEMPLATES / f"{format.template}.txt").read_text(encoding="utf-8")
+    return ScoredSet(name, items, format.scorer, template.removesuffix("\n"), format.stop)
 
 
 def _file(name: str, format: Format, data: Path) -> Path:

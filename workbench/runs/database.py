@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import platformdirs
 
@@ -102,6 +103,11 @@ class Database:
                 yield db
         except (OSError, sqlite3.Error, UnicodeEncodeError) as error:
             raise self._unusable(error) from error
+
+    def _rows(self, statement: str, *values: Any) -> list[Any]:
+        """The rows that one statement gives, if any."""
+        with self._open() as db:
+            return db.execute(statement, values).fetchall()
 
     def _unusable(self, error: Exception) -> InputError:
         raise NotImplementedError

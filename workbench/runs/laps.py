@@ -65,23 +65,13 @@ def seconds(
         together: combines the undisturbed seconds of the rounds
     """
 
-    def table(laps: Laps) -> np.ndarray | None:
-        """(laps, rounds), or (laps, 1) of whole laps."""
-        each, lengths = [rounds(lap) for lap in laps], [length(lap) for lap in laps]
-        if (
-            each
-            and each[0]
-            and len(set(map(len, each))) == 1
-            and all(lap.same_rounds for lap in laps)
-        ):
-            return np.asarray(each)
-        known = [length for length in lengths if length is not None]
-        return np.asarray(known)[:, None] if known and len(known) == len(laps) else None
-
     def over(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
-        times = table(laps)
-        if times is None:
+        each, lengths = [rounds(lap) for lap in laps], [length(lap) for lap in laps]
+        same = len(set(map(len, each))) == 1 and all(lap.same_rounds for lap in laps)
+        if not (same and each[0]) and (None in lengths or not lengths):
             return None
+        # (laps, rounds), or (laps, 1) of whole laps
+        times = np.asarray(each) if same and each[0] else np.asarray(lengths)[:, None]
         parts = np.array_split(picked, math.ceil(len(picked) * times.size / MOST_AT_ONCE))
         return np.concatenate([together(_undisturbed(times[part]), axis=-1) for part in parts])
 

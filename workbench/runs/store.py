@@ -86,8 +86,7 @@ class RunStore(Database):
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; it replaces one with the same id."""
-        with self._open() as db:
-            db.execute(f"INSERT OR REPLACE {INTO_RUNS}", _row(run))
+        self._rows(f"INSERT OR REPLACE {INTO_RUNS}", *_row(run))
 
     def add(self, run: Run) -> Run:
         """Keep a run that comes from outside.
@@ -126,8 +125,7 @@ class RunStore(Database):
         where = f"WHERE {' AND '.join(conditions)} " if conditions else ""
         query = f"SELECT {ID}, {COLUMNS} FROM runs {where}ORDER BY {ORDERS[order]} LIMIT ?"
         values = (*([kind] if kind else []), *words, -1 if limit is None else limit)
-        with self._open() as db:
-            return [_summary(*row) for row in db.execute(query, values)]
+        return [_summary(*row) for row in self._rows(query, *values)]
 
     def get(self, id: str) -> Run:
         """A past run, or a recorded one.
@@ -137,12 +135,11 @@ class RunStore(Database):
         """
         if (found := recorded(id)) is not None:
             return found.run
-        with self._open() as db:
-            row = db.execute(f"SELECT {JSON} FROM runs WHERE {ID} = ?", (id,)).fetchone()
-        if row is None:
+        rows = self._rows(f"SELECT {JSON} FROM runs WHERE {ID} = ? LIMIT 1", id)
+        if not rows:
             raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
         try:
-            return Run.from_json(row[0])
+            return Run.from_json(rows[0][0])
         except InputError as error:
             raise InputError(f"The run {id} cannot be read, only deleted. {error}") from None
 

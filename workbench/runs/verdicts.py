@@ -162,7 +162,7 @@ def p_value(counts: Sequence[int], chances: Sequence[float]) -> float | None:
         [n for n, p in zip(counts, chances, strict=True) if p],
         [*filter(None, chances)],
     )
-    known = len(chances) > 1 and sum(counts)
+    known = len(chances) > 1 and any(counts)
     return math.exp(-max(0.0, evidence(counts, chances))) if known else None
 
 

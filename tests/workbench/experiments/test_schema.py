@@ -3,6 +3,7 @@
 Wrong counts are reported, and the missing items can be run."""
 
 import gzip
+import shutil
 import sqlite3
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from decoders import InputError
+from tests.workbench.experiments import killed
 from tests.workbench.experiments.benches import Reader
 from tests.workbench.experiments.killed import Pretend
 from workbench.experiments import bench, driver
@@ -18,7 +21,9 @@ from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.report import report
 from workbench.experiments.workers import Crew
+from workbench.runs.store import RunStore
 
+VERSION_1 = Path(__file__).parents[1] / "runs" / "version1"
 WRITTEN = Path(__file__).with_name(
     "b2b7125.sql.gz"
 )  # by the code of that commit, with answers that repeat their prompts
@@ -137,6 +142,54 @@ def test_files_are_brought_up_to_date_once_and_by_one_process(tmp_path):
     with ThreadPoolExecutor(8) as threads:
         journals = list(threads.map(lambda _: Journal(path), range(8)))
     assert {journal.progress(RAISED) for journal in journals} == {Journal(path).progress(RAISED)}
+
+
+def test_runs_and_experiments_of_every_version_may_lie_in_one_file(tmp_path, run):
+    """One schema: what opens a file for runs keeps the journal in it, and the other way round."""
+    path = written(tmp_path)
+    RunStore(path).save(run)
+    journal = Journal(path)
+    assert counts(journal) == (5, 6, True)
+    assert [each.id for each in RunStore(path).list()] == [run.id]
+    old_runs = Path(shutil.copy(VERSION_1 / "runs.sqlite", tmp_path / "runs.sqlite"))
+    listed = RunStore(old_runs).list()
+    killed.main(str(old_runs), 0.0)
+    assert len(Journal(old_runs).experiments()) == 1
+    assert RunStore(old_runs).list() == listed != []
+
+
+def test_a_journal_that_broke_takes_no_run_along(tmp_path, run):
+    """Why experiments lie in a file of their own: see notes/experiments.md."""
+    RunStore(tmp_path / "runs.sqlite").save(run)
+    written(tmp_path).write_bytes(b"broken " * 1000)
+    with pytest.raises(InputError, match="Experiments cannot be kept in"):
+        Journal(tmp_path / "experiments.sqlite")
+    assert [each.id for each in RunStore(tmp_path / "runs.sqlite").list()] == [run.id]
+
+
+def test_a_journal_of_version_1_that_knows_of_no_runs_is_listed_and_resumed(old):
+    with closing(sqlite3.connect(old.path)) as db, db:
+        db.execute("DROP TABLE runs")
+    journal = Journal(old.path)
+    assert len(journal.experiments()) == len(old.experiments()) > 5
+    assert resumed(journal, RAISED) == [(2,)]
+
+
+def test_a_plan_that_is_damaged_keeps_its_experiment_only(tmp_path):
+    path = written(tmp_path)
+    with closing(sqlite3.connect(path)) as db, db:
+        plans = {SOUND: "part = 3", TIMED_TWICE: "= x", SHARED: "part = [{ timings = [] }]"}
+        for id, plan in plans.items():
+            db.execute(
+                "UPDATE experiments SET request = json_set(request, '$.plan', ?) WHERE id = ?",
+                (plan, id),
+            )
+    assert counts(Journal(path)) == (5, 6, True)
+
+
+def counts(journal: Journal) -> tuple[int, int, bool]:
+    now = journal.progress(RAISED)
+    return now.done, now.total, now.miscounted
 
 
 def test_damaged_rows_do_not_keep_a_file_from_being_brought_up_to_date(tmp_path):
