@@ -208,11 +208,10 @@ def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
     """
     count = min(count, part.limit or count)
     size = cell.batch_size if SCHEMES[cell.scheme].static else count
-    each = [tuple(batch) for batch in batches(range(count), size)]
     return {
         NEXT_TIMING * again + i: batch
         for again in range(part.timings)
-        for i, batch in enumerate(each)
+        for i, batch in enumerate([tuple(batch) for batch in batches(range(count), size)])
     }
 
 

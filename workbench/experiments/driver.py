@@ -224,8 +224,7 @@ def _cost(block: Block) -> float:
 
 
 def _failed(block: Block, item: int, why: str) -> list[Row]:
-    prompts = dict.fromkeys(block.items[item])
     return [
-        failed(id, item, cell.to_json(), prompts, why)
+        failed(id, item, cell.to_json(), dict.fromkeys(block.items[item]), why)
         for id, cell in zip(block.ids, block.cells, strict=True)
     ]

@@ -111,10 +111,7 @@ def parse(text: str, file: str) -> Plan:
 
 
 def _of_part(keys: Keys, names: Sequence[str]) -> str:
-    name = keys.text("part", names[0])
-    if name not in names:
-        raise InputError(f"{keys.place}: there is no part {quoted(name)}: {nearest(name, names)}")
-    return name
+    return keys.one_of("part", keys.text("part", names[0]), names)
 
 
 def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
@@ -129,30 +126,22 @@ def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
             f"{'has neither `x` nor `y`' if kind == 'heat' else 'needs `x` and `y`'}."
         )
     for name in (*y, *([x] if kind == "front" else [])):
-        _figure(keys, name)
+        keys.one_of("figure", name, FIGURES)
     return Drawing(kind, _of_part(keys, parts), x, y, keys.text("title", ""))
-
-
-def _figure(keys: Keys, name: str) -> str:
-    if name not in FIGURES:
-        raise InputError(
-            f"{keys.place}: there is no figure {quoted(name)}: {nearest(name, FIGURES)}"
-        )
-    return name
 
 
 def _ordering(keys: Keys, names: Sequence[str]) -> Ordering:
     keys.refuse_others("says", "source", "part", "figure", "less", "than")
     of = _of_part(keys, names)
-    _figure(keys, keys.text("figure"))
-    figure, less, than = (keys.text(key) for key in ("figure", "less", "than"))
+    figure = keys.one_of("figure", keys.text("figure"), FIGURES)
+    less, than = keys.text("less"), keys.text("than")
     return Ordering(keys.text("says"), keys.text("source"), of, figure, less, than)
 
 
 def _printed(keys: Keys) -> Printed:
     keys.refuse_others("source", "pair", "prompts", "device", "columns", "rows")
     rows = keys.data.get("rows")
-    columns = tuple(_figure(keys, name) for name in keys.texts("columns"))
+    columns = tuple(keys.one_of("figure", name, FIGURES) for name in keys.texts("columns"))
     if not isinstance(rows, dict) or not rows:
         raise InputError(f"{keys.place}: `rows` must be a table of labels with their figures.")
     found = {}

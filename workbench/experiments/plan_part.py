@@ -7,7 +7,7 @@ and the key.
 import dataclasses
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,36 +36,35 @@ class Keys:
 
     def refuse_others(self, *known: str) -> None:
         for key in self.data:
-            if key not in known:
-                raise InputError(
-                    f"{self.place}: there is no key {quoted(key)}: {nearest(key, known)}"
-                )
+            self.one_of("key", key, known)
+
+    def one_of(self, what: str, name: Any, known: Collection[str]) -> str:
+        """The name, which must be a known one."""
+        if not isinstance(name, str) or name not in known:
+            near = nearest(str(name), known)
+            raise InputError(f"{self.place}: there is no {what} {quoted(name)}: {near}")
+        return name
+
+    def read(self, key: str, default: Any, fits: Callable[[Any], bool], wanted: str) -> Any:
+        """The value of a key, which must fit if it is there."""
+        if key in self.data and not fits(self.data[key]):
+            raise self.fault(key, wanted)
+        return self.data.get(key, default)
 
     def text(self, key: str, default: str | None = None) -> str:
-        value = self.data.get(key, default)
-        if value is None:
+        if default is None and key not in self.data:
             raise InputError(f"{self.place}: the key `{key}` is missing.")
-        if not isinstance(value, str):
-            raise self.fault(key, "a text")
-        return value
+        return self.read(key, default, lambda value: isinstance(value, str), "a text")
 
     def texts(self, key: str, default: Sequence[str] = ()) -> tuple[str, ...]:
-        value = self.data.get(key, list(default))
-        if not isinstance(value, list) or not all(isinstance(v, str) for v in value):
-            raise self.fault(key, "a list of texts")
-        return tuple(value)
+        return tuple(self.read(key, default, lambda value: _all(value, str), "a list of texts"))
 
     def flag(self, key: str, default: bool) -> bool:
-        value = self.data.get(key, default)
-        if not isinstance(value, bool):
-            raise self.fault(key, "true or false")
-        return value
+        return self.read(key, default, lambda value: isinstance(value, bool), "true or false")
 
     def whole(self, key: str, default: Any, low: int = 1, high: int = 10**9) -> Any:
-        value = self.data.get(key, default)
-        if key in self.data and (type(value) is not int or not low <= value <= high):
-            raise self.fault(key, f"a whole number from {low} to {high}")
-        return value
+        wanted = f"a whole number from {low} to {high}"
+        return self.read(key, default, lambda v: type(v) is int and low <= v <= high, wanted)
 
     def numbers(self, key: str, default: Sequence[Any], whole: bool = False) -> tuple[Any, ...]:
         """A number, or a list of numbers, which is a grid."""
@@ -78,9 +77,13 @@ class Keys:
 
     def tables(self, key: str) -> list["Keys"]:
         value = self.data.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(v, dict) for v in value):
+        if not _all(value, dict):
             raise InputError(f"{self.place}: write `{key}` as [[{key}]].")
         return [Keys(f"{self.place}, {key} {i}", v) for i, v in enumerate(value, 1)]
+
+
+def _all(value: Any, kind: type) -> bool:
+    return isinstance(value, list) and all(isinstance(each, kind) for each in value)
 
 
 MOST_CELLS = 5000  # of one part
@@ -125,15 +128,11 @@ def part(keys: Keys, number: int) -> Part:
 
 
 def _check(keys: Keys, of: Part) -> None:
-    """Check the values that need no model."""
     for size in of.batch_sizes:
         if not 1 <= size <= LARGEST_BATCH:
             raise keys.fault("batch_sizes", f"from 1 to {LARGEST_BATCH}")
     for scheme in of.schemes:
-        if scheme not in SCHEMES:
-            raise InputError(
-                f"{keys.place}: there is no scheme {quoted(scheme)}: {nearest(scheme, SCHEMES)}"
-            )
+        keys.one_of("scheme", scheme, SCHEMES)
     if max(of.batch_sizes) > 1 and not of.timed:
         raise InputError(
             f"{keys.place}: `batch_sizes` are about speed; keep `timed` true, or omit the sizes."
@@ -158,10 +157,10 @@ def _check(keys: Keys, of: Part) -> None:
 
 
 def _pairs(keys: Keys) -> tuple[PairChoice, ...]:
-    value = keys.data.get("pairs", [EMBEDDED_NAME])
-    if not isinstance(value, list) or not value:
+    names = keys.data.get("pairs", [EMBEDDED_NAME])
+    if not isinstance(names, list) or not names:
         raise keys.fault("pairs", "a list of pairs")
-    return tuple(_pair(name, keys.place) for name in value)
+    return tuple(_pair(name, keys.place) for name in names)
 
 
 def _pair(name: Any, place: str) -> PairChoice:
@@ -170,7 +169,7 @@ def _pair(name: Any, place: str) -> PairChoice:
         return EMBEDDED.choice()
     if isinstance(name, str) and name in PAIRS:
         return PAIRS[name].choice()
-    if isinstance(name, list) and 1 <= len(name) <= 2 and all(isinstance(n, str) for n in name):
+    if _all(name, str) and 1 <= len(name) <= 2:
         return PairChoice(*[*name, None][:2])
     known = nearest(str(name), [EMBEDDED_NAME, *PAIRS])
     raise InputError(f"{place}: there is no pair {quoted(name)}: {known} Or write [target, draft].")
@@ -189,11 +188,8 @@ def _methods(keys: Keys) -> tuple[Method, ...]:
         if name == "all" and grid == {}:
             found += [method() for method in catalog.values()]
             continue
-        if not isinstance(name, str) or name not in catalog:
-            raise InputError(
-                f"{keys.place}: there is no decoder {quoted(name)}: {nearest(str(name), catalog)}"
-            )
-        found += _grid(keys, name, {key: v for key, v in grid.items() if key != "name"})
+        settings_of = {key: v for key, v in grid.items() if key != "name"}
+        found += _grid(keys, keys.one_of("decoder", name, catalog), settings_of)
     return tuple(dict.fromkeys(found))
 
 

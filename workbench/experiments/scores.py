@@ -1,19 +1,153 @@
 """Scorers of outputs, by name.
 
 Each compares an output with an item's answers and returns figures; tables show the one named
-"score".
+"score". Predicted SQL is judged by execution: both queries run in a guarded child process. They are
+prepared and compared as Spider's official evaluation does by default: `eval_exec_match` and
+`result_eq` of Zhong et al. 2020 (Semantic evaluation for text-to-SQL with distilled test suites)
+without --keep_distinct and --plug_value.
 """
 
+import itertools
+import json
 import re
 import string
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from workbench.experiments.sets import ScoredSet
-from workbench.experiments.sql import execution_accuracy
 
+CHILD = Path(__file__).with_name("sql_child.py")
+DEADLINE = 10.0  # seconds of one query
+MOST_PERMUTATIONS = 5000
+# Matches the keyword DISTINCT as "word". The other branches skip texts, quoted names and comments.
+DISTINCT = re.compile(
+    r"""'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\[[^\]]*\]"""
+    r"""|--[^\n]*|/\*.*?\*/|(?P<word>\bdistinct\b)""",
+    re.IGNORECASE | re.DOTALL,
+)
+THIS_YEAR = re.compile(r"year\s*\(\s*curdate\s*\(\s*\)\s*\)\s*", re.IGNORECASE)
+Row = tuple[Any, ...]
 Figures = dict[str, float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The rows of a query; `error` is one sentence if it could not be run."""
+
+    rows: list[Row]
+    error: str | None = None
+
+
+def execute(database: Path, query: str, deadline: float = DEADLINE) -> Answer:
+    """Run a query in a child process with little memory and time.
+
+    It can only read: no writing, attaching or loading.
+
+    Args:
+        database: path of the database
+        query: the query
+        deadline: seconds
+    """
+    if not database.is_file():
+        return Answer([], f"there is no database {database.name}")
+    asked = json.dumps({"database": str(database.resolve()), "query": query, "deadline": deadline})
+    try:
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", str(CHILD)],
+            input=asked.encode(), capture_output=True, timeout=deadline + 5, cwd="/", env={},
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Answer([], f"stopped after {deadline:g} s")
+    try:
+        found = json.loads(done.stdout)
+    except ValueError:
+        return Answer([], "its process broke down: it took too much memory or time")
+    rows = [
+        tuple(bytes.fromhex(v["hex"]) if isinstance(v, dict) else v for v in row)
+        for row in found["rows"]
+    ]
+    return Answer(rows, found["error"])
+
+
+def as_official(query: str) -> str:
+    """A query as the official evaluation runs it: among other changes, without DISTINCT."""
+    for operator in (">=", "<=", "!="):
+        query = query.replace(" ".join(operator), operator)
+    query = DISTINCT.sub(lambda match: "" if match["word"] else match[0], query)
+    return THIS_YEAR.sub("2020", query)
+
+
+def execution_accuracy(database: Path, gold: str, predicted: str) -> tuple[bool | None, str | None]:
+    """Whether a predicted query gives the same rows as the gold query.
+
+    Args:
+        database: path of the database
+        gold: the gold query
+        predicted: the predicted query
+
+    Returns:
+        (verdict, reason): the reason is the error if the prediction could not be run; if the gold
+        query could not, the verdict is None
+    """
+    gold, predicted = as_official(gold), as_official(predicted)
+    expected = execute(database, gold)
+    if expected.error:
+        return None, f"the gold query failed: {expected.error}"
+    given = execute(database, predicted)
+    if given.error:
+        return False, given.error
+    return same_rows(expected.rows, given.rows, ordered="order by" in gold.lower()), None
+
+
+def same_rows(gold: Sequence[Row], given: Sequence[Row], ordered: bool) -> bool:
+    """Whether two results are equal under some order of the columns; two empty ones are.
+
+    Args:
+        gold: rows of the gold query
+        given: rows of the prediction
+        ordered: compare lists of rows, instead of multisets
+    """
+    if not gold and not given:
+        return True
+    if len(gold) != len(given) or len(gold[0]) != len(given[0]):
+        return False
+    orders = _orders(list(zip(*gold, strict=True)), list(zip(*given, strict=True)))
+    for order in itertools.islice(orders, MOST_PERMUTATIONS):
+        turned = [tuple(row[j] for j in order) for row in given]
+        if list(gold) == turned if ordered else Counter(gold) == Counter(turned):
+            return True
+    return False
+
+
+def _orders(gold: Sequence[Row], given: Sequence[Row]) -> Iterator[list[int]]:
+    """The orders of the given columns in which each has the same values as gold's column there.
+
+    The values may come in any order of the rows.
+    """
+    places: dict[frozenset, tuple[list[int], list[int]]] = {}
+    for side, columns in enumerate((gold, given)):
+        for i, column in enumerate(columns):
+            places.setdefault(frozenset(Counter(column).items()), ([], []))[side].append(i)
+    if any(len(mine) != len(theirs) for mine, theirs in places.values()):
+        return
+    yield from _placed(list(places.values()), [0] * len(gold))
+
+
+def _placed(places: Sequence[tuple[list[int], list[int]]], order: list[int]) -> Iterator[list[int]]:
+    """Every way to put each group's given columns in the places of gold's."""
+    if not places:
+        yield list(order)
+        return
+    mine, theirs = places[0]
+    for each in itertools.permutations(theirs):
+        for i, j in zip(mine, each, strict=True):
+            order[i] = j
+        yield from _placed(places[1:], order)
 
 
 def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
@@ -28,8 +162,8 @@ def rouge(output: str, answers: Mapping[str, Any]) -> Figures:
     """
     one, two = rouge_tokens(answers["reference"]), rouge_tokens(output)
     found = {f"rouge{n}": _overlap(_grams(one, n), _grams(two, n)) for n in (1, 2)}
-    found["rougeL"] = _f(longest_common(one, two), len(one), len(two))
-    return {"score": found["rougeL"], **found}
+    longest = _f(longest_common(one, two), len(one), len(two))
+    return {"score": longest, **found, "rougeL": longest}
 
 
 def rouge_tokens(text: str) -> list[str]:
@@ -96,11 +230,7 @@ def spider(output: str, answers: Mapping[str, Any]) -> Figures:
     return ({} if right is None else {"score": float(right)}) | ({"why": why} if why else {})
 
 
-SCORERS: dict[str, Callable[[str, Mapping[str, Any]], Figures]] = {
-    "rouge": rouge,
-    "squad": squad,
-    "spider": spider,
-}
+SCORERS = {"rouge": rouge, "squad": squad, "spider": spider}
 SCORE_NAMES = {"rouge": "ROUGE-L", "squad": "exact match", "spider": "execution accuracy"}
 
 

@@ -130,11 +130,12 @@ def sections(found: Report) -> Iterator[Section]:
     parts = [part for part in found.plan.parts if found.begun(part.name)]
     if parts:
         yield from _measured(found, parts)
-    if found.plan.notes:
-        yield Section("Notes", [[*found.plan.notes]])
-    if failures := errors(found):
-        yield Section("Failures", [failures])
-    yield Section("Measured on", [[f"{name}: {value}" for name, value in facts(found)]])
+    told = {
+        "Notes": [*found.plan.notes],
+        "Failures": errors(found),
+        "Measured on": [f"{name}: {value}" for name, value in facts(found)],
+    }
+    yield from (Section(title, [sentences]) for title, sentences in told.items() if sentences)
 
 
 def _measured(found: Report, parts: Sequence[Part]) -> Iterator[Section]:

@@ -5,6 +5,7 @@ from collections.abc import Collection, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import replace
+from functools import cache
 from multiprocessing import get_context
 from typing import Any, Protocol
 
@@ -159,22 +160,19 @@ class OneProcess:
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
-_BENCH: list[Bench] = []  # of a worker's process
+_bench = cache(Bench)  # of a worker's process
 
 
 def on_bench(name: str, *arguments: Any) -> Any:
     """Call the bench of this process."""
-    if not _BENCH:
-        _BENCH.append(Bench())
-    return getattr(_BENCH[0], name)(*arguments)
+    return getattr(_bench(), name)(*arguments)
 
 
 def placed(value: Any, device: str) -> Any:
     """A choice of a pair, or a unit's, moved to a device if it does not name one."""
     if isinstance(value, PairChoice) and value.device == "auto":
         return replace(value, device=device)
-    is_unit = isinstance(value, Unit)
-    return replace(value, choice=placed(value.choice, device)) if is_unit else value
+    return replace(value, choice=placed(value.choice, device)) if isinstance(value, Unit) else value
 
 
 def gpus(asked: str) -> Processes:

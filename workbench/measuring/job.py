@@ -122,7 +122,6 @@ class _Running:
         self.load = Load()
         self.due = time.monotonic() + UPDATE_SECONDS if drawn else math.inf
         self.drawn = False
-        self.began = 0.0
 
     def run(self) -> Iterator[Update]:
         self.began = self.clock()

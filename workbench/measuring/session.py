@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from decoders import Method, ModelPair
@@ -73,23 +73,18 @@ def run(
         | ({"threads": threads.count, "threads_reason": threads.reason} if threads else {})
     )
     empty = Run(new_id(), date(), study.kind, study.title, study.to_json(), where, [])
-    return _Session(study, work, empty, study.jobs(), patience).events()
+    return _Session(study, work, empty, patience).events()
 
 
-@dataclass
 class _Session:
-    study: Study
-    work: Work
-    run: Run
-    jobs: Sequence[Job]
-    patience: float
-
-    def __post_init__(self) -> None:
-        self.references = References(self.study.settings.temperature, self.run.environment["dtype"])
+    def __init__(self, study: Study, work: Work, run: Run, patience: float):
+        self.study, self.work, self.run, self.patience = study, work, run, patience
+        self.jobs = study.jobs()
+        self.references = References(study.settings.temperature, run.environment["dtype"])
         self.first: dict[int, Measured] = {}  # the first lap of each job, by number
         self.over: set[int] = set()  # jobs that are not timed again
         self.warm: set[tuple[Method, int]] = set()  # decoders, and the batch sizes they ran at
-        self.done, self.steps = 0, len(self.jobs) * self.study.settings.timings
+        self.done, self.steps = 0, len(self.jobs) * study.settings.timings
 
     def events(self) -> Iterator[Event]:
         with light_heap():

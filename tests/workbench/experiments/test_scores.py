@@ -1,10 +1,23 @@
 """Scorers against answers worked out by hand, and against packages that are installed."""
 
+import sqlite3
+import time
+from contextlib import closing
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from workbench.experiments.scores import normalised, rouge, rouge_tokens, score, squad
+from workbench.experiments.scores import (
+    execute,
+    execution_accuracy,
+    normalised,
+    rouge,
+    rouge_tokens,
+    same_rows,
+    score,
+    squad,
+)
 from workbench.experiments.sets import Item, ScoredSet
 
 
@@ -100,3 +113,147 @@ def test_only_the_answer_is_scored_and_only_if_there_is_something_to_compare_it_
     assert score(scored, 0, " Paris\nQuestion: and London?")["score"] == 1
     assert score(scored, 1, "Paris") is None
     assert score(ScoredSet("s", items), 0, "Paris") is None
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory):
+    path = tmp_path_factory.mktemp("db") / "a #?%.sqlite"
+    with closing(sqlite3.connect(path)) as db, db:
+        db.execute("CREATE TABLE ship (id INTEGER, name TEXT, tons REAL, year INTEGER)")
+        db.executemany(
+            "INSERT INTO ship VALUES (?, ?, ?, ?)",
+            [(1, "Ann", 1.5, 1871), (2, "Bea", 2.0, None), (3, "Ann", 0.1, 1871)],
+        )
+        db.execute("CREATE TABLE bad (name TEXT)")
+        db.execute("INSERT INTO bad VALUES (CAST(x'41ff42' AS TEXT))")
+        db.execute("INSERT INTO bad VALUES (x'00ff')")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "right"),
+    [
+        ("SELECT name FROM ship", "SELECT name FROM ship", True),
+        ("SELECT name FROM ship", "select NAME from ship where 1", True),
+        ("SELECT name FROM ship", "SELECT name FROM ship GROUP BY name", False),  # duplicates count
+        (
+            "SELECT name FROM ship ORDER BY id",
+            "SELECT name FROM ship ORDER BY id DESC",
+            True,
+        ),  # Ann, Bea, Ann both ways
+        ("SELECT id FROM ship ORDER BY id", "SELECT id FROM ship ORDER BY id DESC", False),
+        # gold does not order
+        ("SELECT id FROM ship", "SELECT id FROM ship ORDER BY id DESC", True),
+        ("SELECT year FROM ship WHERE id = 2", "SELECT NULL", True),
+        ("SELECT year FROM ship", "SELECT coalesce(year, 0) FROM ship", False),
+        ("SELECT tons FROM ship WHERE id = 2", "SELECT 2", True),  # 2 is 2.0
+        ("SELECT tons FROM ship WHERE id = 3", "SELECT 0.1", True),
+        ("SELECT 0.1 + 0.2", "SELECT 0.3", False),  # compared as the official script does: exactly
+        ("SELECT id, name FROM ship", "SELECT name, id FROM ship", True),  # columns in any order
+        ("SELECT id, id FROM ship", "SELECT id, tons FROM ship", False),
+        ("SELECT id, name FROM ship", "SELECT id FROM ship", False),
+        ("SELECT id FROM ship WHERE 0", "SELECT name FROM ship WHERE 0", True),  # both empty
+        ("SELECT id FROM ship WHERE 0", "SELECT id FROM ship", False),
+        ("SELECT name FROM bad", "SELECT name FROM bad", True),  # cannot be decoded
+        ("SELECT count(*) FROM ship", "SELECT 3", True),
+        ("SELECT count(*) FROM ship", "SELECT '3'", False),
+    ],
+)
+def test_execution_accuracy(database, gold, predicted, right):
+    assert execution_accuracy(database, gold, predicted) == (right, None)
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "right"),
+    [
+        ("SELECT name FROM ship", "SELECT DISTINCT name FROM ship", True),
+        ("SELECT DISTINCT name FROM ship", "select name from ship", True),
+        ("SELECT count(DISTINCT name) FROM ship", "SELECT count(name) FROM ship", True),
+        # three rows and two
+        ("SELECT DISTINCT name FROM ship", "SELECT name FROM ship GROUP BY name", False),
+        ("SELECT 'distinct'", "SELECT ''", False),  # a text
+        ("SELECT 'it''s distinct'", "SELECT 'it''s '", False),
+        ('SELECT 1 AS "distinct"', "SELECT 1", True),
+        ("SELECT 1 -- distinct\n", "SELECT /* distinct */ 1", True),
+        ("SELECT id FROM ship WHERE id >= 2", "SELECT id FROM ship WHERE id > = 2", True),
+        ("SELECT 2020", "SELECT YEAR( CURDATE() )", True),
+    ],
+)
+def test_queries_are_prepared_as_the_official_script_does_by_default(
+    database, gold, predicted, right
+):
+    """DISTINCT alone made a prediction wrong that Spider's official script counts as right.
+
+    The script takes it out of both queries."""
+    assert execution_accuracy(database, gold, predicted) == (right, None)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("DELETE FROM ship", "not authorized"),
+        ("INSERT INTO ship VALUES (9, 'x', 1, 1)", "not authorized"),
+        ("DROP TABLE ship", "not authorized"),
+        ("CREATE TABLE x (a)", "not authorized"),
+        ("CREATE TEMP TABLE x (a)", "not authorized"),
+        ("PRAGMA query_only = OFF", "not authorized"),
+        ("PRAGMA writable_schema = ON", "not authorized"),
+        ("ATTACH '/tmp/other.sqlite' AS o", "not authorized"),
+        ("VACUUM INTO '/tmp/copy.sqlite'", "authorization denied"),
+        ("SELECT load_extension('/tmp/x.so')", "not authorized"),
+        ("SELECT 1; DELETE FROM ship", "one statement at a time"),
+        ("SELECT", "SQLite: "),
+        ("", None),
+        ("SELECT * FROM nowhere", "no such table"),
+        ("SELECT hex(zeroblob(1000000000))", "too big"),
+        ("WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c) "
+            "SELECT x, 'aaaaaaaaaaaaaaaaaaaa' FROM c", "larger than 20000 rows"),
+        ("SELECT hex(randomblob(600000)) || hex(randomblob(600000))", "too big"),
+        ("SELECT '" + "a" * 30_000 + "'", "SQLite: "),
+        ("SELECT " + "(" * 500 + "1" + ")" * 500, "SQLite: "),
+        ("SELECT 1\0", "SQLite: "),
+    ],
+)  # fmt: skip
+def test_a_query_can_neither_write_nor_reach_out_nor_grow(database, query, says):
+    before = database.read_bytes()
+    answer = execute(database, query, deadline=5)
+    assert answer.rows == []
+    assert (says is None) == (answer.error is None)
+    assert says is None or says in answer.error
+    assert database.read_bytes() == before
+    assert sorted(f.name for f in database.parent.iterdir()) == [database.name]
+
+
+def test_a_query_that_runs_forever_is_stopped(database):
+    began = time.monotonic()
+    forever = "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x FROM c) SELECT count(*) FROM c"
+    assert execute(database, forever, deadline=1).error == "stopped after 1 s"
+    assert time.monotonic() - began < 30
+
+
+def test_a_sort_of_a_gigabyte_runs_out_of_its_own_memory_only(database):
+    query = (
+        "WITH RECURSIVE c(x) AS (SELECT 1 UNION ALL SELECT x + 1 FROM c LIMIT 2000) SELECT x FROM "
+        "c ORDER BY randomblob(900000)"
+    )
+    answer = execute(database, query, deadline=20)
+    assert "memory" in answer.error
+
+
+def test_a_gold_query_that_fails_scores_nobody(database):
+    right, why = execution_accuracy(database, "SELECT * FROM nowhere", "SELECT 1")
+    assert right is None
+    assert why.startswith("the gold query failed: SQLite: no such table")
+
+
+def test_a_database_that_is_not_there(tmp_path):
+    assert execute(tmp_path / "x.sqlite", "SELECT 1").error == "there is no database x.sqlite"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_many_equal_columns_do_not_take_forever():
+    rows = [(1,) * 12] * 3
+    began = time.monotonic()
+    assert not same_rows(rows, [*rows[:2], (*(1,) * 11, 2)], ordered=False)
+    assert same_rows(rows, rows, ordered=True)
+    assert time.monotonic() - began < 5
