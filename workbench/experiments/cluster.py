@@ -48,7 +48,10 @@ class Cluster:
         )
         started: dict[str, Any] = {"include_dashboard": False} if address == "local" else {}
         try:
-            _answers(address)
+            # If nothing listens at HOST:PORT, Ray itself would try for minutes.
+            host, colon, port = address.rpartition(":")
+            if colon and port.isdecimal():
+                socket.create_connection((host, int(port)), PATIENCE).close()
             ray.init(
                 address,
                 log_to_driver=False,
@@ -82,13 +85,6 @@ class Cluster:
 
     def close(self) -> None:
         self._ray.shutdown()
-
-
-def _answers(address: str) -> None:
-    """Raise OSError if nothing listens at HOST:PORT: Ray itself would try for minutes."""
-    host, colon, port = address.rpartition(":")
-    if colon and port.isdecimal():
-        socket.create_connection((host, int(port)), PATIENCE).close()
 
 
 class Actor:

@@ -176,11 +176,10 @@ def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:
     try:
         handle = nvml.nvmlDeviceGetHandleByUUID(f"GPU-{properties.uuid}")
     except (nvml.NVMLError, AttributeError):
-        pci = (
+        handle = nvml.nvmlDeviceGetHandleByPciBusId(
             f"{properties.pci_domain_id:08x}:{properties.pci_bus_id:02x}:"
             f"{properties.pci_device_id:02x}.0"
         )
-        handle = nvml.nvmlDeviceGetHandleByPciBusId(pci)
     try:
         current, _ = nvml.nvmlDeviceGetMigMode(handle)
     except (nvml.NVMLError, AttributeError):

@@ -114,8 +114,9 @@ class _Running:
         self.passes: list[decoders.Round] = []
         self.transcript: Transcript | None = None
         if job.keep == "trace":
-            root = len(work.ids[self.prompts[0]]) - 1
-            self.transcript = Transcript(Pieces(work.pair.tokenizer), root)
+            self.transcript = Transcript(
+                Pieces(work.pair.tokenizer), root=len(work.ids[self.prompts[0]]) - 1
+            )
         self.texts = Texts(Pieces(work.pair.tokenizer), job.method)
         # The clocks of the wall and of this thread.
         self.clock, self.computed = StopClock(), StopClock(time.thread_time)

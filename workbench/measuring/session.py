@@ -172,8 +172,9 @@ class _Session:
                 self.over.add(at.job)
         else:
             # These laps exist to be timed without drawing.
-            measuring = measure(self.work, replace(job, keep="lengths"), drawn=False)
-            measured = yield from self._shown(at, measuring)
+            measured = yield from self._shown(
+                at, measure(self.work, replace(job, keep="lengths"), drawn=False)
+            )
             if self._is_half(job, measured.result):
                 return
             result = self._merged(at, job, measured)
@@ -192,8 +193,10 @@ class _Session:
         if measured.result.errors:
             self.over.add(at.job)
             why, kept = measured.result.errors[0], len(result.laps)
-            count = f"count{'' if kept > 1 else 's'}"
-            remark = f"Timing {at.lap + 1} failed ({why}); the {kept} before it {count}."
+            remark = (
+                f"Timing {at.lap + 1} failed ({why}); the {kept} before it "
+                f"count{'' if kept > 1 else 's'}."
+            )
             result = replace(result, remarks=[*result.remarks, remark])
         else:
             result = with_lap(

@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
-import decoders
-from decoders import Method, ModelPair, Round, Trial
+from decoders import Method, ModelPair, Result, Round, Trial, read
 from decoders.distribution import Whole
 from decoders.settings import Law
 from decoders.theory import acceptance
@@ -88,7 +87,7 @@ class Texts:
         self._extend = cache(pieces.extend)
         self._beams = method.law is not None and Law(method.law).tested == "first step"
 
-    def of(self, sample: Sample, result: decoders.Result) -> Sample:
+    def of(self, sample: Sample, result: Result) -> Sample:
         place, pieces, root = Place(), list[Piece](), len(result.prompt_tokens) - 1
         for token in result.tokens:
             text, place = self._extend(place, token)
@@ -158,12 +157,14 @@ class Transcript:
             self.tokens[-1] = replace(last, text=last.text + text[shown:])
 
 
-def with_chances(sample: Sample, result: decoders.Result, work: Work) -> Sample:
+def with_chances(sample: Sample, result: Result, work: Work) -> Sample:
     """The sample with the chance of each token; without them if its text was cut short."""
     if result.finished == "cancelled":
         return sample
-    found = acceptances(work.pair, result.prompt_tokens, result.tokens, work.settings)
-    return replace(sample, chances=found)
+    return replace(
+        sample,
+        chances=acceptances(work.pair, result.prompt_tokens, result.tokens, work.settings),
+    )
 
 
 def acceptances(
@@ -180,7 +181,7 @@ def acceptances(
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), theorem 3.5, for the warped distributions.
     """
-    places = decoders.read(pair, prompt, text, **settings.sampling)
+    places = read(pair, prompt, text, **settings.sampling)
     assert places.q is not None  # the study was admitted
     both = zip(places.p[:-1], places.q[:-1], strict=True)
     return [acceptance(Whole(p), Whole(q)) for p, q in both]

@@ -168,8 +168,8 @@ def _number_by_prompt(db: sqlite3.Connection) -> None:
 
 
 def _add_timings(db: sqlite3.Connection) -> None:
-    query = f"SELECT id, {_within('request', '$.plan')} FROM experiments"
-    for id, plan in db.execute(query).fetchall():
+    plans = db.execute(f"SELECT id, {_within('request', '$.plan')} FROM experiments")
+    for id, plan in plans.fetchall():
         # A damaged plan can be neither run nor reported.
         with suppress(
             ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError
@@ -187,8 +187,9 @@ def _recount(db: sqlite3.Connection, places: dict[tuple[str, int], int]) -> None
     """Correct the totals: where parts shared work, version 0 counted only the last part's items."""
     counted: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
     wrong = set()
-    query = "SELECT DISTINCT experiment, block, items, timings FROM cells"
-    for id, block, items, timings in db.execute(query):
+    for id, block, items, timings in db.execute(
+        "SELECT DISTINCT experiment, block, items, timings FROM cells"
+    ):
         for item in range(items):
             again, place = divmod(item, items // timings)
             counted[id].add((block, NEXT_TIMING * again + place))
@@ -205,10 +206,12 @@ def _recount(db: sqlite3.Connection, places: dict[tuple[str, int], int]) -> None
 def _places(db: sqlite3.Connection) -> dict[tuple[str, int], int]:
     """By block and old number, the place of the item's prompts in their set, as its rows say."""
     sizes = dict(db.execute(f"SELECT block, {_within('asked', '$.batch_size')} FROM cells"))
-    place = f"max({_within('json', '$.outputs[0].prompt')})"
-    query = f"SELECT block, item, {place} FROM rows GROUP BY block, item"
+    prompts = db.execute(
+        f"SELECT block, item, max({_within('json', '$.outputs[0].prompt')}) FROM rows "
+        "GROUP BY block, item"
+    )
     known = range(NEXT_TIMING)
-    return {(b, i): p // (sizes.get(b) or 1) if p in known else i for b, i, p in db.execute(query)}
+    return {(b, i): p // (sizes.get(b) or 1) if p in known else i for b, i, p in prompts}
 
 
 def _within(column: str, path: str) -> str:
