@@ -15,6 +15,7 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.comparison.study import Comparison
+from workbench.measuring import admit as admitting
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -248,9 +249,9 @@ def test_stop_ends_the_job_of_its_own_tab(house):
     visitor = Visitor(page, COMPARE)
     names = ("stop", "batch-stop")
     with (
-        host.stoppable(("a visitor", "compare")) as compare,
+        host.stoppable(("a visitor", "comparison")) as compare,
         host.stoppable(("a visitor", "batch")) as batch,
-        host.stoppable(("another", "compare")) as other,
+        host.stoppable(("another", "comparison")) as other,
     ):
         visitor.press(names[1])
         assert (compare.is_set(), batch.is_set(), other.is_set()) == (False, True, False)
@@ -272,7 +273,7 @@ def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
     counted(hosting, "admit")
     counted(session, "open_meter")
     counted(decoders, "stream")
-    counted(decoders, "check")
+    counted(admitting, "check")
     counted(host.pairs, "get")
     visitor = Visitor(page, COMPARE)
     calls.clear()
