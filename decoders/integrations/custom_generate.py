@@ -32,7 +32,6 @@ from decoders.integrations.generated import (
     Generated,
     answer,
     collect,
-    evaluating,
     pair_of,
 )
 from decoders.options import Batching
@@ -139,10 +138,9 @@ def as_options(options: Any) -> dict[str, Any]:
             f"options must be a dictionary, as {{'max_batch': 4}}, not {quoted(options)}."
         )
     known = (*(field.name for field in fields(Batching)), "cancel")
-    for name in options:
-        if name not in known:
-            near = nearest(name if isinstance(name, str) else "", known)
-            raise InputError(f"options has no {quoted(name)}: {near}")
+    if strange := [name for name in options if name not in known]:
+        near = nearest(strange[0] if isinstance(strange[0], str) else "", known)
+        raise InputError(f"options has no {quoted(strange[0])}: {near}")
     Batching(**{name: value for name, value in options.items() if name != "cancel"})
     cancel_check(options.get("cancel"))
     return dict(options)
@@ -201,14 +199,17 @@ class CustomGenerate:
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
                 asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
-            with evaluating(model, self.draft):
-                pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
-                texts = [row.prompt for row in prompts]
-                events = stream(pair, texts, self.method, **asked, **self.options)
-                # `generate` has passed the prompt to its own streamer.
-                if streamers and given is None:
-                    streamers[0].put(input_ids.cpu())
-                return answer(input_ids, collect(events, streamers), generation_config)
+            for each in (model, self.draft):
+                if each is not None and each.training:
+                    at_end.callback(each.train)
+                    each.eval()
+            pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
+            texts = [row.prompt for row in prompts]
+            events = stream(pair, texts, self.method, **asked, **self.options)
+            # `generate` has passed the prompt to its own streamer.
+            if streamers and given is None:
+                streamers[0].put(input_ids.cpu())
+            return answer(input_ids, collect(events, streamers), generation_config)
 
     def _ends(
         self, prompts: Sequence[Row], criteria: StoppingCriteriaList, config: GenerationConfig

@@ -1,11 +1,10 @@
 """What a call of transformers' `generate` needs around a decoder.
 
-Its pair, which is kept with the model, as making one runs a check; the state of its streamers and
-models; and its result.
+Its pair, which is kept with the model, as making one runs a check; what its streamers get; and its
+result.
 """
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -61,19 +60,6 @@ def collect(events: Iterator[Event], streamers: Sequence[BaseStreamer]) -> list[
                 streamers[0].put(torch.tensor([token]))
                 sent += 1
     return [results[i] for i in range(len(results))]
-
-
-@contextmanager
-def evaluating(*models: PreTrainedModel | None) -> Iterator[None]:
-    """Models in eval mode; those that were training are set back to it afterwards."""
-    training = [model for model in models if model is not None and model.training]
-    try:
-        for model in training:
-            model.eval()
-        yield
-    finally:
-        for model in training:
-            model.train()
 
 
 def answer(

@@ -26,7 +26,6 @@ from decoders.settings import Method
 from decoders.shapes import TokenId
 
 LONGEST = 1024  # tokens that a model sees, if its config does not say
-Scored = tuple[float, bool]
 
 
 class DecodersLM(TemplateLM):
@@ -159,10 +158,10 @@ class DecodersLM(TemplateLM):
         requests: list[tuple[Any, list[TokenId], list[TokenId]]],
         disable_tqdm: bool = False,
         **_: Any,
-    ) -> list[Scored]:
+    ) -> list[tuple[float, bool]]:
         return [self._scored(context, continuation) for _, context, continuation in requests]
 
-    def _scored(self, context: list[TokenId], continuation: list[TokenId]) -> Scored:
+    def _scored(self, context: list[TokenId], continuation: list[TokenId]) -> tuple[float, bool]:
         """The target's log-likelihood (nats) of the continuation; whether it is the greedy one."""
         ids = [*context, *continuation][-(self.max_length + 1) :]
         with undisturbed(self._device):

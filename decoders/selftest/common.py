@@ -94,10 +94,9 @@ def ways() -> Iterator[str]:
     elif default_device().type == "cpu":
         yield "Triton and FlashAttention need a GPU: left out."
     for name, way in taken.items():
-        for dtype in (torch.float32, torch.float16, torch.bfloat16):
-            if name == "FlashAttention" and dtype == torch.float32:
-                continue
-            flash = name == "FlashAttention"
+        flash = name == "FlashAttention"
+        halves = torch.float16, torch.bfloat16
+        for dtype in halves if flash else (torch.float32, *halves):
             sizes = (64, 128, 256), (1, 4, 8), (1, 70, 4000), (False,) if flash else (False, True)
             errors = [
                 error_of(way, dtype, *case, window, sunk=window > 0 and not flash)

@@ -41,6 +41,8 @@ def prepared(
     Raises:
         InputError: in one sentence that names the model, if no way is right
     """
+    config = model.config
+    name = f"{role} model {config.name_or_path or type(model).__name__} ({config.model_type})"
     try:
         packed = PackedModel(model, role, vocabulary, passes)
         if passes == "compiled":
@@ -53,18 +55,11 @@ def prepared(
         try:
             plain = PlainModel(model, role, vocabulary, following, why)
             agrees_with_plain_pass(plain)
-            log.warning("The %s runs %s.", named(model, role), plain.engine_name)
+            log.warning("The %s runs %s.", name, plain.engine_name)
             return plain
         except NotPackedError as error:
             last = f"{following.said}, {error}"
-    raise InputError(f"The {named(model, role)} cannot be run: packed, {why}; {last}.")
-
-
-def named(model: PreTrainedModel, role: str) -> str:
-    return (
-        f"{role} model {model.config.name_or_path or type(model).__name__} "
-        f"({model.config.model_type})"
-    )
+    raise InputError(f"The {name} cannot be run: packed, {why}; {last}.")
 
 
 def followings(model: PreTrainedModel) -> Iterator[Following]:

@@ -142,9 +142,15 @@ def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
 
 def _described(names: list[str], bases: list[str]) -> tuple[list[Any], list[Any]]:
     configs = [fetch(AutoConfig, base) for base in bases]
-    for name, config in zip(names, configs, strict=True):
-        if config.is_encoder_decoder:
-            raise InputError(f"{name} is an encoder-decoder model; load a causal language model.")
+    refuse(
+        *(
+            (
+                config.is_encoder_decoder,
+                f"{name} is an encoder-decoder model; load a causal language model.",
+            )
+            for name, config in zip(names, configs, strict=True)
+        )
+    )
     tokenizers = [fetch(AutoTokenizer, base) for base in bases]
     if len(names) == 2:
         translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))

@@ -133,16 +133,14 @@ def _look(name: str) -> None:
     path = Path(name)
     folder = path.is_dir()
     files = [file for file in ("config.json", ADAPTER) if (path / file).is_file()]
-    gguf = path.suffix == ".gguf" or (
-        folder and "config.json" not in files and any(path.glob("*.gguf"))
-    )
     refuse(
         (
             not name.strip(),
             "The name of a model is empty; name a folder that holds one, or a model of the hub.",
         ),
         (
-            gguf,
+            path.suffix == ".gguf"
+            or (folder and "config.json" not in files and any(path.glob("*.gguf"))),
             f"{name} is a GGUF file, which is not read here; name the model that it was made of.",
         ),
         (path.is_file(), f"{name} is a file; name the folder that holds the whole model."),

@@ -6,7 +6,7 @@ each device.
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import cast
@@ -45,9 +45,7 @@ class ReachRows(CacheRows):
         return tree.commits, len(self.nodes)
 
     def expired(self, tree: TokenTree) -> int:
-        fed = len(tree.trunk)
-        while fed > self.first and tree.trunk[fed - 1] not in self.row:
-            fed -= 1
+        fed = self.fed(tree)
         # The last one stays: it shows that those before it have been fed.
         unseen = min(int(self.reach.first(fed)), fed - 1) - self.first
         return min(unseen, self.trunk) if unseen >= self.reach.size else 0
@@ -147,9 +145,8 @@ class Arenas:
         for arena, cache in zip(self.each, caches, strict=False):
             arena.give_back(cache)
 
-    def sync(self, requests: Iterable[tuple[Caches, TokenTree]]) -> None:
+    def sync(self, requests: Sequence[tuple[Caches, TokenTree]]) -> None:
         """Drop the rows of nodes that their trees dropped, and those that no later token sees."""
-        requests = list(requests)
         for place, arena in enumerate(self.each):
             arena.sync((caches[place], tree) for caches, tree in requests)
 

@@ -2,7 +2,7 @@
 
 from array import array
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
@@ -194,6 +194,7 @@ def tables(
     )
 
 
+@dataclass
 class Flat:
     """Arrays joined into one flat tensor of at least two numbers.
 
@@ -201,10 +202,9 @@ class Flat:
         step: each array begins at a multiple of this
     """
 
-    def __init__(self, step: int = 1):
-        self.step = step
-        self.arrays: list[np.ndarray] = []
-        self.size = 0
+    step: int = 1
+    arrays: list[np.ndarray] = field(default_factory=list)
+    size: int = 0
 
     def add(self, array: np.ndarray | None) -> int:
         """Append an array. Returns where it begins, or -1 for None."""

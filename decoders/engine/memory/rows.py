@@ -200,6 +200,13 @@ class CacheRows:
         seen[first - past :, self.trunk - start :] = self.visible[first - self.trunk : tail, :tail]
         return Mask(start, seen)
 
+    def fed(self, tree: TokenTree) -> int:
+        """The number of first nodes of the tree's trunk that have been fed."""
+        fed = len(tree.trunk)
+        while fed > self.first and tree.trunk[fed - 1] not in self.row:
+            fed -= 1
+        return fed
+
     def lasts(self, node: NodeId, tree: TokenTree) -> bool:
         """Whether the row of this node cannot die any more."""
         return tree.in_trunk(node)

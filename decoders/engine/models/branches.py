@@ -140,9 +140,8 @@ class Branches:
                 path.rewind(length)
                 kept[path.tip] = path
         below = [path for tip, path in kept.items() if tip in tail]
-        above = [path for tip, path in kept.items() if tip not in tail]
-        if below and self.model.rewindable:
-            above = []
+        contained = below and self.model.rewindable
+        above = [] if contained else [path for tip, path in kept.items() if tip not in tail]
         self.paths = [*sorted(above, key=lambda path: len(path.nodes))[-1:], *below]
 
     def read_prompt(self, count: int) -> bool:

@@ -158,9 +158,9 @@ def reach_of(rule: Callable, size: int, device: torch.device) -> Reach | None:
 
     # The number of tokens that see the first one.
     lasting = int(torch.as_tensor(rule(0, 0, keys, keys[0])).expand(size).sum())
-    reaches: list[Reach | None] = [None] if lasting >= size else []
-    if 0 < lasting < size:
-        reaches = [Reach(lasting), Reach(lasting, chunked=True)]
+    reaches: list[Reach | None] = [None]
+    if lasting < size:
+        reaches = [Reach(max(lasting, 1), chunked) for chunked in (False, True)]
     around = [n * lasting + i for n in (1, 2, 3) for i in (-2, -1, 0, 1)]
     places = {
         q for q in (0, 1, size // 2, size // 2 + 1, size - 2, size - 1, *around) if 0 <= q < size

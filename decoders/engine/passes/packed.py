@@ -48,7 +48,6 @@ class PackedPasses(Passes):
 
     @property
     def arenas(self) -> Arenas:
-        """The arenas that hold its requests' rows."""
         assert self._lent is not None
         return self._lent
 
@@ -103,7 +102,7 @@ class PackedPasses(Passes):
     def feeds(self, wants: Wants, chunk: int | None) -> list[Feed]:
         """Collect what each request feeds, after dropping the cache rows of dropped nodes."""
         feeds = []
-        self.arenas.sync((self.caches[tree], tree) for tree, _ in wants)
+        self.arenas.sync([(self.caches[tree], tree) for tree, _ in wants])
         for tree, nodes in wants:
             cache, *_ = self.caches[tree]
             if any(n in cache.row for n in nodes):
@@ -166,10 +165,7 @@ class PaddedRows(CacheRows):
         self.visible[tail - count : tail] = False
 
     def alive(self, tree: TokenTree) -> int:
-        fed = len(tree.trunk)
-        while fed and tree.trunk[fed - 1] not in self.row:
-            fed -= 1
-        return fed + sum(node in self.row for node in tree.tail)
+        return self.fed(tree) + sum(node in self.row for node in tree.tail)
 
 
 class PaddedPasses(PackedPasses):

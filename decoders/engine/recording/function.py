@@ -119,8 +119,7 @@ _NAMES = (
     "sub", "sum", "tanh", "transpose", "unsqueeze", "view", "where",
 )  # fmt: skip
 _PLACES = torch, torch._C._nn, torch.Tensor
-QUICK = {name: next(getattr(p, name) for p in _PLACES if hasattr(p, name)) for name in _NAMES}
-QUICK |= {
+QUICK = {name: next(getattr(p, name) for p in _PLACES if hasattr(p, name)) for name in _NAMES} | {
     "_unsafe_view": torch.Tensor.view,
     "fbgemm_linear_fp16_weight_fp32_activation": torch.fbgemm_linear_fp16_weight_fp32_activation,
 }

@@ -49,8 +49,11 @@ ROTATION = call(aten.add.Tensor, call(aten.mul.Tensor, X, COS), call(aten.mul.Te
 WANTED = call(aten.index.Tensor, X, [None, Value("wanted")])
 # Calls without effect: a view of everything, and the scaling of cosines and sines in models that do
 # not scale them.
-WAVES = call(aten.cos.default, X), call(aten.sin.default, X)
-IDLE = call(aten.alias.default, X), *(call(aten.mul.Tensor, wave, 1.0) for wave in WAVES)
+IDLE = (
+    call(aten.alias.default, X),
+    call(aten.mul.Tensor, call(aten.cos.default, X), 1.0),
+    call(aten.mul.Tensor, call(aten.sin.default, X), 1.0),
+)
 
 
 def matched(pattern: Any, item: Any, makers: Mapping[Value, Step]) -> dict[str, Any] | None:

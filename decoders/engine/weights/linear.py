@@ -33,8 +33,11 @@ def copies_bytes(weight_bytes: int, device: torch.device) -> int:
 # The dtypes that oneDNN supports on this CPU.
 TYPES: tuple[torch.dtype, ...] = ()
 if torch.backends.mkldnn.is_available():
-    with_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
-    TYPES = (torch.float32, torch.bfloat16) if with_bfloat16 else (torch.float32,)
+    TYPES = (
+        (torch.float32, torch.bfloat16)
+        if torch.ops.mkldnn._is_mkldnn_bf16_supported()
+        else (torch.float32,)
+    )
 
 
 def _multiplies_halves() -> bool:
