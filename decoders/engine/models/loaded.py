@@ -96,9 +96,9 @@ class Loaded:
                     states = self.model(
                         input_ids=ids, use_cache=False, output_hidden_states=True
                     ).hidden_states
-                self._states = len(states)
                 if any(state.shape[:2] != ids.shape for state in states):
                     raise ValueError("they are not one row a token")
+                self._states = len(states)
             # The model's code can fail in any way on arguments that it does not expect.
             except Exception as error:
                 raise InputError(

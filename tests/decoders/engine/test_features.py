@@ -4,6 +4,8 @@ However passes are made."""
 
 import random
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -134,3 +136,20 @@ def test_a_model_that_cannot_give_them_is_named(monkeypatch):
         InputError, match=r"does not give its hidden states .* take a draft that reads text alone"
     ):
         target.refuse_features((0,))
+
+
+class Short(torch.nn.Module):
+    """A model whose hidden states miss the last token."""
+
+    def __call__(self, input_ids, **_):
+        return SimpleNamespace(hidden_states=[torch.zeros(1, 1, 8)] * 3)
+
+
+def test_it_is_named_each_time(monkeypatch):
+    """The second call took the hidden states that the first one had refused."""
+    target = prepared(build(), "target")
+    monkeypatch.setattr(target, "model", Short())
+    monkeypatch.setattr(type(target), "device", torch.device("cpu"))
+    for _ in range(2):
+        with pytest.raises(InputError, match="not one row a token"):
+            target.refuse_features((0,))
