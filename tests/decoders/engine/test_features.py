@@ -3,7 +3,6 @@
 However passes are made."""
 
 import random
-
 from types import SimpleNamespace
 
 import pytest
