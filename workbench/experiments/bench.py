@@ -30,6 +30,10 @@ from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.record import Sample
 
+IDLE_SECONDS = 2.0
+# The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
+TRACED = 3
+
 
 @cache
 def code() -> str:
@@ -63,11 +67,6 @@ def weights(model: torch.nn.Module) -> str:
         found.update(f"{name} {tuple(weight.shape)} {weight.dtype}".encode())
         found.update(weight.detach().cpu().contiguous().view(torch.uint8).numpy().data)
     return found.hexdigest()[:16]
-
-
-IDLE_SECONDS = 2.0
-# The first prompts of a set whose whole trace is kept, so that they can be opened as a run.
-TRACED = 3
 
 
 @dataclass(frozen=True)

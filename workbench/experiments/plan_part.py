@@ -18,6 +18,8 @@ from workbench.experiments.plan import EMBEDDED_NAME, Part, settings
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
 from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 
+MOST_CELLS = 5000  # of one part
+
 
 @dataclass(frozen=True)
 class Keys:
@@ -84,9 +86,6 @@ class Keys:
 
 def _all(value: Any, kind: type) -> bool:
     return isinstance(value, list) and all(isinstance(each, kind) for each in value)
-
-
-MOST_CELLS = 5000  # of one part
 
 
 def part(keys: Keys, number: int) -> Part:

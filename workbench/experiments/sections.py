@@ -26,6 +26,23 @@ from workbench.show.tables import Table
 from workbench.studies.text import counted
 
 MOST_NAMED = 5  # rows in one sentence
+INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
+VERDICTS = {
+    "reproduced": "Reproduced",
+    "not reproduced": "Not reproduced: here it is the other way round",
+    "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
+    "not measured": "Not measured",
+}
+ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
+PLACES = (
+    "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
+    "beyond it"
+)
+ACCURACY = (
+    "execution accuracy: whether both queries return the same rows of the set's database, counted "
+    "as Spider's official script does by default: without DISTINCT in either query, and with the "
+    "values that the model wrote"
+)
 
 
 def notices(found: Report) -> list[str]:
@@ -76,25 +93,6 @@ def errors(found: Report) -> list[str]:
                 whole = [*row.errors, *(f"an output has no score: {why}" for why in unscored)]
                 counts.update(f"{part.name}, {names[cell.cell]}: {why}" for why in whole)
     return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]
-
-
-INTERVALS = "Brackets: 95% intervals by a paired bootstrap over prompts (or batches)."
-VERDICTS = {
-    "reproduced": "Reproduced",
-    "not reproduced": "Not reproduced: here it is the other way round",
-    "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
-    "not measured": "Not measured",
-}
-ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
-PLACES = (
-    "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
-    "beyond it"
-)
-ACCURACY = (
-    "execution accuracy: whether both queries return the same rows of the set's database, counted "
-    "as Spider's official script does by default: without DISTINCT in either query, and with the "
-    "values that the model wrote"
-)
 
 
 @dataclass(frozen=True)

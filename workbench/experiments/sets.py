@@ -16,6 +16,10 @@ from decoders import InputError
 from decoders.errors import quoted
 from workbench.studies.prompts import LARGEST_FILE, LONGEST_PROMPT, MOST_PROMPTS, is_text
 
+# Bytes; training files of SQuAD and Spider are larger than a file of prompts.
+LARGEST = 16 * LARGEST_FILE
+LONGEST = 4 * LONGEST_PROMPT  # characters: articles
+
 
 @dataclass(frozen=True, slots=True)
 class Item:
@@ -97,11 +101,6 @@ class Format:
     scorer: str = ""
     stop: tuple[str, ...] = ()
     says: str = ""
-
-
-# Bytes; training files of SQuAD and Spider are larger than a file of prompts.
-LARGEST = 16 * LARGEST_FILE
-LONGEST = 4 * LONGEST_PROMPT  # characters: articles
 
 
 def text(path: Path) -> str:

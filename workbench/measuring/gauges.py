@@ -18,6 +18,9 @@ from workbench.studies.text import counted
 
 SAMPLE_SECONDS = 0.05
 BELOW_RESOLUTION = "below resolution"
+SLICE = (
+    "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
+)
 
 
 class Unmeasurable(Exception):
@@ -145,10 +148,6 @@ class NoGauge:
 
 # Measures energy: `stop(start(), seconds)` is the energy in between.
 Gauge = Counter | PowerSamples | NoGauge
-
-SLICE = (
-    "not attributable: this is a slice of a shared GPU (MIG), and only the whole board is metered"
-)
 
 
 def board(device: torch.device, nvml: Any = None) -> tuple[Any, Any]:

@@ -5,11 +5,9 @@ drawn texts that the target never writes: top-k or top-p gives one of their firs
 probability 0.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
@@ -22,7 +20,10 @@ from workbench.runs.trace import Prefix
 from workbench.runs.verdicts import DEPTH, KNOWN, Tokens
 from workbench.studies.study import Study
 
-log = logging.getLogger(__name__)
+AT_ONCE = 64  # texts whose tokens are in one pass
+# Nats by which passes of different shapes may round a logit: an exact decoder may draw a token that
+# is nearer to the edge than that.
+FINE, ROUGH = 0.05, 0.5
 
 
 def exact(pair: ModelPair, study: Study, ids: Sequence[int]) -> list[Prefix]:
@@ -77,21 +78,6 @@ def _likely(before: float, p: torch.Tensor) -> Iterator[tuple[int, float]]:
     for token, mass in zip(ids.tolist(), masses.tolist(), strict=True):
         if before * mass >= KNOWN:
             yield token, min(1.0, before * mass)
-
-
-def attempted(ask: Callable[..., list[Prefix]], *arguments: Any) -> list[Prefix]:
-    """The prefixes that `ask` gives; [] if it fails: the draws are shown all the same."""
-    try:
-        return ask(*arguments)
-    except Exception:
-        log.exception("the exact probabilities of draws failed")
-        return []
-
-
-AT_ONCE = 64  # texts whose tokens are in one pass
-# Nats by which passes of different shapes may round a logit: an exact decoder may draw a token that
-# is nearer to the edge than that.
-FINE, ROUGH = 0.05, 0.5
 
 
 def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) -> bool:

@@ -1,5 +1,6 @@
 """A session runs a study: its jobs one after another, reported as they happen."""
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -19,7 +20,7 @@ from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
 from workbench.measuring.job import measure, thorough_energy
 from workbench.measuring.meter import Meter, open_meter
-from workbench.measuring.prefixes import attempted, exact, impossible
+from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.threads import Threads
 from workbench.measuring.work import Measured, Update, Work, admit, light_heap
 from workbench.models.environment import environment
@@ -29,6 +30,8 @@ from workbench.runs.store import new_id
 from workbench.runs.trace import Prefix
 from workbench.runs.values import date
 from workbench.studies.study import Job, Study
+
+log = logging.getLogger(__name__)
 
 
 def run(
@@ -105,10 +108,17 @@ class _Session:
             yield Ended(replace(self.run, cancelled=stopped))
 
     def _law(self, ask: Callable[..., list[Prefix]], *more: Any) -> list[Prefix]:
-        """The law that draws are compared with; [] for other studies."""
-        known = self.study.has_law and not self.work.cancelled()
-        arguments = (self.work.pair, self.study, self.work.ids[0], *more)
-        return attempted(ask, *arguments) if known else []
+        """The law that draws are compared with; [] for other studies.
+
+        If it fails, the draws are shown all the same.
+        """
+        if not self.study.has_law or self.work.cancelled():
+            return []
+        try:
+            return ask(self.work.pair, self.study, self.work.ids[0], *more)
+        except Exception:
+            log.exception("the exact probabilities of draws failed")
+            return []
 
     def _once_more(self, numbers: Sequence[int], lap: int) -> bool:
         """Whether these jobs, timed `lap` times, are timed once more.

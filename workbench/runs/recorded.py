@@ -14,6 +14,7 @@ from workbench.assets import assets
 from workbench.runs.record import Run
 
 FOLDER = assets() / "recorded"
+SHIPPED = assets() / "batch" / "measured.json"
 
 
 @dataclass(frozen=True)
@@ -67,9 +68,6 @@ def checksum(folder: Path) -> str:
         for file in sorted((folder / role).glob("*.safetensors")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
-
-
-SHIPPED = assets() / "batch" / "measured.json"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,10 @@ KNOWN = 0.005
 DEPTH = 3  # tokens of a text that are compared
 SIMULATED = 2000  # exact samplers whose distance from the law is simulated
 MOST = 0.95  # of them are below the distance that is shown as the most
+LEVEL = 1e-4  # the chance that any true law of a run is ever called unlike
+SOUGHT = 0.1  # total variation of the faults that the mixture expects, and that `needed` draws find
+# The share of cases in which they find them, and that quantile of the normal distribution.
+FOUND, QUANTILE = 0.99, 2.3263
 
 Tokens = tuple[int, ...]
 
@@ -119,12 +123,6 @@ def of_exact_samplers(draws: int, chances: tuple[float, ...], seed: int = 0) -> 
     """
     counts = np.random.default_rng(seed).multinomial(draws, chances, size=SIMULATED)
     return np.abs(counts / draws - np.asarray(chances)).sum(axis=1) / 2
-
-
-LEVEL = 1e-4  # the chance that any true law of a run is ever called unlike
-SOUGHT = 0.1  # total variation of the faults that the mixture expects, and that `needed` draws find
-# The share of cases in which they find them, and that quantile of the normal distribution.
-FOUND, QUANTILE = 0.99, 2.3263
 
 
 def evidence(counts: Sequence[int], chances: Sequence[float]) -> float:
