@@ -15,7 +15,6 @@ from tests.workbench.page.conftest import a_host
 from tests.workbench.page.visitor import Visitor
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.comparison.study import Comparison
-from workbench.measuring import admit as admitting
 from workbench.measuring import session
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -273,7 +272,7 @@ def test_a_click_checks_once_and_sets_nothing_off(house, monkeypatch):
     counted(hosting, "admit")
     counted(session, "open_meter")
     counted(decoders, "stream")
-    counted(admitting, "check")
+    counted(decoders, "check")
     counted(host.pairs, "get")
     visitor = Visitor(page, COMPARE)
     calls.clear()
