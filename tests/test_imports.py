@@ -106,7 +106,7 @@ KIND_FILES = {
     "__init__": "kinds.study",
     "study": "kinds.study",
     "form": "kinds.page",
-    "fields": "kinds.page",
+    "parts": "kinds.page",
     "results": "kinds.page",
     "command": "kinds.terminal",
 }

@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 
 from decoders import Round
-from workbench.show.fates import FATES
+from workbench.show.looks import FATES
 
 WIDTH, HEIGHT, MARGIN = 118, 34, 8
 MOST = 48  # draws; a forest of more is cut, and says so

@@ -10,7 +10,7 @@ from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
 from workbench.runs.record import Result, Run
 from workbench.runs.recorded import id_of
-from workbench.show.fates import FATES
+from workbench.show.looks import FATES
 
 FIVE = "greedy,beam_search,speculative,mtad,dsbd"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds

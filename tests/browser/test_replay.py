@@ -8,9 +8,9 @@ from playwright.sync_api import Page, expect
 
 from decoders.trace import KEPT
 from tests.browser.actions import open_recorded, panel
+from workbench.kinds.comparison.view import run_panels
 from workbench.runs.recorded import Recording, id_of, recordings
 from workbench.runs.trace import RoundRecord
-from workbench.show.strip import run_panels
 from workbench.show.sums import gives
 
 RECORDED = [r for r in recordings() if r.run.kind == "comparison"]

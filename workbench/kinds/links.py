@@ -7,7 +7,6 @@ For example `?prompt=Once&decoders=greedy,mtad&temperature=0&mtad.beams=4`, or
 import dataclasses
 import difflib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 from urllib.parse import urlencode
@@ -21,7 +20,7 @@ from workbench.studies.study import Study
 from workbench.studies.text import parse, written
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Link:
     """The study that a link asks for.
 
@@ -32,8 +31,8 @@ class Link:
     """
 
     kind: str
-    data: dict[str, Any] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
+    data: dict[str, Any] = dataclasses.field(default_factory=dict)
+    faults: list[str] = dataclasses.field(default_factory=list)
 
 
 def to_query(

@@ -163,8 +163,7 @@ class Host:
         if pair is None:
             return None
         encodable = prompt and is_text(prompt)
-        used = len(encode_prompt(pair, prompt, chat_template)) if encodable else 0
-        return used, pair.positions
+        return len(encode_prompt(pair, prompt, chat_template)) if encodable else 0, pair.positions
 
     def parameters(self, choice: PairChoice) -> list[int]:
         """The parameters of each model, the target first; [] if the pair is not in memory."""

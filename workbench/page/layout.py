@@ -7,8 +7,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
-from workbench.kinds import links
-from workbench.kinds.registry import KINDS, UNNAMED
+from workbench.kinds import links, registry
 from workbench.models.presets import PairChoice
 from workbench.page.first_paint import nothing_asked
 from workbench.page.host import Host
@@ -38,7 +37,7 @@ def build(host: Host) -> gr.Blocks:
         left = gr.Textbox(visible="hidden")
         pair = gr.State(PairChoice())
         with gr.Tabs(overflow_behavior="wrap") as tabs:
-            parts = [part for kind in KINDS.values() if (part := kind.part("form"))]
+            parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
             made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
@@ -57,7 +56,7 @@ def build(host: Host) -> gr.Blocks:
             lambda found: words.header(found, host.parameters(found)), pair, header, **QUIET
         )
         # The tab that the page opens with.
-        first: Any = studies[UNNAMED]
+        first: Any = studies[registry.UNNAMED]
 
         @cache
         def drawn(id: str) -> Updates:

@@ -79,30 +79,24 @@ def grid(
     y_text: str = "{:,.4g}",
 ) -> str:  # fmt: skip
     left, bottom = min(x.start, x.end), max(y.start, y.end)
-    parts = []
-    for value in y.ticks if y_ticks is None else y_ticks:
-        parts.append(stroke(left, y(value), width - RIGHT, y(value), "grid"))
-        parts.append(
-            f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
-            f"{y_text.format(value)}</text>"
-        )
-    for value in x.ticks if x_ticks is None else x_ticks:
-        parts.append(
-            f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
-        )
+    parts = [
+        stroke(left, y(value), width - RIGHT, y(value), "grid")
+        + f'<text x="{left - 6}" y="{y(value) + 4:.1f}" text-anchor="end">'
+        f"{y_text.format(value)}</text>"
+        for value in (y.ticks if y_ticks is None else y_ticks)
+    ]
+    parts += [
+        f'<text x="{x(value):.1f}" y="{bottom + 16}" text-anchor="middle">{value:,.4g}</text>'
+        for value in (x.ticks if x_ticks is None else x_ticks)
+    ]
     parts.append(stroke(left, bottom, width - RIGHT, bottom, "axis"))
-    if x_title:
-        log = ", logarithmic" if x.log else ""
-        parts.append(
-            f'<text x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle">'
-            f"{html.escape(x_title + log)}</text>"
-        )
-    if y_title:
-        log = ", logarithmic" if y.log else ""
-        parts.append(
-            f'<text x="{left + 6}" y="{TOP + 4}" class="axis-title">'
-            f"{html.escape(y_title + log)}</text>"
-        )
+    for place, title, axis in (
+        (f'x="{(left + width - RIGHT) / 2}" y="{height - 4}" text-anchor="middle"', x_title, x),
+        (f'x="{left + 6}" y="{TOP + 4}" class="axis-title"', y_title, y),
+    ):
+        if title:
+            title += ", logarithmic" if axis.log else ""
+            parts.append(f"<text {place}>{html.escape(title)}</text>")
     return "".join(parts)
 
 

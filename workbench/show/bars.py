@@ -41,11 +41,6 @@ class Bar:
     def sum(self) -> float | None:
         return sum(self.parts) if self.parts else None
 
-    @property
-    def end(self) -> float | None:
-        """The far end of its line."""
-        return self.sum if self.high is None or self.sum is None else max(self.sum, self.high)
-
 
 @dataclass(frozen=True)
 class BarChart:
@@ -93,7 +88,8 @@ class _Scale:
     """The place of a value, in percent of the room for bars."""
 
     def __init__(self, chart: BarChart):
-        self.top = max([bar.end for bar in chart.bars if bar.end is not None], default=0) or 1.0
+        ends = [max(bar.sum, bar.high or 0.0) for bar in chart.bars if bar.sum is not None]
+        self.top = max(ends, default=0) or 1.0
         self.start = (
             10 ** math.floor(math.log10(min(b.sum for b in chart.bars if b.sum)))
             if chart.log
@@ -127,10 +123,8 @@ def _line(bar: Bar, scale: _Scale, dots: bool) -> str:
     if dots and bar.sum is not None:
         drawn.append(f'<i class="dot" style="left:{scale(bar.sum):.2f}%">{mark(bar.look)}</i>')
     if bar.low is not None and bar.high is not None:
-        drawn.append(
-            f'<i class="range" style="left:{scale(bar.low):.2f}%;'
-            f'width:{scale(bar.high) - scale(bar.low):.2f}%"></i>'
-        )
+        low, high = scale(bar.low), scale(bar.high)
+        drawn.append(f'<i class="range" style="left:{low:.2f}%;width:{high - low:.2f}%"></i>')
     detail = f'<span class="wb-unseen"> {html.escape(bar.detail)}</span>' if bar.detail else ""
     title = html.escape(": ".join(filter(None, (bar.name, bar.detail or bar.text))))
     return (

@@ -49,14 +49,13 @@ def speed_up(figures: BatchFigures, decoder: str, decoding: bool = False) -> go.
     """Figure 1: tokens/s divided by greedy's at the same batch size."""
     figure = _of_schemes("batch size", "times greedy")
     for scheme in figures.schemes(decoder, decoding):
-        doubts = _doubts(figures, decoder, scheme, over_greedy=True)
         _line(
             figure,
             {size: figures.times_greedy(decoder, size, scheme, decoding) for size in figures.sizes},
             SCHEMES[scheme].label,
             LOOKS[scheme],
             "%{text}%{y:.2f}×",
-            doubts,
+            _doubts(figures, decoder, scheme, over_greedy=True),
         )
     level(figure, 1)
     return figure

@@ -9,18 +9,11 @@ from decoders import Fate
 from workbench.runs import laps
 from workbench.runs.estimates import Row, unsteady
 from workbench.runs.trace import RoundRecord
-from workbench.show import plots
+from workbench.show import laws, plots
 from workbench.show.bars import Bar, BarChart
-from workbench.show.laws import by_chance
 from workbench.show.looks import look_of
-from workbench.show.plots import Line, Point
 from workbench.show.quantities import BY_NAME, Quantity, significant
 from workbench.show.spread import Spread, figure, marked, range_text, spread
-
-CHANCE = (
-    "Hatched bars: {} draw from the same distribution, so differences between them are due to "
-    "chance."
-)
 
 
 def charts(rows: Sequence[Row], settings: Mapping[str, Any]) -> str:
@@ -49,22 +42,23 @@ def bars(
     """
     each = []
     for row in rows:
-        found = spread(quantity, row)
-        style = look_of(row.decoder)
+        style, found = look_of(row.decoder), spread(quantity, row)
         if found is None:
             each.append(Bar(row.label, style))
             continue
-        text, ends = figure(quantity, row, not unsteady(row)), _ends(found)
-        detail = f"{text}, {range_text(quantity, found.range)}" if found.range else text
-        each.append(Bar(row.label, style, (found.mean,), text, detail, *ends, faint=row in faint))
+        text = detail = figure(quantity, row, not unsteady(row))
+        if found.range:
+            detail += f", {range_text(quantity, found.range)}"
+        low, high = found.ends or (None, None)
+        each.append(Bar(row.label, style, (found.mean,), text, detail, low, high, row in faint))
     return BarChart(quantity.label, each, quantity.better, says)
 
 
 def speed(rows: Sequence[Row]) -> BarChart:
     quantity, says = BY_NAME["speed"], "New tokens per second of computing"
-    several = any(found.range for row in rows if (found := spread(quantity, row)) is not None)
-    how = ", in the quickest of several timings; the line is their range" if several else ""
-    return bars(rows, quantity, says=f"{says}{how}.")
+    if any(found.range for row in rows if (found := spread(quantity, row)) is not None):
+        says += ", in the quickest of several timings; the line is their range"
+    return bars(rows, quantity, says=f"{says}.")
 
 
 def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
@@ -72,15 +66,16 @@ def perplexity(rows: Sequence[Row], settings: Mapping[str, Any]) -> BarChart:
 
     Their texts differ by chance alone, which a ranking would hide.
     """
-    found = by_chance(settings, [row.decoder for row in rows])
-    groups = [[row for row in rows if row.decoder in decoders] for decoders in found]
-    says = [CHANCE.format(_listed([row.label for row in group])) for group in groups]
-    return bars(
-        rows,
-        BY_NAME["perplexity"],
-        [row for group in groups for row in group],
-        " ".join(["Lower means likelier text.", *says]),
-    )
+    says, faint = "Lower means likelier text.", list[Row]()
+    for decoders in laws.by_chance(settings, [row.decoder for row in rows]):
+        group = [row for row in rows if row.decoder in decoders]
+        faint += group
+        *names, last = (row.label for row in group)
+        says += (
+            f" Hatched bars: {', '.join(names)} and {last} draw from the same distribution, so "
+            "differences between them are due to chance."
+        )
+    return bars(rows, BY_NAME["perplexity"], faint, says)
 
 
 def energy(rows: Sequence[Row]) -> BarChart:
@@ -105,23 +100,20 @@ def round_times(rows: Sequence[Row]) -> BarChart:
             each.append(Bar(row.label, look_of(row.decoder)))
             continue
         first, second = (part.mean if part else 0.0 for part in (draft, verify))
-        sure = not unsteady(row)
-        drafting, verifying = (marked(significant(part), sure) for part in (first, second))
-        text = f"{drafting} + {verifying}" if first else verifying
+        drafting, verifying = (
+            marked(significant(part), not unsteady(row)) for part in (first, second)
+        )
         whole = _milliseconds(
             row, laps.drafting_and_verifying, lambda r: r.draft_seconds + r.verify_seconds
         )
-        parts = (first, second) if first else (second,)
         each.append(
             Bar(
-                row.label,
-                look_of(row.decoder),
-                parts,
-                text,
+                row.label, look_of(row.decoder), (first, second) if first else (second,),
+                f"{drafting} + {verifying}" if first else verifying,
                 f"drafting {drafting} ms, verifying {verifying} ms",
-                *(_ends(whole) if whole else ()),
+                *((whole and whole.ends) or ()),
             )
-        )
+        )  # fmt: skip
     return BarChart(
         "ms per round",
         each,
@@ -137,15 +129,15 @@ def speed_against_perplexity(rows: Sequence[Row]) -> str:
         fast, likely = spread(BY_NAME["speed"], row), spread(BY_NAME["perplexity"], row)
         if fast and likely:
             quick = marked(significant(fast.mean), not unsteady(row))
-            ranges = _range(likely), _range(fast)
             points.append(
-                Point(
+                plots.Point(
                     row.label,
                     look_of(row.decoder),
                     likely.mean,
                     fast.mean,
                     f"{quick} tokens/s, perplexity {likely.mean:.2f}",
-                    *ranges,
+                    likely.ends,
+                    fast.ends,
                 )
             )
     return plots.scatter(
@@ -159,16 +151,15 @@ def speed_against_perplexity(rows: Sequence[Row]) -> str:
 
 def acceptance_by_position(rows: Sequence[Row]) -> str:
     """The share of the tested draft tokens that was kept, by place in the draft (from 1)."""
-    says = "The share of the tested draft tokens that was kept, at each place in the draft."
     return plots.lines(
         "Acceptance by position in the draft",
-        says,
+        "The share of the tested draft tokens that was kept, at each place in the draft.",
         [line for row in rows if (line := acceptance(row)) is not None],
         "place in the draft",
     )
 
 
-def acceptance(row: Row) -> Line | None:
+def acceptance(row: Row) -> plots.Line | None:
     """A decoder's shares; None if none of its drafts was tested."""
     tested, kept = Counter[int](), Counter[int]()
     for position, fate in (
@@ -179,8 +170,12 @@ def acceptance(row: Row) -> Line | None:
     positions = sorted(p for p in tested if tested[p])
     if not positions:
         return None
-    texts = {p: f"{kept[p]} of {tested[p]} kept at place {p}" for p in positions}
-    return Line(row.label, look_of(row.decoder), {p: kept[p] / tested[p] for p in positions}, texts)
+    return plots.Line(
+        row.label,
+        look_of(row.decoder),
+        {p: kept[p] / tested[p] for p in positions},
+        {p: f"{kept[p]} of {tested[p]} kept at place {p}" for p in positions},
+    )
 
 
 def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
@@ -193,18 +188,6 @@ def draft_positions(round_: RoundRecord) -> list[tuple[int, Fate]]:
     for trial in sorted(drafted, key=lambda t: t.node):  # parents have lower ids
         depth[trial.node] = depth.get(trial.parent, 0) + 1
     return [(depth[t.node], Fate(t.fate)) for t in drafted]
-
-
-def _range(found: Spread) -> tuple[float, float] | None:
-    low, high = _ends(found)
-    return None if low is None or high is None else (low, high)
-
-
-def _ends(found: Spread) -> tuple[float | None, float | None]:
-    """The range of the figure; (None, None) if it is not known."""
-    if not (found.below or found.above):
-        return None, None
-    return found.mean - found.below, found.mean + found.above
 
 
 def _milliseconds(
@@ -222,8 +205,3 @@ def _milliseconds(
         1e3 * seconds(r) for result in row.results for r in result.alone.rounds[1:]
     ]
     return Spread(fmean(values)) if values else None
-
-
-def _listed(names: Sequence[str]) -> str:
-    """ "a, b and c"."""
-    return f"{', '.join(names[:-1])} and {names[-1]}" if len(names) > 1 else "".join(names)

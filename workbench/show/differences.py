@@ -15,10 +15,9 @@ from decoders import catalog
 from workbench.kinds.registry import study_of
 from workbench.runs.estimates import Row, rows, unsteady
 from workbench.runs.record import Run
-from workbench.show.looks import look_of, mark
+from workbench.show import looks, sums
 from workbench.show.quantities import QUANTITIES, Quantity, times
 from workbench.show.spread import MISSING, figure, spread
-from workbench.show.sums import enough, gives
 from workbench.show.tables import Table, markup, words
 from workbench.studies.text import counted
 
@@ -125,8 +124,8 @@ def _section(row: Row, a: Row | None, b: Row | None) -> str:
         )
         content = f'<div class="sides">{sides}</div>{markup(ratios(a, b))}'
     return (
-        f'<section><h3 class="wb-mark">{mark(look_of(row.decoder))}{html.escape(row.label)}'
-        f"<small>{says}</small></h3>{content}</section>"
+        f'<section><h3 class="wb-mark">{looks.mark(looks.look_of(row.decoder))}'
+        f"{html.escape(row.label)}<small>{says}</small></h3>{content}</section>"
     )
 
 
@@ -139,8 +138,8 @@ def ratios(a: Row, b: Row) -> Table:
     found = []
     for quantity in QUANTITIES:
         times = ratio(quantity, a, b)
-        cells = enough(
-            lambda x, y, times=times: gives(times, y / x),
+        cells = sums.enough(
+            lambda x, y, times=times: sums.gives(times, y / x),
             *(partial(figure, quantity, row, not unsteady(row)) for row in (a, b)),
         )
         if set(cells) != {MISSING}:

@@ -7,12 +7,8 @@ from workbench.runs.draws import Finding, Node, drawn, findings, grouped, grown
 from workbench.runs.estimates import Row, label
 from workbench.runs.record import Run
 from workbench.runs.verdicts import MOST, Tokens
-from workbench.show.glyphs import visible
-from workbench.show.quantities import BY_NAME
-from workbench.show.spread import MISSING, shown
+from workbench.show import looks, quantities, spread, verdicts
 from workbench.show.tables import Table
-from workbench.show.verdicts import each as says
-from workbench.show.verdicts import further
 from workbench.studies.text import counted
 
 OPEN = 0.06  # nodes that this share of the draws have in common are unfolded
@@ -52,7 +48,7 @@ def table(run: Run) -> Table:
     speed.
     """
     found = {each.decoder: each for each in findings(run)}
-    speed = BY_NAME["speed"]
+    speed = quantities.BY_NAME["speed"]
     lines = []
     for decoder, results in grouped(run).items():
         texts = [tuple(piece.id for piece in sample.pieces) for sample in drawn(results)]
@@ -63,24 +59,24 @@ def table(run: Run) -> Table:
         lines.append(
             [
                 row.label, str(len(texts)), str(len(set(texts))), *_figures(found.get(decoder)),
-                shown(speed, row),
+                spread.shown(speed, row),
             ]
         )  # fmt: skip
     heads = [
         "decoder", "draws", "different texts", "compared with", "distance", "exact draws",
-        "further off than",
+        "further off than", speed.label,
     ]  # fmt: skip
-    return Table([*heads, speed.label], lines)
+    return Table(heads, lines)
 
 
 def _figures(found: Finding | None) -> list[str]:
     if found is None or found.distance is None:
-        return [MISSING] * 4
+        return [spread.MISSING] * 4
     return [
         "its first step" if found.compared == "first step" else "the target",
         f"{found.distance:.3f}",
         f"{found.usual:.3f}, {MOST:.0%} below {found.most:.3f}",
-        further(found),
+        verdicts.further(found),
     ]
 
 
@@ -95,7 +91,7 @@ def trees(run: Run) -> str:
     law = {tuple(prefix.tokens): prefix.p for prefix in run.exact}
     # If only a decoder's first steps are compared, the law of its texts is not the target's.
     other = {found.decoder for found in findings(run) if found.compared == "first step"}
-    words = says(run)
+    words = verdicts.each(run)
     each = "".join(
         _Tree(grown(s.pieces for s in drawn(results)), {} if decoder in other else law).html(
             label(decoder),
@@ -193,7 +189,7 @@ def _count(count: int, expected: float | None, share: float, text: str) -> str:
     bar = f'<i style="width:{100 * share:.1f}%"></i>'
     return (
         f'<span class="count">{count}</span>{more}{bar}'
-        f"<bdi>{html.escape(visible(text)) or '▫'}</bdi>"
+        f"<bdi>{html.escape(looks.visible(text)) or '▫'}</bdi>"
     )
 
 

@@ -54,26 +54,6 @@ def _asked(run: Run) -> dict[str, Any]:
     }
 
 
-def _timed(result: Result, greedy: Result | None) -> Line:
-    """The number of timings, the ranges of speed and ratio, and the reasons to doubt them."""
-    found = {
-        "tokens_per_second": timed_speed(result),
-        "x_greedy": timed_times_greedy(result, greedy),
-    }
-    ranges = {
-        f"{name}_{end}": getattr(each, end) if each and each.laps > 1 else None
-        for name, each in found.items()
-        for end in ("low", "high")
-    }
-    return {
-        "timed": len(result.laps),
-        **ranges,
-        "unsteady": "; ".join(
-            [*doubts.faults(result), *doubts.unsteady(result, greedy), *result.remarks]
-        ),
-    }
-
-
 def _each(run: Run) -> list[tuple[Result, Result | None]]:
     beside = {
         id(r): greedy
@@ -84,6 +64,8 @@ def _each(run: Run) -> list[tuple[Result, Result | None]]:
 
 
 def _line(run: Run, r: Result, greedy: Result | None) -> Line:
+    timed = {"tokens_per_second": timed_speed(r), "x_greedy": timed_times_greedy(r, greedy)}
+    doubted = [*doubts.faults(r), *doubts.unsteady(r, greedy), *r.remarks]
     return {
         "decoder": r.decoder,
         "settings": json.dumps(run.settings.get(r.decoder, {}), ensure_ascii=False),
@@ -95,7 +77,13 @@ def _line(run: Run, r: Result, greedy: Result | None) -> Line:
         "joules": r.energy.joules,
         "energy_source": r.energy.source,
         "x_greedy": times_greedy(r, greedy),
-        **_timed(r, greedy),
+        "timed": len(r.laps),
+        **{
+            f"{name}_{end}": getattr(found, end) if found and found.laps > 1 else None
+            for name, found in timed.items()
+            for end in ("low", "high")
+        },
+        "unsteady": "; ".join(doubted),
     }
 
 

@@ -10,10 +10,9 @@ from workbench.runs.estimates import Row, label, number, rows, unsteady
 from workbench.runs.ranking import quickest
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
-from workbench.show.quantities import BY_NAME, Quantity, significant
-from workbench.show.spread import MISSING, UNSURE, Spread, spread
-from workbench.studies.schemes import BASELINE
-from workbench.studies.text import counted
+from workbench.show.quantities import BY_NAME, significant
+from workbench.show.spread import MISSING, UNSURE, spread
+from workbench.studies import schemes, text
 
 WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
 SPEED, PERPLEXITY, PER_PASS = (
@@ -66,8 +65,11 @@ def likeliest(found: Sequence[Row], settings: Mapping[str, Any]) -> Row | None:
 
     None if another one may be as low by chance: one of the same law, or within its deviation.
     """
-    best = _best(PERPLEXITY, found)
-    if best is None:
+    figures = [(row, value) for row in found if (value := spread(PERPLEXITY, row)) is not None]
+    if len(figures) < 2:
+        return None
+    (best, lowest), *others = sorted(figures, key=lambda each: each[1].mean)
+    if any(lowest.mean + lowest.above >= value.mean - value.below for _, value in others):
         return None
     laws = [claim_in(settings, row.decoder).law for row in found]
     own = claim_in(settings, best.decoder).law
@@ -81,22 +83,6 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
         if row is not None:
             won[row.decoder].append(mark)
     return won
-
-
-def _best(quantity: Quantity, found: Sequence[Row]) -> Row | None:
-    """The row that beats all others by more than the deviations of both."""
-    figures = [(row, value) for row in found if (value := spread(quantity, row)) is not None]
-    if len(figures) < 2:
-        return None
-    sign = 1 if quantity.better == "higher" else -1
-    figures.sort(key=lambda each: -sign * each[1].mean)
-    (row, first), *others = figures
-    worst = first.mean - first.below if sign > 0 else first.mean + first.above
-    return row if all(sign * worst > sign * _reach(value, sign) for _, value in others) else None
-
-
-def _reach(value: Spread, sign: int) -> float:
-    return value.mean + value.above if sign > 0 else value.mean - value.below
 
 
 def _saved(found: Sequence[Row]) -> str:
@@ -113,14 +99,14 @@ def _saved(found: Sequence[Row]) -> str:
         return ""
     tokens, passes = (int(number(best.first, name) or 0) for name in ("new_tokens", "target_calls"))
     return (
-        f"{best.label} wrote {counted(tokens, 'token')} in {counted(passes, 'pass', 'passes')} of "
-        f"the large model instead of {tokens:,}."
+        f"{best.label} wrote {text.counted(tokens, 'token')} in "
+        f"{text.counted(passes, 'pass', 'passes')} of the large model instead of {tokens:,}."
     )
 
 
 def _speed(row: Row) -> str:
     ratio, own = spread(BY_NAME["x_greedy"], row), spread(SPEED, row)
     words = f"{significant(own.mean) if own else MISSING} tokens/s"
-    if ratio is None or row.decoder == BASELINE:
+    if ratio is None or row.decoder == schemes.BASELINE:
         return words
     return f"{words}, {ratio.mean:.2f} times greedy"

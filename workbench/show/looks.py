@@ -1,8 +1,14 @@
-"""The colour and the mark of each decoder, the same in every chart, on a light or a dark ground."""
+"""The looks of decoders, of the fates of tokens, and of characters that nobody could see.
 
+A decoder has the same colour and mark in every chart, on a light or a dark ground; a fate has the
+same look in the panels, the reports and the terminal.
+"""
+
+import unicodedata
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from decoders import catalog
+from decoders import Fate, catalog
 
 # After Okabe and Ito (2008), with a darker amber and another blue in place of sky: each colour has
 # a contrast of 3 with white and with dark slate.
@@ -56,4 +62,83 @@ def mark(style: Look) -> str:
     return (
         f'<svg class="sign" viewBox="-1.3 -1.3 2.6 2.6" aria-hidden="true">'
         f'<path d="{MARKS[style.symbol]}" fill="{style.colour}"/></svg>'
+    )
+
+
+@dataclass(frozen=True)
+class FateStyle:
+    """The look of one fate.
+
+    Colours are Okabe and Ito's (2008), which colour-blind readers can tell apart; the line is a
+    second cue.
+
+    Attributes:
+        label: a word or two
+        help: a sentence for a reader who knows no decoder
+        colour: "#rrggbb" of the mark on a light ground
+        colour_dark: on a dark one
+        line: the CSS text-decoration (line and style) that shows the fate without colour
+        bold: whether the text is heavier, a third cue
+        terminal: the same look in the style language of `rich`
+    """
+
+    label: str
+    help: str
+    colour: str
+    colour_dark: str
+    line: str
+    bold: bool
+    terminal: str
+
+
+FATES: dict[Fate, FateStyle] = {
+    Fate.ACCEPTED: FateStyle(
+        "accepted draft",
+        "This token was guessed beforehand; the large model tested it and kept it.",
+        "#009E73", "#2CC79B", "underline solid", False, "underline #009E73",
+    ),
+    Fate.CORRECTED: FateStyle(
+        "corrected", "The large model's token in place of a guess that it refused.",
+        "#D55E00", "#F28A3C", "underline wavy", True, "bold underline2 #D55E00",
+    ),
+    Fate.BONUS: FateStyle(
+        "bonus", "One more token of the large model, after a draft that it kept whole.",
+        "#0072B2", "#56B4E9", "underline double", False, "underline2 #0072B2",
+    ),
+    Fate.SAMPLED: FateStyle(
+        "no draft", "The large model's own token; no draft was involved.",
+        "#767676", "#A0A0A0", "none", False, "",
+    ),
+    Fate.SEARCHED: FateStyle(
+        "searched", "A token of the beam with the highest score.",
+        "#B5598F", "#CC79A7", "underline dotted", False, "italic #CC79A7",
+    ),
+    Fate.REJECTED: FateStyle(
+        "rejected draft", "A guess that the large model tested and refused.",
+        "#A87400", "#E69F00", "line-through solid", False, "strike #E69F00",
+    ),
+    Fate.DISCARDED: FateStyle(
+        "not reached", "A guess that was never tested, because an earlier one was refused.",
+        "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
+    ),
+}  # fmt: skip
+NEWLINES = {"\n": "⏎", "\t": "⇥"}
+
+
+def visible(text: str) -> str:
+    """The text with glyphs for characters that vanish, break the line or turn its direction."""
+    return "".join(_glyph(c) for c in text)
+
+
+def _glyph(c: str) -> str:
+    if c in NEWLINES:
+        return NEWLINES[c]
+    kind = unicodedata.category(c)
+    if kind == "Cc":
+        return chr(0x2400 + ord(c)) if ord(c) < 32 else "\u2421"
+    return (
+        "¤"
+        if (kind == "Cf" and unicodedata.bidirectional(c) not in ("BN", "L"))
+        or c in "\u200e\u200f\u061c"
+        else c
     )

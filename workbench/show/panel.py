@@ -18,6 +18,7 @@ from workbench.show.spread import figure, range_text, spread
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures in every panel; the others unfold. If greedy did not run, tokens/s replaces the first.
 MAIN = ("x_greedy", "block_efficiency", "perplexity")
+UNUSED = (Fate.REJECTED, Fate.DISCARDED)
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the rounding measured between passes "
@@ -85,7 +86,11 @@ class Panel:
             method.name, says, prompt, "running",
             f"token {len(progress.tokens)} of {progress.budget}",
             tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens],
-            rounds=[_refused(r) for r in progress.rounds], provisional=progress.provisional,
+            rounds=[
+                dataclasses.replace(r, trials=[t for t in r.trials if t.fate in UNUSED])
+                for r in progress.rounds
+            ],
+            provisional=progress.provisional,
             pace=f"{significant(progress.done / progress.seconds)} tokens/s so far"
             if progress.seconds else "",
         )  # fmt: skip
@@ -186,12 +191,6 @@ def _detail(quantity: Quantity, row: Row) -> str:
 
 def _fields(record: Any) -> dict[str, Any]:
     return {f.name: getattr(record, f.name) for f in dataclasses.fields(record)}
-
-
-def _refused(round_: RoundRecord) -> RoundRecord:
-    return dataclasses.replace(
-        round_, trials=[t for t in round_.trials if t.fate in (Fate.REJECTED, Fate.DISCARDED)]
-    )
 
 
 def badge(agreement: Agreement) -> dict[str, str]:

@@ -119,11 +119,9 @@ def scatter(
             parts.append(stroke(x(p.x_range[0]), y(p.y), x(p.x_range[1]), y(p.y), "range"))
     parts += [mark_at(p.look, x(p.x), y(p.y), 7, f"{p.name}: {p.text}") for p in points]
     return framed(
-        title,
-        says,
-        picture("".join(parts), width, height),
+        title, says, picture("".join(parts), width, height),
         legend([(p.name, p.look, p.text) for p in sorted(points, key=lambda p: -p.y)]),
-    )
+    )  # fmt: skip
 
 
 def lines(title: str, says: str, found: Sequence[Line], x_title: str) -> str:
@@ -175,11 +173,11 @@ def curves(
     values = [v for curve in found for point in curve.points.values() for v in point]
     y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
     parts = [grid(x, y, width, height, x_title, y_title, at)]
-    for name, style, value in levels:
-        parts.append(
-            path([(x.start, y(value)), (x.end, y(value))], style._replace(dash="dot"), 1.4)
-        )
-        parts.append(mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}"))
+    parts += [
+        path([(x.start, y(value)), (x.end, y(value))], style._replace(dash="dot"), 1.4)
+        + mark_at(style, x.end, y(value), 5, f"{name}: {value:.3g}")
+        for name, style, value in levels
+    ]
     for curve in found:
         parts += [
             stroke(x(a), y(low), x(a), y(high), "range")
@@ -188,13 +186,13 @@ def curves(
         parts.append(
             path([(x(a), y(value)) for a, (value, _, _) in curve.points.items()], curve.look)
         )
-        for a, (value, low, high) in curve.points.items():
-            parts.append(
-                mark_at(
-                    curve.look, x(a), y(value), 5,
-                    f"{curve.name}, {a:g}: {value:.3g} ({low:.3g} to {high:.3g})",
-                )
-            )  # fmt: skip
+        parts += [
+            mark_at(
+                curve.look, x(a), y(value), 5,
+                f"{curve.name}, {a:g}: {value:.3g} ({low:.3g} to {high:.3g})",
+            )
+            for a, (value, low, high) in curve.points.items()
+        ]  # fmt: skip
     listed = [
         (c.name, c.look, ", ".join(f"{value:.3g}" for value, _, _ in c.points.values()))
         for c in found
@@ -241,8 +239,10 @@ def _shares(found: Sequence[Line], last: int, width: int, height: int, x_title: 
     for line in found:
         places = [(x(place), y(share)) for place, share in line.shares.items()]
         parts.append(path(places, line.look))
-        for (a, b), text in zip(places, line.texts.values(), strict=True):
-            parts.append(mark_at(line.look, a, b, 5, f"{line.name}: {text}"))
+        parts += [
+            mark_at(line.look, a, b, 5, f"{line.name}: {text}")
+            for (a, b), text in zip(places, line.texts.values(), strict=True)
+        ]
     return picture("".join(parts), width, height)
 
 

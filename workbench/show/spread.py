@@ -4,7 +4,6 @@ import statistics
 from dataclasses import dataclass
 
 from workbench.runs import doubts, estimates
-from workbench.runs.estimates import BatchFigures, Row
 from workbench.runs.laps import Estimate
 from workbench.show.batch_quantities import PADDING
 from workbench.show.quantities import Quantity
@@ -36,8 +35,14 @@ class Spread:
     def above(self) -> float:
         return self.range.high - self.mean if self.range else self.deviation or 0.0
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """The range of the figure; None if it is not known."""
+        known = self.below or self.above
+        return (self.mean - self.below, self.mean + self.above) if known else None
 
-def spread(quantity: Quantity, row: Row) -> Spread | None:
+
+def spread(quantity: Quantity, row: estimates.Row) -> Spread | None:
     """The figure over the repeats of a row; None if no repeat has it."""
     if quantity.together is not None and len(row.results) > 1:
         value = quantity.together(row)
@@ -57,7 +62,7 @@ def spread(quantity: Quantity, row: Row) -> Spread | None:
     return Spread(timed.value, None, timed)
 
 
-def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> str:
+def figure(quantity: Quantity, row: estimates.Row, sure: bool = True, more: int = 0) -> str:
     """The figure as text, with its deviation after ± if there are repeats.
 
     Args:
@@ -78,7 +83,7 @@ def figure(quantity: Quantity, row: Row, sure: bool = True, more: int = 0) -> st
     return text if deviation == quantity.show(0.0) else f"{text} ± {deviation}"
 
 
-def greedy_disturbed(row: Row) -> bool:
+def greedy_disturbed(row: estimates.Row) -> bool:
     """Whether something disturbed the greedy timings that a row is compared with."""
     return any(doubts.disturbances(greedy) for greedy in row.greedy if greedy is not None)
 
@@ -88,7 +93,7 @@ def marked(text: str, sure: bool) -> str:
     return text if sure else f"{UNSURE}{text}"
 
 
-def shown(quantity: Quantity, row: Row) -> str:
+def shown(quantity: Quantity, row: estimates.Row) -> str:
     """The figure for tables.
 
     Its range is in brackets if it was timed several times and the timings differ.
@@ -109,7 +114,7 @@ def range_text(quantity: Quantity, found: Estimate) -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def padding_ratio(figures: BatchFigures, decoder: str, size: int) -> float | None:
+def padding_ratio(figures: estimates.BatchFigures, decoder: str, size: int) -> float | None:
     """The padding ratio of the vanilla scheme, mean over repeats; None if it was not measured.
 
     Source:

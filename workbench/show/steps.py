@@ -10,8 +10,7 @@ from decoders.settings import Law
 from workbench.runs.estimates import label
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import RoundRecord, TrialRecord
-from workbench.show.quantities import percent, significant
-from workbench.show.sums import enough, gives
+from workbench.show import quantities, sums
 from workbench.studies.text import counted
 
 DRAFTED = (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
@@ -114,14 +113,14 @@ def _tells(round_: RoundRecord) -> bool:
 
 def _refusal(trial: TrialRecord) -> str:
     def shown(value: float | None) -> Callable[[int], str]:
-        return partial(significant, value or 0.0)
+        return partial(quantities.significant, value or 0.0)
 
-    chance, drawn = enough(
+    chance, drawn = sums.enough(
         lambda chance, u: u >= chance,
-        partial(percent, trial.accept_probability or 0.0),
+        partial(quantities.percent, trial.accept_probability or 0.0),
         shown(trial.u),
     )
-    p, q = enough(lambda p, q: gives(chance, p / q), shown(trial.p), shown(trial.q))
+    p, q = sums.enough(lambda p, q: sums.gives(chance, p / q), shown(trial.p), shown(trial.q))
     return (
         f" was refused: the small model gave it a probability of {q}, the large one only {p}, so "
         f"it is kept with chance {p} / {q} = {chance}; the random draw, {drawn}, was higher."

@@ -16,8 +16,7 @@ from workbench.runs.record import Run
 from workbench.show.batch_quantities import BATCH_QUANTITIES
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity
 from workbench.show.spread import MISSING, UNSURE, shown
-from workbench.studies.schemes import scheme_label
-from workbench.studies.text import counted
+from workbench.studies import schemes, text
 
 PLACE = ["decoder", "batch", "scheme"]  # a decoder's row in a comparison has only the first
 ENERGY = BY_NAME["joules_per_token"]
@@ -106,7 +105,11 @@ def quantities(run: Run) -> Sequence[Quantity]:
 
 
 def _place(row: Row) -> list[str]:
-    return [row.label, str(row.batch_size), scheme_label(row.decoder, row.batch_size, row.scheme)]
+    return [
+        row.label,
+        str(row.batch_size),
+        schemes.scheme_label(row.decoder, row.batch_size, row.scheme),
+    ]
 
 
 def notes(run: Run) -> list[str]:
@@ -153,8 +156,8 @@ def facts(run: Run) -> list[tuple[str, str]]:
     }
     if run.study.get("start"):
         found["branched from"] = [
-            f"run {step['run']}, {label(step['decoder'])}, after {counted(step['at'], 'token')}: "
-            f"{step['chosen']!r}"
+            f"run {step['run']}, {label(step['decoder'])}, "
+            f"after {text.counted(step['at'], 'token')}: {step['chosen']!r}"
             for step in run.study["start"]["trail"]
         ]
     return [(name, words(value)) for name, value in found.items() if value not in ({}, None)]

@@ -10,7 +10,7 @@ from workbench.runs.draws import CONTROL, Finding, findings, grouped, seeds
 from workbench.runs.estimates import label
 from workbench.runs.record import Run
 from workbench.runs.verdicts import FOUND, LEVEL, MOST, SIMULATED, SOUGHT
-from workbench.show.glyphs import visible
+from workbench.show.looks import visible
 from workbench.studies.text import counted
 
 LEGEND = (
@@ -62,7 +62,6 @@ def each(run: Run) -> dict[str, str]:
 
 
 def in_words(found: Finding, control: Finding | None) -> str:
-    """The verdict on one decoder's draws, next to the finding on plain sampling."""
     texts = counted(found.texts, "draw")
     what, which = "the target", texts
     if found.compared == "first step":
@@ -89,17 +88,11 @@ def in_words(found: Finding, control: Finding | None) -> str:
         also = f" {wrote[0].upper()}{wrote[1:]}." if found.never else ""
         return f"Does not promise the target's distribution; {texts} have {far}.{also}"
     if found.unlike:
-        why = (
-            f"{wrote}: one such text is proof. The"
-            if found.never
-            else f"p < {LEVEL:.4f}, however often one looks. The"
-        )
-        doubt = (
-            f" {DEFINED}: suspect the models or the seeds first."
-            if found.decoder == CONTROL
-            else ""
-        )
-        return f"Unlike {what}: {why} {which.removeprefix('the ')} have {far}.{doubt}"
+        proof = f"{wrote}: one such text is proof."
+        why = proof if found.never else f"p < {LEVEL:.4f}, however often one looks."
+        says = f"Unlike {what}: {why} The {which.removeprefix('the ')} have {far}."
+        suspect = f" {DEFINED}: suspect the models or the seeds first."
+        return says + (suspect if found.decoder == CONTROL else "")
     return f"No difference from {what} shown by {which}: {far}.{_unusual(found, control)}"
 
 
@@ -132,8 +125,7 @@ def shared(run: Run) -> str:
     if not run.results or run.settings.get("temperature", 1.0) == 0:
         return ""
     groups = grouped(run)
-    known = {decoder: seeds(results) for decoder, results in groups.items()}
-    alike = len({tuple(ranges) for ranges in known.values()}) == 1
+    alike = len({tuple(seeds(results)) for results in groups.values()}) == 1
     ranges = " and ".join(f"{each.start} to {each.stop - 1}" for each in seeds(run.results))
     control = (
         "Plain sampling is the control."

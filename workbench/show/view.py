@@ -13,8 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from workbench.kinds.registry import part_of
 from workbench.runs.record import Result, Run
-from workbench.show import tables, web
-from workbench.show.differences import settings
+from workbench.show import differences, tables, web
 from workbench.studies.text import shortened
 
 Line = dict[str, Any]  # of a CSV
@@ -65,7 +64,7 @@ def checked(_: Run) -> Callable[[Result], Line]:
 def side_by_side_figures(a: Run, b: Run) -> str:
     found = tables.side_by_side(a, b)
     apart = "<p>These runs share no decoder at the same batch size and scheme.</p>"
-    return settings(a, b) + (tables.markup(found) if found.rows else apart)
+    return differences.settings(a, b) + (tables.markup(found) if found.rows else apart)
 
 
 @dataclass(frozen=True)

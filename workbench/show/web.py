@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
-from workbench.show.fates import FATES
+from workbench.show.looks import FATES
 
 WEB = Path(__file__).parents[1] / "web"
 STYLES = (

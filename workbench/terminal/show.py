@@ -15,7 +15,7 @@ from workbench.runs import events
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunSummary
 from workbench.runs.trace import TokenRecord
-from workbench.show.fates import FATES
+from workbench.show.looks import FATES
 from workbench.show.tables import Table, figures, notes
 from workbench.studies.schemes import scheme_label
 from workbench.studies.text import shortened

@@ -4,8 +4,8 @@ The tests in tests/browser see them there."""
 
 import pytest
 
+from workbench.kinds.comparison.view import view
 from workbench.page.widgets.components import RunTable, TokenStrip
-from workbench.show.strip import view
 
 VALUES = {
     TokenStrip: view(['{"text": "<b>${x} {{{y}}}</b>"}'], "id"),

@@ -11,8 +11,8 @@ from workbench.page.parts import words
 from workbench.runs.events import At, Started
 from workbench.runs.recorded import recordings
 from workbench.show import web
-from workbench.show.fates import FATES
 from workbench.show.laws import claim
+from workbench.show.looks import FATES
 from workbench.show.panel import ENDS
 from workbench.show.quantities import BY_NAME
 from workbench.studies.schemes import SCHEMES

@@ -7,12 +7,12 @@ import pytest
 
 from decoders import catalog
 from tests.workbench.made import UNMEASURED
+from workbench.kinds.comparison import view as strip
 from workbench.page.tabs.runs import best
 from workbench.runs.estimates import rows
 from workbench.runs.ranking import fastest as run_fastest
 from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Lap, Load
-from workbench.show import strip
 from workbench.show.headline import fastest, headline, likeliest, marks
 from workbench.studies.settings import Settings
 

@@ -1,9 +1,11 @@
-"""One colour and one mark for each decoder, wherever it is drawn."""
+"""One colour and one mark for each decoder and each fate, wherever it is drawn."""
+
+from itertools import combinations
 
 import pytest
 
-from decoders import catalog
-from workbench.show.looks import COLOURS, look_of, mark
+from decoders import Fate, catalog
+from workbench.show.looks import COLOURS, FATES, look_of, mark
 
 
 def luminance(colour: str) -> float:
@@ -12,6 +14,11 @@ def luminance(colour: str) -> float:
         w * (v / 12.92 if v <= 0.04045 else ((v + 0.055) / 1.055) ** 2.4)
         for w, v in zip((0.2126, 0.7152, 0.0722), parts, strict=True)
     )
+
+
+def contrast(a, b):
+    low, high = sorted((luminance(a), luminance(b)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def test_no_two_decoders_share_a_mark():
@@ -26,5 +33,27 @@ def test_no_two_decoders_share_a_mark():
 def test_colours_stand_out_on_either_ground(ground):
     """WCAG 1.4.11 asks 3:1 of what is drawn; amber and sky once had 2.2."""
     for colour in COLOURS:
-        light, dark = sorted((luminance(colour), luminance(ground)), reverse=True)
-        assert (light + 0.05) / (dark + 0.05) >= 3, colour
+        assert contrast(colour, ground) >= 3, colour
+
+
+def test_every_fate_has_a_look_and_words():
+    assert set(FATES) == set(Fate)
+    assert all(style.label and style.help.endswith(".") for style in FATES.values())
+
+
+def test_a_guess_is_not_said_to_be_a_models():
+    """Tokens that look-up had copied said "The small model guessed this token"."""
+    assert not any("small model" in style.help for style in FATES.values())
+
+
+def test_no_two_fates_share_the_second_cue():
+    """Without any colour at all the lines still tell them apart."""
+    for (_, a), (_, b) in combinations(FATES.items(), 2):
+        assert a.line != b.line
+
+
+def test_marks_stand_out_on_their_ground():
+    """WCAG 1.4.11: graphical objects need 3:1."""
+    for style in FATES.values():
+        assert contrast(style.colour, "#ffffff") >= 3
+        assert contrast(style.colour_dark, "#14171d") >= 3

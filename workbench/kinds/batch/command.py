@@ -14,8 +14,7 @@ from workbench.runs.record import Run
 from workbench.show.tables import Table, figures
 from workbench.studies import prompts
 from workbench.studies.schemes import SCHEMES
-from workbench.terminal import flags, study
-from workbench.terminal.show import grid, plain, remarks
+from workbench.terminal import flags, show, study
 
 DESCRIPTION = (
     "Decode a set of prompts in batches, and compare each padding scheme with greedy decoding at "
@@ -44,7 +43,6 @@ SHOWN = (
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     schemes = flags.listed("schemes", {name: scheme.help for name, scheme in SCHEMES.items()})
     command = flags.command(
         commands, "batch", "decode a set of prompts in batches", DESCRIPTION + schemes, EXAMPLES
@@ -104,5 +102,10 @@ def summary(run: Run) -> Group:
         [row.decoder, *(cells[i] for i in shown[1:])]
         for row, cells in zip(rows(run.results), table.rows, strict=True)
     ]
-    says = (Text(plain(words)) for words in findings(run))
-    return Group(grid(Table([table.heads[i] for i in shown], lines)), *remarks(run), "", "", *says)
+    return Group(
+        show.grid(Table([table.heads[i] for i in shown], lines)),
+        *show.remarks(run),
+        "",
+        "",
+        *(Text(show.plain(words)) for words in findings(run)),
+    )

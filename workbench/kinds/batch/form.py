@@ -1,6 +1,6 @@
 """The tab for batches: a set of prompts, decoders, batch sizes, and schemes for sharing a batch."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import gradio as gr
@@ -15,7 +15,6 @@ from workbench.page.widgets.components import Given, GivenFile
 from workbench.page.widgets.handlers import QUIET, Faults, Updates, Values
 from workbench.runs.recorded import shipped
 from workbench.studies import prompts
-from workbench.studies.prompts import PromptSet
 from workbench.studies.schemes import SCHEMES
 
 SIZES = (1, 2, 4, 8, 12, 16, 20, 24)  # the paper's
@@ -93,22 +92,12 @@ class BatchTab(StudyTab):
             lay_out_card(found)
         # The prompts of the file, which is read once, or the reason why it cannot be read.
         self.own = gr.State(NO_FILE)
-
-    @property
-    def inputs(self) -> list[Any]:
-        return [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]
+        self.inputs = [self.set, self.count, self.ignore_eos, self.sizes, self.schemes]
+        self.more, self.looked_at = [self.own], [self.results.decoder, self.results.decoding]
 
     @property
     def fields(self) -> list[Any]:
         return [*self.inputs, self.file, self.own, self.read]
-
-    @property
-    def more(self) -> Sequence[Any]:
-        return [self.own]
-
-    @property
-    def looked_at(self) -> Sequence[Any]:
-        return [self.results.decoder, self.results.decoding]
 
     def _wire(self) -> None:
         super()._wire()
@@ -122,7 +111,9 @@ class BatchTab(StudyTab):
         chosen, settings = data.get("prompts", {}), data.get("settings", {})
         name = chosen.get("name", SETS[0][1])
         built_in = name in prompts.BUILT_IN
-        own, says = (NO_FILE, "") if built_in else _held(lambda: PromptSet.from_json(chosen))
+        own, says = (
+            (NO_FILE, "") if built_in else _held(lambda: prompts.PromptSet.from_json(chosen))
+        )
         return {
             self.set: name if built_in else OWN,
             self.file: gr.update(value=None, visible=not built_in),
@@ -178,17 +169,17 @@ class BatchTab(StudyTab):
     def follow(self, study: Batch, *looked_at: Any) -> Live:
         return Live(self.results, *looked_at)
 
-    def _chosen(self, values: Values, own: PromptSet | str) -> PromptSet | str:
+    def _chosen(self, values: Values, own: prompts.PromptSet | str) -> prompts.PromptSet | str:
         return own if values[self.set] == OWN else prompts.built_in(values[self.set])
 
-    def _read(self, file: Given | None) -> tuple[PromptSet | str, str]:
+    def _read(self, file: Given | None) -> tuple[prompts.PromptSet | str, str]:
         """The prompts of an uploaded file, and a note about them."""
         return (
             (NO_FILE, "") if file is None else _held(lambda: prompts.parse(file.name, file.content))
         )
 
 
-def _held(find: Callable[[], PromptSet]) -> tuple[PromptSet | str, str]:
+def _held(find: Callable[[], prompts.PromptSet]) -> tuple[prompts.PromptSet | str, str]:
     """The prompts, or the reason why there are none; and a note about them."""
     try:
         chosen = find()

@@ -12,11 +12,8 @@ from collections.abc import Callable, Iterable
 
 from workbench.runs.estimates import BatchFigures, Row, label, speed, unsteady
 from workbench.runs.record import Result, Run
-from workbench.show import batch, tables
-from workbench.show.batch_quantities import BATCH_QUANTITIES
-from workbench.show.quantities import percent
+from workbench.show import batch, batch_quantities, quantities, tables
 from workbench.show.spread import MISSING, figure, padding_ratio
-from workbench.show.tables import Table
 from workbench.show.view import Body, Line, View, checked, drawn
 from workbench.studies.schemes import ALONE, BASELINE, BASELINES, SCHEMES, baseline_scheme
 from workbench.studies.text import counted
@@ -67,7 +64,7 @@ def acceptance(figures: BatchFigures, decoder: str) -> str:
     )
 
 
-def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
+def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> tables.Table:
     """Tokens/s of one decoder, with the speed-up over greedy in brackets.
 
     Dynamic batches are compared with greedy in dynamic batches.
@@ -83,7 +80,7 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
     """
     schemes = figures.schemes(decoder, decoding)
     bases = dict.fromkeys(map(baseline_scheme, schemes)) or [ALONE]
-    table = Table(
+    table = tables.Table(
         [
             "batch",
             *(BASELINES[base] for base in bases),
@@ -102,7 +99,7 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
                 str(size),
                 *(_timed(figures.row(BASELINE, size, base), decoding)[0] for base in bases),
                 *("" if speed == MISSING else f"{speed} ({times})" for speed, times in speeds),
-                MISSING if ratio is None else percent(ratio),
+                MISSING if ratio is None else quantities.percent(ratio),
                 MISSING if least is None else f"{least:.2f}",
             ]
         )
@@ -110,12 +107,15 @@ def paper_table(figures: BatchFigures, decoder: str, decoding: bool) -> Table:
 
 
 def _timed(row: Row | None, decoding: bool) -> list[str]:
-    """The figures in tokens/s and in times greedy."""
     if row is None:
         return [MISSING, MISSING]
     names = ("decoding", "decoding_x_greedy") if decoding else ("speed", "x_greedy")
     sure = not unsteady(row)
-    return [figure(quantity, row, sure) for quantity in BATCH_QUANTITIES if quantity.name in names]
+    return [
+        figure(quantity, row, sure)
+        for quantity in batch_quantities.BATCH_QUANTITIES
+        if quantity.name in names
+    ]
 
 
 def body(run: Run) -> Body:

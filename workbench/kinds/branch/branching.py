@@ -127,13 +127,14 @@ def branch(
     text = Pieces(pair.tokenizer).label(place, chosen)
     kept = "".join(token.text for token in _sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
-    step = Step(run.id, where.decoder, where.repeat, where.at, text)
     return Comparison(
         str(run.study.get("prompt", "")) + kept + text,
         Settings.from_json(
             {**run.settings, "decoders": [where.decoder] if names is None else names}
         ),
-        Start((*ids, chosen), (*earlier, step)),
+        Start(
+            (*ids, chosen), (*earlier, Step(run.id, where.decoder, where.repeat, where.at, text))
+        ),
     )
 
 

@@ -8,7 +8,7 @@ from rich.console import Console
 from workbench.kinds.branch import branching as branch
 from workbench.runs.estimates import label
 from workbench.runs.store import RunStore
-from workbench.show.glyphs import visible
+from workbench.show.looks import visible
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 
@@ -25,7 +25,6 @@ EXAMPLES = """examples:
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     command = flags.command(
         commands, "branch", "continue a past run from another token", DESCRIPTION, EXAMPLES
     )

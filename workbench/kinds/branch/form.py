@@ -1,6 +1,6 @@
 """Branching: answers to what the strip of panels asks, and endpoints /alternatives and /branch."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -8,7 +8,6 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds.branch import branching
-from workbench.kinds.branch.branching import At, Choice
 from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
@@ -33,88 +32,48 @@ class Branching:
         results.strip.submit(self._branch, choice, [self.answer, *runner.starting], **QUIET)
 
     def _look(self, choice: PairChoice, event: gr.EventData) -> Asked:
-        asked: Any = data(event)
-
-        def look() -> Asked:
-            choices, wanted = likely(
-                self.host, asked.get("run"), place(asked), choice, asked.get("token")
-            )
-            return {"choices": [asdict(each) for each in choices], "wanted": wanted}
-
-        return {**answered(asked), **guarded(look)}
+        asked = data(event)
+        answer = {"ask": asked.get("ask")}  # for the strip: no two questions share one
+        try:
+            choices, wanted = likely(self.host, asked, choice)
+        except Exception as error:
+            return {**answer, "error": sentence(error)}
+        return {**answer, "choices": [asdict(each) for each in choices], "wanted": wanted}
 
     def _branch(self, choice: PairChoice, event: gr.EventData) -> Updates:
-        asked: Any = data(event)
-
-        def begin() -> Updates:
-            return self.runner.start(
-                continued(
-                    self.host,
-                    asked.get("run"),
-                    place(asked),
-                    choice,
-                    asked.get("token"),
-                    names(asked),
-                ),
-                choice,
-            )
-
-        updates = guarded(begin)
-        return {self.answer: {**answered(asked), **updates}} if "error" in updates else updates
+        asked = data(event)
+        try:
+            return self.runner.start(continued(self.host, asked, choice, names(asked)), choice)
+        except Exception as error:
+            return {self.answer: {"ask": asked.get("ask"), "error": sentence(error)}}
 
 
 def likely(
-    host: Host, run: str, where: At, choice: PairChoice, token: int | str | None = None
-) -> tuple[list[Choice], int | None]:
-    """The tokens that could stand at a place of a kept run's text.
+    host: Host, asked: Asked, choice: PairChoice
+) -> tuple[list[branching.Choice], int | None]:
+    """The tokens that could stand at a place of a kept run's text, and the id of a typed one.
 
     One visitor at a time may call it.
 
-    Args:
-        host: the page's host
-        run: the id of the run
-        where: the place
-        choice: the visitor's pair
-        token: a token to list besides, see `branching.token_of`
-
-    Returns:
-        the alternatives, and the id of `token`
-
     Raises:
-        InputError: as in `branching.listed`
+        InputError: as in `branching.listed`, and for data that no strip sends
     """
-    return host.device.ask(choice, branching.listed, host.store.get(run), where, token)
+    where = place(asked)
+    run = host.store.get(asked["run"])
+    return host.device.ask(choice, branching.listed, run, where, asked.get("token"))
 
 
 def continued(
-    host: Host,
-    run: str,
-    where: At,
-    choice: PairChoice,
-    token: int | str,
-    names: Sequence[str] | None = None,
+    host: Host, asked: Asked, choice: PairChoice, names: Sequence[str] | None
 ) -> Comparison:
-    """The study that continues a kept run's text from a place.
-
-    Args:
-        host: the page's host
-        run: the id of the run
-        where: the place
-        choice: the visitor's pair
-        token: see `branching.branch`, as for `names`
+    """The study that continues a kept run's text from a place; for `names`, see `branching.branch`.
 
     Raises:
         InputError: as in `branching.branch`, and if the pair is not in memory
     """
-    return branching.branch(host.loaded(choice), host.store.get(run), where, token, names)
-
-
-def guarded(do: Callable[[], dict[Any, Any]]) -> dict[Any, Any]:
-    """The return value of `do`, or {"error": a sentence}."""
-    try:
-        return do()
-    except Exception as error:
-        return {"error": sentence(error)}
+    where = place(asked)
+    run = host.store.get(asked["run"])
+    return branching.branch(host.loaded(choice), run, where, asked["token"], names)
 
 
 def data(event: gr.EventData) -> Asked:
@@ -123,12 +82,7 @@ def data(event: gr.EventData) -> Asked:
     return asked if isinstance(asked, dict) else {}
 
 
-def answered(asked: Asked) -> Asked:
-    """The id of the question that this answers, for the strip; no two questions share one."""
-    return {"ask": asked.get("ask")}
-
-
-def place(asked: Asked) -> At:
+def place(asked: Asked) -> branching.At:
     """The place that a question is about; raises InputError for data that no strip sends."""
     parts = [asked.get(name) for name in ("run", "decoder", "at", "token")]
     if not all(isinstance(each, str) for each in parts[:2]) or not isinstance(
@@ -137,7 +91,7 @@ def place(asked: Asked) -> At:
         raise InputError("Name a token by its run, its decoder and its place.")
     if not all(is_text(each) for each in parts if isinstance(each, str)):
         raise InputError("That is half a character (a lone surrogate), not a token; type it again.")
-    return At(asked["decoder"], asked["at"])
+    return branching.At(asked["decoder"], asked["at"])
 
 
 def names(asked: Asked) -> list[str]:
@@ -165,9 +119,7 @@ def endpoints(host: Host) -> None:
             alternatives: a list of id, text, raw and warped
         """
         with told():
-            choices, _ = likely(
-                host, run, place({"run": run, "decoder": decoder, "at": at}), PairChoice()
-            )
+            choices, _ = likely(host, {"run": run, "decoder": decoder, "at": at}, PairChoice())
             return {"alternatives": [asdict(each) for each in choices]}
 
     def branch(
@@ -185,12 +137,8 @@ def endpoints(host: Host) -> None:
         Returns:
             the run as /compare gives it; its `start` names the parent
         """
-        where = {"run": run, "decoder": decoder, "at": at, "token": token}
-        yield from answers(
-            host,
-            lambda: continued(host, run, place(where), PairChoice(), token, decoders),
-            samples,
-        )
+        asked = {"run": run, "decoder": decoder, "at": at, "token": token}
+        yield from answers(host, lambda: continued(host, asked, PairChoice(), decoders), samples)
 
     offer(alternatives)
     offer(branch)

@@ -5,16 +5,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from rich.console import Group
-from rich.table import Table as Grid
 from rich.text import Text
 
 from decoders import catalog
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
-from workbench.show import tables
-from workbench.show.fates import FATES
-from workbench.show.panel import badge
+from workbench.show import looks, panel, tables
 from workbench.studies.presets import SHOWN
 from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
@@ -35,7 +32,6 @@ EXAMPLES = """examples:
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
     command = flags.command(
         commands, "compare", "decode one prompt with several decoders", DESCRIPTION + decoders,
@@ -51,10 +47,11 @@ def run(args: argparse.Namespace) -> int:
 
 
 def legend(results: Iterable[Result]) -> Text:
-    """The fates that occur, each in its own style."""
     occurring = {token.fate for result in results for token in result.alone.tokens}
     return Text("   ").join(
-        Text(style.label, style.terminal) for fate, style in FATES.items() if fate in occurring
+        Text(style.label, style.terminal)
+        for fate, style in looks.FATES.items()
+        if fate in occurring
     )
 
 
@@ -66,19 +63,16 @@ def text(result: Result) -> Group:
         coloured(result.alone.tokens),
     ]
     if result.agreement is not None:
-        parts.append(Text(badge(result.agreement)["text"], "dim"))
+        parts.append(Text(panel.badge(result.agreement)["text"], "dim"))
     if result.error is not None:
         parts.append(Text(plain(result.error), "red"))
     return Group(*parts)
 
 
 def summary(run: Run) -> Group:
-    return Group("", "", legend(run.results), "", figures(run), *remarks(run))
-
-
-def figures(run: Run) -> Grid:
-    """The figures of a comparison: a row for each, a column for each decoder, named as in flags."""
+    # A row for each figure, a column for each decoder, which has the name that flags use.
     table, decoders = tables.figures(run), [row.decoder for row in rows(run.results)]
     columns = [[name, *cells[1:]] for name, cells in zip(decoders, table.rows, strict=True)]
     heads, *lines = map(list, zip(table.heads, *columns, strict=True))
-    return grid(tables.Table(heads, lines))
+    figures = grid(tables.Table(heads, lines))
+    return Group("", "", legend(run.results), "", figures, *remarks(run))

@@ -11,17 +11,16 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
 from workbench.page.api import answers, asked, offer
 from workbench.page.host import Host
-from workbench.page.parts import words
-from workbench.page.parts.form import DEFAULT_DECODERS, SHARED
+from workbench.page.parts import form, words
+from workbench.page.parts.choices import PairPicker
 from workbench.page.parts.frame import StudyTab
-from workbench.page.parts.pair_picker import PairPicker
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 from workbench.studies.settings import shared
 
 CUSTOM = "custom"
-START = {"decoders": DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}
+START = {"decoders": form.DEFAULT_DECODERS, **presets.SETTINGS[presets.OPENING]}
 PROMPT = next(iter(presets.PROMPTS.values()))
 
 
@@ -33,7 +32,7 @@ class CompareTab(StudyTab):
     folded = "Decoders, settings, models"
     empty = "The prompt is empty; write a few words, or take an example."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
-    linked: ClassVar[Mapping[str, Any]] = {"settings": {"decoders": DEFAULT_DECODERS}}
+    linked: ClassVar[Mapping[str, Any]] = {"settings": {"decoders": form.DEFAULT_DECODERS}}
 
     results: ComparisonResults
 
@@ -62,6 +61,7 @@ class CompareTab(StudyTab):
                 gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS
             ]
             self.lay_out_asked("token-count")
+        self.told.append(self.preset)
         self.lay_out_folds()
         self.results = ComparisonResults()
 
@@ -116,10 +116,6 @@ class CompareTab(StudyTab):
             self.host.tokens(prompt, bool(settings.get("chat_template")), choice), settings
         )
 
-    @property
-    def told(self) -> list[Any]:
-        return [*super().told, self.preset]
-
     def telling(self, values: Values, data: Mapping[str, Any], choice: PairChoice) -> Updates:
         return {**super().telling(values, data, choice), self.preset: _preset_of(data["settings"])}
 
@@ -134,7 +130,9 @@ class CompareTab(StudyTab):
 
     def _drawn(self, name: str) -> Any:
         return next(
-            c.component for c in self.form.controls if (c.owner, c.field.name) == (SHARED, name)
+            c.component
+            for c in self.form.controls
+            if (c.owner, c.field.name) == (form.SHARED, name)
         )
 
 

@@ -1,12 +1,12 @@
 """A comparison on the page: results in sentences, explanation, panels, charts, and links."""
 
 import dataclasses
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.comparison.view import run_panels, view
 from workbench.page.parts import words
 from workbench.page.parts.results import Kept
 from workbench.page.widgets.components import Alternatives, TokenStrip
@@ -14,13 +14,12 @@ from workbench.page.widgets.handlers import Updates
 from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.show import comparison, steps, strip, tables
-from workbench.show.laws import claim, rule
+from workbench.show import comparison, laws, steps, tables
 from workbench.show.panel import Panel
 from workbench.studies.schemes import BASELINE
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Drawn:
     """The top of a comparison's results: two texts as HTML, and the strip's value."""
 
@@ -33,7 +32,7 @@ def drawn(run: Run) -> Drawn:
     return Drawn(
         words.trail(run) + words.headline(run),
         steps.how_it_works(run),
-        strip.view(strip.run_panels(run), run.id),
+        view(run_panels(run), run.id),
     )
 
 
@@ -94,7 +93,7 @@ class LivePanels:
         if isinstance(event, Finished) and not event.at.lap:
             row = next(row for row in rows(event.run.results) if row.decoder == method.name)
             panel = self._done[method.name] = Panel.finished(
-                row, self._prompt, claim(method, self._temperature)
+                row, self._prompt, laws.claim(method, self._temperature)
             )
         elif event.at.repeat or event.at.lap:
             # The range over several timings comes at the end: to make it now would take time from
@@ -103,12 +102,16 @@ class LivePanels:
                 return
             panel = dataclasses.replace(done, state=_again(event.at))
         else:
-            progress = event if isinstance(event, Progress) else None
-            panel = Panel.running(method, self._prompt, self._temperature, progress)
-        self._packed[method.name] = dataclasses.replace(panel, rule=rule(method)).to_json()
+            panel = Panel.running(
+                method,
+                self._prompt,
+                self._temperature,
+                event if isinstance(event, Progress) else None,
+            )
+        self._packed[method.name] = dataclasses.replace(panel, rule=laws.rule(method)).to_json()
 
     def value(self) -> dict[str, Any]:
-        return strip.view(self._packed.values(), "live")
+        return view(self._packed.values(), "live")
 
     def changes(self) -> dict[str, Any]:
         """The value of the strip with None for each panel that has not changed since the last call.
@@ -119,7 +122,7 @@ class LivePanels:
             None if self._sent.get(name) == text else text for name, text in self._packed.items()
         ]
         self._sent = dict(self._packed)
-        return strip.view(changed, "live")
+        return view(changed, "live")
 
 
 def _again(at: At) -> str:

@@ -16,9 +16,8 @@ from workbench.runs.draws import Node, drawn, grouped, grown
 from workbench.runs.record import Result, Run
 from workbench.runs.store import RunStore
 from workbench.runs.verdicts import DEPTH
-from workbench.show import draws, verdicts
-from workbench.show.glyphs import visible
-from workbench.studies.settings import shared
+from workbench.show import draws, looks, verdicts
+from workbench.studies import settings
 from workbench.studies.text import counted
 from workbench.terminal import flags, study
 from workbench.terminal.show import grid, plain, remarks
@@ -38,7 +37,6 @@ BRANCHES = 6  # of each token of a tree
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     decoders = flags.listed("decoders", {name: method.summary for name, method in catalog.items()})
     command = flags.command(
         commands,
@@ -68,7 +66,13 @@ def run(args: argparse.Namespace) -> int:
 
 def _again(args: argparse.Namespace, own: dict[str, Any]) -> int:
     """Add draws to a past run; raises InputError for flags that would change the distribution."""
-    names = ["prompt", "decoders", "preset", "cache_mb", *(field.name for field in shared())]
+    names = [
+        "prompt",
+        "decoders",
+        "preset",
+        "cache_mb",
+        *(field.name for field in settings.shared()),
+    ]
     if args.own or any(getattr(args, name) is not None for name in names):
         raise InputError(
             "--again takes the prompt and the settings from the run; combine it with --draws alone."
@@ -109,9 +113,12 @@ def _grow(
 ) -> None:
     for child in node.following[:BRANCHES]:
         below = (*path, child.id)
-        expected = f" ({total * law[below]:.1f})" if below in law else ""
         branch = shown.add(
-            Text.assemble(f"{child.count}", (expected, "dim"), f"  {visible(child.text) or '▫'}")
+            Text.assemble(
+                f"{child.count}",
+                (f" ({total * law[below]:.1f})" if below in law else "", "dim"),
+                f"  {looks.visible(child.text) or '▫'}",
+            )
         )
         if len(below) < DEPTH:
             _grow(branch, child, below, total, law)

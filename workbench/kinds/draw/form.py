@@ -12,15 +12,13 @@ from workbench.kinds.draw.study import START, Draw
 from workbench.models.presets import PairChoice
 from workbench.page.api import answers, asked, offer
 from workbench.page.host import Host
-from workbench.page.parts import words
+from workbench.page.parts import runner, words
 from workbench.page.parts.frame import StudyTab
 from workbench.page.parts.results import Figures
-from workbench.page.parts.runner import sentence
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
-from workbench.show import draws, verdicts
-from workbench.show.tables import markup
+from workbench.show import draws, tables, verdicts
 from workbench.studies import presets
 
 INTRODUCTION = (
@@ -71,7 +69,7 @@ class DrawResults(Figures):
             self.box: gr.update(visible=True),
             self.headline: verdicts.headline(run),
             self.trees: draws.trees(run),
-            self.table: markup(draws.table(run)),
+            self.table: tables.markup(draws.table(run)),
             self.proof: draws.proof(run),
         }
 
@@ -116,7 +114,7 @@ class DrawTab(StudyTab):
             # The address names the run again once it has the new draws.
             return {**self.runner.start(study, choice, earlier), **self.results.kept.clear()}
         except Exception as error:
-            return {self.runner.progress: words.note(sentence(error), "alert")}
+            return {self.runner.progress: words.note(runner.sentence(error), "alert")}
 
 
 TAB = DrawTab
@@ -143,12 +141,7 @@ def endpoints(host: Host) -> None:
         yield from answers(
             host,
             lambda: Draw.from_json({"prompt": prompt, "settings": asked(decoders, settings)}),
-            found,
+            lambda run: {"findings": [asdict(f) | {"unlike": f.unlike} for f in findings(run)]},
         )
 
     offer(draw)
-
-
-def found(run: Run) -> dict[str, Any]:
-    """The findings of a run's draws."""
-    return {"findings": [{**asdict(each), "unlike": each.unlike} for each in findings(run)]}

@@ -17,8 +17,12 @@ UNFOLD = """addEventListener("click", (event) => {
 
 def body(run: Run) -> Body:
     """The findings in sentences, the figures, and each decoder's tree."""
-    table = tables.markup(draws.table(run))
-    content = (verdicts.headline(run), table, draws.trees(run), draws.proof(run))
+    content = (
+        verdicts.headline(run),
+        tables.markup(draws.table(run)),
+        draws.trees(run),
+        draws.proof(run),
+    )
     return Body("\n".join(content), UNFOLD)
 
 

@@ -29,8 +29,7 @@ from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.show.tables import Table
 from workbench.studies.text import counted
-from workbench.terminal import flags, show
-from workbench.terminal.study import interruptible
+from workbench.terminal import flags, show, study
 
 DESCRIPTION = (
     "Run a plan: every pair, set of prompts, decoder and setting that it names. Stop it at any "
@@ -49,7 +48,6 @@ ACTIONS = ("show", "resume", "report")
 
 
 def register(commands: Any) -> None:
-    """Add the command to those of `python -m workbench`."""
     command = flags.command(
         commands, "experiment", "run a plan of many prompts, decoders and settings", DESCRIPTION,
         EXAMPLES,
@@ -110,7 +108,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def plan(name: str) -> Plan:
-    """A plan by its name or file."""
     return plan_file.read(name) if Path(name).suffix == ".toml" else plan_file.find(name)
 
 
@@ -125,16 +122,12 @@ def asked(name: str, args: argparse.Namespace) -> Request:
     found, named = plan(name), args.models or args.device != "auto" or args.dtype != "auto"
     folder = args.data or (Path(name).parent if name.endswith(".toml") else None)
     return Request(
-        found.source,
-        f"{found.name}.toml",
-        flags.pair(args) if named else None,
-        args.limit and int(args.limit),
-        str(folder.resolve()) if folder else None,
-    )
+        found.source, f"{found.name}.toml", flags.pair(args) if named else None,
+        args.limit and int(args.limit), str(folder.resolve()) if folder else None,
+    )  # fmt: skip
 
 
 def pool(args: argparse.Namespace) -> Pool:
-    """The workers that the options name."""
     if args.gpus and args.ray:
         raise InputError("Give either --gpus or --ray, not both.")
     if args.gpus:
@@ -194,9 +187,8 @@ def follow(
 
 
 def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Progress:
-    """Run an experiment with a bar; its progress at the end."""
     with (
-        interruptible() as stop,
+        study.interruptible() as stop,
         closing(driver.run(experiment, journal, crew, stop)) as happening,
         Bar(
             TextColumn("{task.description}"),
@@ -209,9 +201,13 @@ def _watched(experiment: driver.Experiment, journal: Journal, crew: Crew) -> Pro
     ):
         task = bar.add_task("", left="")
         for now in happening:
-            left = "" if now.eta is None else f", about {show.duration(now.eta)} left"
-            words = "stopping after this item" if stop.is_set() else now.doing
-            bar.update(task, description=words, completed=now.done, total=now.total, left=left)
+            bar.update(
+                task,
+                description="stopping after this item" if stop.is_set() else now.doing,
+                completed=now.done,
+                total=now.total,
+                left="" if now.eta is None else f", about {show.duration(now.eta)} left",
+            )
             bar.refresh()
     return now
 
@@ -226,7 +222,6 @@ def give(found: Report, args: argparse.Namespace, console: Console) -> None:
 
 
 def listed(console: Console, journal: Journal) -> None:
-    """Print the plans and past experiments."""
     plans = [[name, plan_file.find(name).title] for name in plan_file.shipped()]
     console.print(show.grid(Table(["plan", "title"], plans)), "")
     past = [
@@ -244,7 +239,6 @@ def listed(console: Console, journal: Journal) -> None:
 
 
 def described(found: Plan) -> str:
-    """A plan in words: its title, parts and notes."""
     lines = [found.title, "", found.about.strip(), ""]
     for part in found.parts:
         methods = ", ".join(dict.fromkeys(m.name for m in part.methods))

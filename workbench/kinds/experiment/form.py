@@ -13,8 +13,7 @@ from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.report import report
 from workbench.experiments.request import Request
 from workbench.kinds.advice.form import AdviceCard
-from workbench.kinds.experiment.fields import PlanFields
-from workbench.kinds.experiment.results import ExperimentView, Opener
+from workbench.kinds.experiment.parts import ExperimentView, Opener, PlanFields
 from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -198,12 +197,15 @@ class ExperimentsTab:
         past = [now if now and p.id == now.id else p for p in past]
         if self.public and now:
             past = [now]
-        choices = [(_named(p), p.id) for p in past]
         running = busy or bool(now and now.running)
         left = bool(now and now.done < now.total and not running)
         return [
             # None for the info would leave the present text.
-            gr.update(choices=choices, value=now and now.id, info="" if past else NONE_YET),
+            gr.update(
+                choices=[(_named(p), p.id) for p in past],
+                value=now and now.id,
+                info="" if past else NONE_YET,
+            ),
             *(gr.update(visible=seen) for seen in (running, left, bool(now and now.done))),
             gr.Timer(active=running),
             *view,

@@ -2,25 +2,23 @@
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import gradio as gr
 
 from decoders import InputError, catalog
 from decoders.settings import check
-from workbench.page.parts.decoder_choice import DecoderChoice
+from workbench.page.parts.choices import DecoderChoice
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.estimates import label
-from workbench.studies.presets import SHOWN
-from workbench.studies.settings import shared
+from workbench.studies import presets, settings
 from workbench.studies.text import allowed, cited, is_list, is_switch, parse, written
 
 SHARED = "settings"  # the owner of what all decoders share
-DEFAULT_DECODERS = [method.name for method in SHOWN]
+DEFAULT_DECODERS = [method.name for method in presets.SHOWN]
 
 
-@dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True)
 class Control:
     """One setting on the page.
 
@@ -117,7 +115,7 @@ class SettingsForm:
                     self.start.get(field.name, field.default),
                     self.limits.get(field.name),
                 )
-                for field in (*self.more, *shared())
+                for field in (*self.more, *settings.shared())
             ]
         self.offered = {c.field.name: c.component for c in self.controls if c.field.name in OFFERED}
         for name, method in catalog.items():

@@ -35,6 +35,10 @@ class StudyTab:
         empty: the message for an empty prompt
         results: the parts that show a run
         prompt: the input of the prompt, if the kind has one prompt
+        inputs: the inputs besides decoders and settings; the first shows why a study is refused
+        more: states that `faults` and `made` take besides the form's values
+        looked_at: components that `follow` takes besides the study
+        told: the components that change with the form
         asked: the line that sums up the form
         share: the link to the settings
     """
@@ -51,6 +55,9 @@ class StudyTab:
 
     results: Any  # a `Figures`
     prompt: gr.Textbox
+    inputs: Any  # a list
+    more: Sequence[Any] = ()
+    looked_at: Sequence[Any] = ()
     asked: gr.HTML
     share: gr.HTML
 
@@ -58,7 +65,7 @@ class StudyTab:
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
         self.form = SettingsForm(self.opening["settings"], most, f"{self.prefix}decoders", own)
-        self.runner = Runner(host, self.study.kind, self.prefix)
+        self.runner = Runner(host, self.id, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
             self.noted = NotedForm([*self.inputs, *self.form.components])
@@ -84,11 +91,6 @@ class StudyTab:
     def lay_out_results(self) -> Figures:
         """Lay out the parts that show a run."""
         return Figures(self.prefix)
-
-    @property
-    def inputs(self) -> list[Any]:
-        """The inputs besides decoders and settings; the first shows why a study is refused."""
-        return [self.prompt]
 
     @property
     def fields(self) -> list[Any]:
@@ -131,16 +133,6 @@ class StudyTab:
         """The study in the form, once that has no faults."""
         return self.study.from_json(self.typed(values))
 
-    @property
-    def more(self) -> Sequence[Any]:
-        """States that `faults` and `made` take besides the form's values."""
-        return []
-
-    @property
-    def looked_at(self) -> Sequence[Any]:
-        """Components that `follow` takes besides the study."""
-        return []
-
     # ---- the same for all kinds
 
     def lay_out_prompt(self, min_width: int) -> None:
@@ -153,6 +145,7 @@ class StudyTab:
                 max_lines=12,
                 elem_id=f"{self.prefix}prompt",
             )
+        self.inputs = [self.prompt]
 
     def lay_out_buttons(self) -> None:
         self.runner.lay_out_buttons(self.study.verb)
@@ -170,6 +163,7 @@ class StudyTab:
             words.settings_link(self.study.kind, self.opening, self.linked),
             elem_id=f"{self.prefix}settings-link", elem_classes="wb-note",
         )  # fmt: skip
+        self.told: list[Any] = [self.share, self.asked]
 
     def lay_out_folds(self) -> None:
         with gr.Accordion(self.folded, open=False, elem_id=f"{self.prefix}form"):
@@ -206,11 +200,6 @@ class StudyTab:
             **QUIET,
         )
         self.runner.wire(self)
-
-    @property
-    def told(self) -> list[Any]:
-        """The components that change with the form."""
-        return [self.share, self.asked]
 
     def _told(self, noted: list[Any], choice: PairChoice) -> Updates:
         values = self.noted.read(noted)

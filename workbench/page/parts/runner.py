@@ -70,15 +70,9 @@ class Runner:
         )
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [self.progress, self.run, self.stop, self.leave, self.again]
-
-    @property
-    def starting(self) -> list[Any]:
-        """The components that a study changes when it begins."""
-        return [self._ticket, self._number, *self.outputs]
+        self.outputs: list[Any] = [self.progress, self.run, self.stop, self.leave, self.again]
+        # What a study changes when it begins.
+        self.starting = [self._ticket, self._number, *self.outputs]
 
     def wire(self, tab: Any) -> None:
         """Connect the buttons with the form, the study and the results of a `StudyTab`."""
@@ -140,7 +134,10 @@ class Runner:
         """
         if ticket is None:  # a client made up a number
             return
-        follower, shared = self.tab.follow(ticket.study, *looked_at), shares_cores(request)
+        follower = self.tab.follow(ticket.study, *looked_at)
+        # Whether the visitor's browser runs on this machine, and its processor decodes.
+        here = getattr(request.client, "host", None) in HERE
+        shared = here and device_of(default_device()).on_host
         with self.host.stoppable((request.session_hash, self.name)) as stopped:
             # An earlier run stays in view if the study adds to it.
             yield {
@@ -207,8 +204,3 @@ def sentence(error: Exception) -> str:
     if isinstance(error, (MemoryError, torch.OutOfMemoryError)):
         return OUT_OF_MEMORY
     return f"Something went wrong ({type(error).__name__}); the server's log says more. Try again."
-
-
-def shares_cores(request: gr.Request) -> bool:
-    """Whether the visitor's browser runs on this machine, and its processor decodes."""
-    return device_of(default_device()).on_host and getattr(request.client, "host", None) in HERE

@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-from workbench.kinds.links import to_query
-from workbench.kinds.registry import study_of
+from workbench.kinds import links, registry
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label, number
 from workbench.runs.events import At, Ended, Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded, recordings
+from workbench.show import looks, tables
 from workbench.show.files import WRITERS
-from workbench.show.glyphs import visible
 from workbench.show.headline import headline as sentences
-from workbench.show.tables import facts, notes
-from workbench.studies.presets import asked
-from workbench.studies.schemes import scheme_label
+from workbench.studies import presets, schemes
 from workbench.studies.settings import Settings
 from workbench.studies.start import Start
 from workbench.studies.text import counted
@@ -73,7 +70,7 @@ def where(at: At) -> str:
         return words
     return (
         f"{words} · batch size {at.batch_size}: "
-        f"{scheme_label(at.decoder, at.batch_size, at.scheme)}"
+        f"{schemes.scheme_label(at.decoder, at.batch_size, at.scheme)}"
     )
 
 
@@ -97,7 +94,7 @@ def ended(event: Ended) -> str:
 
 def timing(run: Run) -> str:
     """A note on the timings of a run, with a fold about those that cannot be trusted."""
-    first, *others = notes(run) or [""]
+    first, *others = tables.notes(run) or [""]
     if not others:
         return note(first) if first else ""
     return (
@@ -146,8 +143,8 @@ def heading(side: str, run: Run) -> str:
     """The heading of one of two runs, with the settings and the date that tell them apart."""
     return (
         f'<h2>{side} · <a href="?run={run.id}">run {run.id}</a> '
-        f"<small>{html.escape(asked(run.settings))} · {html.escape(when(run.created))} UTC · "
-        f"<bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
+        f"<small>{html.escape(presets.asked(run.settings))} · {html.escape(when(run.created))} UTC"
+        f" · <bdi>{html.escape(run.title[:120])}</bdi></small></h2>"
     )
 
 
@@ -158,7 +155,7 @@ def when(created: str) -> str:
 
 def settings_link(kind: str, data: Mapping[str, Any], start: Mapping[str, Any]) -> str:
     """A link that fills a form as it stands; see `workbench.kinds.links.to_query`."""
-    return f'<a href="?{html.escape(to_query(kind, data, start))}">Link to these settings</a>'
+    return f'<a href="?{html.escape(links.to_query(kind, data, start))}">Link to these settings</a>'
 
 
 def kept(run: Run, unkept: bool = False) -> str:
@@ -195,7 +192,7 @@ def trail(run: Run) -> str:
         f'<a href="?run={html.escape(quote(step.run, safe=""))}">'
         f"run {html.escape(step.run[:12])}</a> › "
         f"{html.escape(label(step.decoder))}, after {counted(step.at, 'token')}: "
-        f"“<bdi>{html.escape(visible(step.chosen))}</bdi>” › "
+        f"“<bdi>{html.escape(looks.visible(step.chosen))}</bdi>” › "
         for step in Start.from_json(run.study["start"]).trail
     )
     return f'<nav class="wb wb-trail" aria-label="Branched from">{each}this run</nav>'
@@ -234,13 +231,14 @@ def source(run: Run) -> str:
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
         f"Recorded on {html.escape(run.created[:10])}"
         f'<span class="wide"> on {html.escape(machine)}</span>. '
-        f"Press <b>{study_of(run.kind).verb}</b> to do it here.</p>"
+        f"Press <b>{registry.study_of(run.kind).verb}</b> to do it here.</p>"
     )
 
 
 def environment(run: Run) -> str:
     """The facts about the machine and the models of a run."""
     items = "".join(
-        f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>" for name, value in facts(run)
+        f"<dt>{html.escape(name)}</dt><dd>{html.escape(value)}</dd>"
+        for name, value in tables.facts(run)
     )
     return f'<dl class="facts">{items}</dl>'

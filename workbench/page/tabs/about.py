@@ -4,8 +4,7 @@ import gradio as gr
 
 from decoders import catalog
 from workbench.runs.estimates import label
-from workbench.show.laws import claim
-from workbench.show.quantities import QUANTITIES
+from workbench.show import laws, quantities
 from workbench.studies.text import cited
 
 INTRODUCTION = """
@@ -36,11 +35,11 @@ class AboutTab:
     def __init__(self) -> None:
         with gr.Tab("About", id="about", elem_id="about"):
             gr.Markdown(INTRODUCTION)
-            figures = [(quantity.label, quantity.help) for quantity in QUANTITIES]
+            figures = [(quantity.label, quantity.help) for quantity in quantities.QUANTITIES]
             decoders = [
                 (
                     label(name) + (f" ({method.stands_for})" if method.stands_for else ""),
-                    method.summary, claim(method(), 1.0).chip, cited(method),
+                    method.summary, laws.claim(method(), 1.0).chip, cited(method),
                 )
                 for name, method in catalog.items()
             ]  # fmt: skip

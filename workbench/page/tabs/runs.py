@@ -16,12 +16,8 @@ from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.estimates import label
 from workbench.runs.ranking import Fastest
 from workbench.runs.record import Run
-from workbench.show import differences
-from workbench.show.quantities import significant, times
-from workbench.show.spread import marked
-from workbench.show.view import view_of
-from workbench.studies.schemes import BASELINE
-from workbench.studies.text import counted
+from workbench.show import differences, quantities, spread, view
+from workbench.studies import schemes, text
 
 EVERY = "all"
 NONE = (
@@ -176,7 +172,7 @@ class RunsTab:
         heads = "".join(
             words.heading(side, run) for side, run in zip(differences.SIDES, (a, b), strict=True)
         )
-        return "", f'<div class="wb-versus">{heads}{view_of(a.kind).beside(a, b)}</div>'
+        return "", f'<div class="wb-versus">{heads}{view.view_of(a.kind).beside(a, b)}</div>'
 
     def _delete(self, _: Any, condemned: Any, *filters: str) -> tuple[Any, str]:
         ids = chosen({"chosen": condemned})
@@ -185,18 +181,20 @@ class RunsTab:
                 self.host.store.delete(id)
         except InputError as error:
             return self._list(*filters), words.note(str(error), "alert")
-        count = f"Deleted {counted(len(ids), 'run')}."
+        count = f"Deleted {text.counted(len(ids), 'run')}."
         return self._list(*filters), words.note(count) if ids else ""
 
 
 def best(found: Fastest | None) -> str:
-    """The fastest decoder of a run in words."""
     if found is None:
         return ""
-    ratio = found.speed / found.greedy if found.greedy and found.decoder != BASELINE else None
+    ratio = (
+        found.speed / found.greedy if found.greedy and found.decoder != schemes.BASELINE else None
+    )
     parts = [
-        f"{label(found.decoder)}: {marked(significant(found.speed), found.sure)} tokens/s",
-        ratio and f"{marked(times(ratio), found.sure)} greedy",
+        f"{label(found.decoder)}: "
+        f"{spread.marked(quantities.significant(found.speed), found.sure)} tokens/s",
+        ratio and f"{spread.marked(quantities.times(ratio), found.sure)} greedy",
         found.batch_size > 1 and f"in a batch of {found.batch_size}",
         found.stopped and "stopped",
     ]

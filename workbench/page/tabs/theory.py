@@ -12,13 +12,10 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.components import OpenSlider
 from workbench.page.widgets.handlers import QUIET
-from workbench.runs.estimates import label
-from workbench.runs.recorded import recordings
+from workbench.runs import estimates, recorded
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
 from workbench.theory.pages.page import Card, Page
-
-LATEX: list[dict[str, str | bool]] = [{"left": "$$", "right": "$$", "display": True}]
 
 
 class TheoryTab:
@@ -26,7 +23,7 @@ class TheoryTab:
         self.host = host
         self.always = [
             ("none", ""),
-            *((f"recorded: {each.title}", each.run.id) for each in recordings()),
+            *((f"recorded: {each.title}", each.run.id) for each in recorded.recordings()),
         ]
         with gr.Tab("Theory", id="theory") as self.tab:
             self.run = gr.Dropdown(
@@ -64,7 +61,10 @@ class TheoryTab:
                         gr.Markdown(f"### {card.title}")
                         # Drawn when the tab is opened.
                         outputs.append(gr.Plot(show_label=False, container=False))
-                        gr.Markdown(f"$${card.formula}$$\n\n{card.says}", latex_delimiters=LATEX)
+                        gr.Markdown(
+                            f"$${card.formula}$$\n\n{card.says}",
+                            latex_delimiters=[{"left": "$$", "right": "$$", "display": True}],
+                        )
         if page.tables:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
                 outputs.append(gr.Markdown(first[-1]))
@@ -98,7 +98,7 @@ class TheoryTab:
         runs = [
             (
                 f"{words.when(run.created)} UTC · {run.kind} · "
-                f"{', '.join(map(label, run.decoders))} · {run.models}",
+                f"{', '.join(map(estimates.label, run.decoders))} · {run.models}",
                 run.id,
             )
             for run in kept
@@ -138,5 +138,8 @@ def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
     words = page.now(v)
     if found != Measured():
         words += f"\n\n**Measured:** {page.found(found)}"
-    drawn = [card.figure(v, found) for card in page.cards]
-    return [words, *drawn, *([page.tables(found)] if page.tables else [])]
+    return [
+        words,
+        *(card.figure(v, found) for card in page.cards),
+        *([page.tables(found)] if page.tables else []),
+    ]

@@ -34,9 +34,9 @@ class Drawn(gr.HTML):
 class TokenStrip(Drawn):
     """Panels of coloured tokens side by side, with legend, hover card and replay.
 
-    Its value is made by `strip.view`. The event `select` asks for the alternatives of a token:
-    {ask, run, decoder, at}, and `token` if one was typed. `submit` continues from one of them:
-    {ask, run, decoder, at, token, decoders}. `ask` names the question.
+    Its value is made by `view` in `workbench.kinds.comparison.view`. The event `select` asks for
+    the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`
+    continues from one of them: {ask, run, decoder, at, token, decoders}. `ask` names the question.
     """
 
     script = """

@@ -48,11 +48,8 @@ def fits(component: Any, value: Any) -> bool:
     if value is None:
         return True
     if isinstance(component, (gr.Number, gr.Slider, gr.Timer)):
-        return (
-            isinstance(value, (int, float))
-            and not isinstance(value, bool)
-            and -LARGEST < value < LARGEST
-        )
+        number = isinstance(value, (int, float)) and not isinstance(value, bool)
+        return number and -LARGEST < value < LARGEST
     if isinstance(component, (Drawn, gr.File, gr.UploadButton)):
         return isinstance(value, dict)
     if isinstance(component, (gr.Textbox, gr.Dropdown, gr.Radio, gr.HTML)):

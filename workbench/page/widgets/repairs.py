@@ -13,7 +13,6 @@ from typing import Any
 
 from fastapi import HTTPException
 from gradio import queueing, route_utils, routes, utils
-from gradio.route_utils import FnIndexInferError
 from starlette.requests import Request
 from starlette.responses import JSONResponse
 
@@ -40,10 +39,9 @@ def encodable(
     error: BaseException | None, show_error: bool
 ) -> dict[str, bool | str | float | None]:
     """In place of `error_payload`, which may repeat half a character; that cannot be sent back."""
-    answer = payload(error, show_error)
     return {
         k: v.encode("utf-8", "replace").decode() if isinstance(v, str) else v
-        for k, v in answer.items()
+        for k, v in payload(error, show_error).items()
     }
 
 
@@ -59,7 +57,7 @@ def handler(*asked: Any, **named: Any) -> Any:
     """In place of `get_fn`, whose error for an unknown handler nobody catches."""
     try:
         return get_fn(*asked, **named)
-    except (KeyError, FnIndexInferError):
+    except (KeyError, route_utils.FnIndexInferError):
         raise HTTPException(404, "The page has no such handler; reload it.") from None
 
 

@@ -5,12 +5,12 @@ from dataclasses import replace
 
 import pytest
 
+from workbench.kinds.comparison import view as strip
 from workbench.kinds.comparison.results import LivePanels
 from workbench.kinds.comparison.study import Comparison
 from workbench.measuring import session
 from workbench.runs.estimates import rows
 from workbench.runs.events import Ended, Finished, Progress
-from workbench.show import strip
 
 
 def panels_of(run):

@@ -1,4 +1,4 @@
-"""An experiment on the page: its progress, tables and charts, from the journal alone."""
+"""The parts of the Experiments tab: the choice of a plan, progress and report, one text opened."""
 
 import html
 import time
@@ -7,6 +7,7 @@ from typing import Any
 import gradio as gr
 
 from decoders import InputError
+from workbench.experiments import plan_file
 from workbench.experiments.background import Background
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.report import report
@@ -15,10 +16,73 @@ from workbench.experiments.sections import as_html, sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
 from workbench.page.parts import words
+from workbench.page.widgets.components import Given, GivenFile
 from workbench.page.widgets.handlers import QUIET
 
+OWN = "own"
 # Between two drawings of a running experiment; drawing takes time from the timed decoders.
 REDRAW_SECONDS = 10.0
+
+
+class PlanFields:
+    """A list of plans, an upload for a visitor's own plan, and the plan's description.
+
+    Args:
+        public: whether the machine is shared; it then offers only the project's plans
+    """
+
+    def __init__(self, public: bool):
+        self.public = public
+        plans = [(f"{name}: {plan_file.find(name).title}", name) for name in plan_file.shipped()]
+        own = [] if public else [("A plan of yours", OWN)]
+        with gr.Column(min_width=320):
+            self.plan = gr.Dropdown(
+                [*plans, *own], value="stories", label="Plan", elem_id="experiment-plan"
+            )
+            self.file = GivenFile(
+                label="A plan (.toml)", file_types=[".toml"], visible=False, height=120,
+                elem_id="experiment-file",
+            )  # fmt: skip
+            self.own = gr.State(None)  # the file that was uploaded
+            self.about = gr.HTML(
+                self._about("stories", None), elem_id="experiment-about", elem_classes="wb-note"
+            )
+        self.chosen = [self.plan, self.own]  # `read` takes their values
+
+    def wire(self) -> None:
+        """Connect the fields with each other."""
+        self.plan.change(lambda name: gr.update(visible=name == OWN), self.plan, self.file, **QUIET)
+        self.plan.change(self._about, self.chosen, self.about, **QUIET)
+        gr.on(
+            [self.file.upload, self.file.clear],
+            lambda plan, file: (file, self._about(plan, file)),
+            [self.plan, self.file],
+            [self.own, self.about],
+            **QUIET,
+        )
+
+    def read(self, plan: str | None, file: Given | None) -> plan_file.Plan:
+        """The plan that is chosen.
+
+        Args:
+            plan: its name, or OWN
+            file: the visitor's own plan
+
+        Raises:
+            InputError: if none is chosen, or if the file is not a plan
+        """
+        if plan and plan != OWN:
+            return plan_file.find(plan)
+        if not plan or not file or self.public:
+            raise InputError("No plan is chosen; choose a plan of the project, or a .toml file.")
+        return plan_file.decoded(file.name, file.content)
+
+    def _about(self, plan: str | None, file: Given | None) -> str:
+        try:
+            found = self.read(plan, file) if plan and (plan != OWN or file) else None
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return words.note(" ".join(found.about.split())) if found else ""
 
 
 class ExperimentView:
@@ -36,17 +100,7 @@ class ExperimentView:
         self.progress = gr.HTML(elem_id="experiment-progress", elem_classes="wb-note")
         self.report = gr.HTML(elem_id="experiment-report", elem_classes="wb-note wb-experiment")
         self.shown = gr.State(None)  # (experiment, items done, time) of the last drawing
-
-    @property
-    def outputs(self) -> list[Any]:
-        return [self.progress, self.report, self.shown]
-
-    def now(self, id: str | None) -> Progress | None:
-        """The progress of an experiment; None if it is still loading and so not in the journal."""
-        try:
-            return self.journal.progress(id) if id else None
-        except InputError:
-            return None
+        self.outputs = [self.progress, self.report, self.shown]
 
     def drawn(
         self, id: str | None, shown: tuple[str, int, float] | None
@@ -57,7 +111,10 @@ class ExperimentView:
             id: the experiment's id
             shown: the state drawn last, None if there is none
         """
-        now = self.now(id)
+        try:
+            now = self.journal.progress(id) if id else None
+        except InputError:  # it is still loading, and so not in the journal
+            now = None
         if now is None:
             return None, [self._says(None), "", None]
         if shown is not None and shown[0] == now.id:
