@@ -65,7 +65,7 @@ class StudyTab:
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
         self.form = SettingsForm(self.opening["settings"], most, f"{self.prefix}decoders", own)
-        self.runner = Runner(host, self.id, self.prefix)
+        self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
             self.noted = NotedForm([*self.inputs, *self.form.components])
