@@ -89,18 +89,14 @@ class PromptSet:
         places = [p.place.removeprefix(f"{self.name}, ") for p in self.repeated]
         if len(places) > MOST_PLACES:
             places[MOST_PLACES:] = ["…"]
-        some = counted(
-            len(self.repeated), "of them repeats an earlier one", "of them repeat earlier ones"
-        )
+        words = "of them repeats an earlier one", "of them repeat earlier ones"
+        some = counted(len(self.repeated), *words)
         return f"{count}; {some} ({', '.join(places)})"
 
     def to_json(self) -> dict[str, Any]:
         """The name and the number; for a set that is not built in, the texts, too."""
-        return {
-            "name": self.name,
-            "count": len(self.prompts),
-            "texts": None if self.name in BUILT_IN else [p.text for p in self.prompts],
-        }
+        texts = None if self.name in BUILT_IN else [p.text for p in self.prompts]
+        return {"name": self.name, "count": len(self.prompts), "texts": texts}
 
     @staticmethod
     def from_json(data: Any) -> "PromptSet":
@@ -114,11 +110,8 @@ class PromptSet:
         if texts is None and name in BUILT_IN:
             whole = built_in(name)
             return whole if count is None else whole.first(count)
-        if (
-            not isinstance(texts, list)
-            or not texts
-            or not all(isinstance(t, str) and t.strip() for t in texts)
-        ):
+        written = isinstance(texts, list) and all(isinstance(t, str) and t.strip() for t in texts)
+        if not (written and texts):
             raise InputError(
                 f"The prompts {quoted(name)} are not part of this study; choose their file again."
             )
