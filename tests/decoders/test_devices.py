@@ -16,8 +16,8 @@ KIND = re.compile(
 # These ask: of tensors that have no data, of the board itself, and of graphs, which only CUDA has.
 ASKED = {
     "decoders/devices.py",
-    "workbench/measuring/nvml.py",
-    *(f"decoders/selftest/{name}.py" for name in ("attention", "common", "models", "timing")),
+    "workbench/measuring/gauges.py",
+    *(f"decoders/selftest/{name}.py" for name in ("common", "models")),
 }
 
 
