@@ -199,10 +199,10 @@ class CustomGenerate:
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
                 asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
-            for each in (model, self.draft):
-                if each is not None and each.training:
-                    at_end.callback(each.train)
-                    each.eval()
+            training = [m for m in (model, self.draft) if m is not None and m.training]
+            for each in training:
+                at_end.callback(each.train)
+                each.eval()
             pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
             texts = [row.prompt for row in prompts]
             events = stream(pair, texts, self.method, **asked, **self.options)

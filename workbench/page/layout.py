@@ -1,7 +1,9 @@
 """The whole page: header, tabs, endpoints, and the handler of its address."""
 
+from collections.abc import Mapping
 from copy import copy
-from functools import cache
+from dataclasses import dataclass
+from functools import cache, partial
 from typing import Any
 
 import gradio as gr
@@ -41,7 +43,7 @@ def build(host: Host) -> gr.Blocks:
             made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
-            runs = RunsTab(host, studies, tabs)
+            visits = _Visits(host, studies, RunsTab(host, studies, tabs), tabs, notice)
             TheoryTab(host)
             AboutTab()
         gr.HTML(
@@ -55,60 +57,70 @@ def build(host: Host) -> gr.Blocks:
         pair.change(
             lambda found: words.header(found, host.parameters(found)), pair, header, **QUIET
         )
-        # The tab that the page opens with.
-        first: Any = studies[registry.UNNAMED]
-
-        @cache
-        def drawn(id: str) -> Updates:
-            return runs.show(host.store.get(id))
-
-        def beforehand(recording: Recording) -> Updates:
-            """Updates for a recorded run, which is drawn once, because it never changes."""
-            # Copies, because Gradio takes values out of updates.
-            return {
-                part: copy(update) if isinstance(update, dict) else update
-                for part, update in drawn(recording.run.id).items()
-            }
-
-        def opened(left: str | None, request: gr.Request) -> dict[Any, Any]:
-            """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
-
-            A notice tells about missing models, and about a run that was left.
-            """
-            query = dict(request.query_params)
-            updates, faults = first.greet(), [host.fault] if host.fault else []
-            try:
-                if "run" in query:
-                    known = recorded(query["run"])
-                    updates |= (
-                        beforehand(known) if known else runs.show(host.store.get(query["run"]))
-                    )
-                elif nothing_asked(query):
-                    updates |= {**beforehand(recordings()[0]), **first.unasked}
-                elif link := links.from_query(query):
-                    updates |= {
-                        **studies[link.kind].fill(link.data),
-                        tabs: gr.update(selected=studies[link.kind].id),
-                    }
-                    faults += link.faults
-            except InputError as error:
-                faults.append(str(error))
-            if query.get("tab") in [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]:
-                updates[tabs] = gr.update(selected=query["tab"])
-            notes = "".join(words.note(fault, "alert") for fault in faults)
-            notes += "" if left is None else words.left(left if host.store.has(left) else None)
-            return {**updates, **({notice: gr.update(value=notes, visible=True)} if notes else {})}
-
         shown = [notice, tabs, *(part for tab in studies.values() for part in tab.outputs)]
-        filling = first.noted.filling
+        filling = visits.first.noted.filling
         buttons = [tab.runner.run for tab in studies.values()]
         # `then`, whatever happened in `opened`.
-        page.load(opened, left, shown, js="WorkbenchPage.left", **filling).then(
+        page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
             None, None, buttons, js=f"WorkbenchPage.ready({len(buttons)})", api_visibility="private"
         )
-        for button, recording in zip(first.gallery, recordings(), strict=True):
-            button.click(lambda found=recording: beforehand(found), None, shown, **filling)
+        for button, recording in zip(visits.first.gallery, recordings(), strict=True):
+            show = partial(visits.beforehand, recording)
+            button.click(show, None, shown, **filling)
         for recording in recordings()[:1]:
-            beforehand(recording)  # now, and not while the first visitor waits
+            visits.beforehand(recording)  # now, and not while the first visitor waits
     page.queue(max_size=host.limits.queue_size)
     return page
+
+
+@dataclass
+class _Visits:
+    """What the page shows to a visitor who comes with an address."""
+
+    host: Host
+    studies: Mapping[str, StudyTab]
+    runs: RunsTab
+    tabs: gr.Tabs
+    notice: gr.HTML
+
+    def __post_init__(self) -> None:
+        self.first: Any = self.studies[registry.UNNAMED]  # the tab that the page opens with
+        self.drawn = cache(lambda id: self.runs.show(self.host.store.get(id)))
+
+    def beforehand(self, recording: Recording) -> Updates:
+        """Updates for a recorded run, which is drawn once, because it never changes."""
+        # Copies, because Gradio takes values out of updates.
+        return {
+            part: copy(update) if isinstance(update, dict) else update
+            for part, update in self.drawn(recording.run.id).items()
+        }
+
+    def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
+        """Updates for an address, which asks for a past run, a study or nothing, and for a tab.
+
+        A notice tells about missing models, and about a run that was left.
+        """
+        query, host, tabs = dict(request.query_params), self.host, self.tabs
+        updates, faults = self.first.greet(), [host.fault] if host.fault else []
+        try:
+            if "run" in query:
+                known = recorded(query["run"])
+                updates |= (
+                    self.beforehand(known)
+                    if known
+                    else self.runs.show(host.store.get(query["run"]))
+                )
+            elif nothing_asked(query):
+                updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}
+            elif link := links.from_query(query):
+                tab = self.studies[link.kind]
+                updates |= {**tab.fill(link.data), tabs: gr.update(selected=tab.id)}
+                faults += link.faults
+        except InputError as error:
+            faults.append(str(error))
+        if query.get("tab") in [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]:
+            updates[tabs] = gr.update(selected=query["tab"])
+        notes = "".join(words.note(fault, "alert") for fault in faults)
+        notes += "" if left is None else words.left(left if host.store.has(left) else None)
+        told = {self.notice: gr.update(value=notes, visible=True)} if notes else {}
+        return {**updates, **told}
