@@ -38,6 +38,11 @@ from decoders.options import Batching
 from decoders.settings import Method, nearest
 from decoders.shapes import TokenId
 
+ASSISTED = (
+    "A decoder has its own draft; leave assistant_model out and take "
+    'decoders.hf("speculative", draft=model).'
+)
+
 
 def hf(
     method: Method | str,
@@ -176,10 +181,7 @@ class CustomGenerate:
             for streamer in streamers:
                 at_end.callback(streamer.end)
             if assistant is not None:
-                raise InputError(
-                    "A decoder has its own draft; leave assistant_model out and take "
-                    'decoders.hf("speculative", draft=model).'
-                )
+                raise InputError(ASSISTED)
             prompts = rows(input_ids, model_kwargs, generation_config)
             refuse(
                 (
