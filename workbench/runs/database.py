@@ -7,6 +7,7 @@ import json
 import os
 import sqlite3
 import tomllib
+from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
@@ -62,7 +63,7 @@ def data_folder() -> Path:
     )
 
 
-class Database:
+class Database(ABC):
     """A SQLite file, which several processes may use at once.
 
     Every call opens, commits and closes.
@@ -109,8 +110,9 @@ class Database:
         with self._open() as db:
             return db.execute(statement, values).fetchall()
 
+    @abstractmethod
     def _unusable(self, error: Exception) -> InputError:
-        raise NotImplementedError
+        """The error in the words of this store."""
 
 
 def missing(db: sqlite3.Connection) -> set[str]:
