@@ -71,6 +71,7 @@ def test_axe_finds_nothing_serious_in_any_state(page, server):
 
     page.goto(link(address, "Once", decoders="greedy,speculative", max_new_tokens=400, repeats=100))
     expect(page.locator("#prompt textarea")).to_have_value("Once")
+    expect(page.locator("#run")).to_be_enabled()  # the prompt is there before the page can run it
     page.locator("#prompt textarea").press("Control+Enter")  # does what Run does
     expect(page.locator("#progress")).to_contain_text("token")
     assert faults(page) == [], "at work"
