@@ -1,11 +1,11 @@
 # make run    install what is needed and open the workbench
 # make test   install what the tests need, a browser included, and run everything
 # make docs   the documentation, in site/     make record  the runs that the page shows first     make models  docs/models.md
-# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|interim|full)         make bench  the figures of notes/
+# make lint   ruff, mypy    make train  the embedded pair (SIZE=tiny|full)         make bench  the figures of notes/
 
 PYTHON ?= python3
 VENV ?= .venv
-SIZE ?= interim
+SIZE ?= full
 DATA ?= ../shared/data
 bin := $(VENV)/bin
 

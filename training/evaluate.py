@@ -2,7 +2,7 @@
 
 The stories are for a comparison by eye.
 
-    python -m training.evaluate --work ~/.cache/llama-stories/interim
+    python -m training.evaluate --work ~/.cache/llama-stories/full
                                 --figures figures.json [--pair FOLDER] [--card README.md]
     python -m training.evaluate --compare before.json after.json --sheet FOLDER
 

@@ -1,8 +1,8 @@
 """From text to the saved pair in one command.
 
-Tokenizer, tokens, target, the target's own text, draft, save:
+Tokenizer, tokens, a small target, the target that grows from it, its own text, draft, save:
 
-    python -m training.train --size interim --data ../shared/data
+    python -m training.train --size full --data ../shared/data
 
 Run the same command again after a kill: every stage resumes. The losses are in <work>/losses.jsonl.
 To train a saved target on:
@@ -63,9 +63,15 @@ def train(
     held_out = Mixture.load(work, recipe.last_weights or recipe.corpus.weights, "held_out")
     probe = held_out.batch(np.random.default_rng(recipe.seed), 64, recipe.target_run.short)
     torch.manual_seed(recipe.seed)
+    stage = partial(fit, held_out=probe, work=work, seed=recipe.seed, device=device)
+    if start_from is None and recipe.small_run is not None:
+        shape, run, start_from = recipe.target.half, recipe.small_run, work / "small"
+        small = shape.build(len(tokenizer), recipe.context)
+        batches = in_turn(first, mixture, run.plateau_end)
+        stage(small, next_token_loss, batches, name="small", shape=shape, run=run)
+        save_model(small, tokenizer, start_from)
     target = first_weights(recipe.target, len(tokenizer), recipe.context, start_from)
     draft = first_weights(recipe.draft, len(tokenizer), recipe.context, draft_from)
-    stage = partial(fit, held_out=probe, work=work, seed=recipe.seed, device=device)
     batches = in_turn(first, mixture, recipe.target_run.plateau_end)
     stage(
         target, next_token_loss, batches, name="target", shape=recipe.target, run=recipe.target_run
@@ -79,9 +85,14 @@ def train(
     save_pair(target, draft, tokenizer, out)
 
 
-def with_steps(run: Run, steps: int | None, decay_steps: int | None = None) -> Run:
+def with_steps(
+    run: Run, steps: int | None, decay_steps: int | None = None, whole_steps: int | None = None
+) -> Run:
     return replace(
-        run, steps=run.steps if steps is None else steps, decay_steps=decay_steps or run.decay_steps
+        run,
+        steps=run.steps if steps is None else steps,
+        decay_steps=decay_steps or run.decay_steps,
+        whole_steps=run.whole_steps if whole_steps is None else whole_steps,
     )
 
 
@@ -105,7 +116,7 @@ def options() -> argparse.ArgumentParser:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add = parser.add_argument
-    add("--size", choices=sizes(), default="interim", help="the one dial")
+    add("--size", choices=sizes(), default="full", help="the one dial")
     add("--data", type=Path, default=DATA, help="folder of *.txt.xz")
     add(
         "--work",
@@ -130,6 +141,7 @@ def options() -> argparse.ArgumentParser:
         ),
     )
     add("--target-decay", type=int, help="the number of last steps that are decay")
+    add("--target-whole", type=int, help="the number of last steps whose rows have all the context")
     add("--target-rate", type=float, default=1.0, help="a factor of the target's learning rates")
     add(
         "--draft-from",
@@ -148,7 +160,8 @@ def chosen(args: argparse.Namespace) -> Recipe:
         recipe,
         seed=recipe.seed if args.seed is None else args.seed,
         target_run=at_rate(
-            with_steps(recipe.target_run, args.target_steps, args.target_decay), args.target_rate
+            with_steps(recipe.target_run, args.target_steps, args.target_decay, args.target_whole),
+            args.target_rate,
         ),
         draft_run=at_rate(with_steps(recipe.draft_run, args.draft_steps), args.draft_rate),
     )

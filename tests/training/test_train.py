@@ -276,11 +276,12 @@ def test_one_command_survives_kill_9_and_saves_a_pair(data, tmp_path):
         "cwd": ROOT,
         "env": os.environ | {"OMP_NUM_THREADS": "1"},
     }
-    with subprocess.Popen(command(data, work, out), **quiet) as process:
-        while process.poll() is None and not (work / "target.pt").exists():
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-    assert not out.exists()
+    for stage in ("small", "target", "draft"):
+        with subprocess.Popen(command(data, work, out), **quiet) as process:
+            while process.poll() is None and not (work / f"{stage}.pt").exists():
+                time.sleep(0.02)
+            process.send_signal(signal.SIGKILL)
+        assert not out.exists()
     done = subprocess.run(command(data, work, out), **quiet, check=False)
     assert done.returncode == 0, done.stderr
     for name, parameters in (("target", 28_000), ("draft", 8_000)):
