@@ -125,7 +125,7 @@ def test_every_command_runs_or_is_there(page, tmp_path, monkeypatch, capsys):
     for `make` and `pip` that the target and the extra exist."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("WORKBENCH_DATA", str(tmp_path / "data"))
-    for title, text in blocks(page, "toml"):
+    for title, text in [*blocks(page, "toml"), *blocks(page, "python")]:
         if title:
             (tmp_path / title).write_text(text)
     for line in "".join(code for _, code in blocks(page, "sh")).splitlines():

@@ -40,7 +40,7 @@ DECODERS = {
     "rules": REQUEST,
     "methods": REQUEST | {"beams", "drafts", "inputs", "rules", "settings"},
     "catalog": {"errors", "methods", "settings"},
-    "testing": REQUEST | {"settings", "turn"},
+    "testing": REQUEST | {"drafts", "settings", "turn"},
     "engine": PLAIN | {"assets", "devices", "inputs", "penalties", "tree"},
     "turn": REQUEST | {"settings"},
     "loop": REQUEST | {"engine", "penalties", "turn"},
@@ -112,7 +112,7 @@ KIND_FILES = {
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs",
-    "settings", "trace", "theory", "warp",
+    "settings", "testing", "trace", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{

@@ -13,14 +13,18 @@ Example:
 from collections.abc import Iterable
 
 from decoders.settings import Law, Method
+from decoders.testing.bare import CHILDREN
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import TooManyWays, decode, distance, output_law, ways
+from decoders.testing.proof import Counterexample, Proof, prove
 from decoders.testing.situations import Drawn, Rows, Situation, drawn, variation
 from decoders.warp import Warping
 
 __all__ = [
-    "SITUATIONS", "Drawn", "Rows", "Situation", "TooManyWays", "assert_law", "decode", "distance",
-    "drawn", "mutant", "output_law", "variation", "ways",
+    "CHILDREN", "SITUATIONS", "Counterexample", "Drawn", "Proof", "Rows", "Situation",
+    "TooManyWays",
+    "assert_law", "decode", "distance", "drawn", "mutant", "output_law", "prove", "variation",
+    "ways",
 ]  # fmt: skip
 
 SITUATIONS = tuple(
