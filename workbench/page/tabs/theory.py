@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import gradio as gr
 
@@ -15,7 +15,7 @@ from workbench.page.widgets.handlers import QUIET
 from workbench.runs import estimates, recorded
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
-from workbench.theory.pages.page import Card, Page
+from workbench.theory.pages.page import Card, Choice, Page, Slider
 
 
 class TheoryTab:
@@ -45,14 +45,9 @@ class TheoryTab:
         self.tab.select(self._list, None, self.run, **QUIET)
 
     def _lay_out(self, page: Page) -> None:
-        first = draw(page, Measured(), [s.value for s in page.sliders])
+        first = draw(page, Measured(), [field.value for field in page.fields])
         with gr.Row():
-            sliders = [
-                OpenSlider(
-                    s.low, s.high, s.value, step=s.step, label=s.label, info=s.help, min_width=260
-                )
-                for s in page.sliders
-            ]
+            fields = [control(field) for field in page.fields]
         outputs: list[Any] = [gr.Markdown(first[0], elem_classes="wb-now")]
         for row in rows(page.cards):
             with gr.Row():
@@ -69,18 +64,18 @@ class TheoryTab:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
                 outputs.append(gr.Markdown(first[-1]))
         gr.Markdown(page.source, elem_classes="wb-note")
-        self._redraw(page, sliders, outputs)
+        self._redraw(page, fields, outputs)
 
-    def _redraw(self, page: Page, sliders: list[OpenSlider], outputs: list[Any]) -> None:
-        def redraw(found: Measured, *values: float | None) -> list[Any]:
+    def _redraw(self, page: Page, fields: list[Any], outputs: list[Any]) -> None:
+        def redraw(found: Measured, *values: Any) -> list[Any]:
             if wrong := fault(page, values):
                 return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
-            return draw(page, found, cast(tuple[float, ...], values))
+            return draw(page, found, values)
 
-        inputs = [self.measured, *sliders]
+        inputs = [self.measured, *fields]
         self.picked.then(redraw, inputs, outputs, **QUIET)
         gr.on(
-            [self.tab.select, *(s.change for s in sliders)],
+            [self.tab.select, *(field.change for field in fields)],
             redraw,
             inputs,
             outputs,
@@ -119,21 +114,37 @@ def rows(cards: Sequence[Card]) -> Iterator[Sequence[Card]]:
     return (cards[i : i + length] for i in range(0, len(cards), length))
 
 
-def fault(page: Page, values: Sequence[float | None]) -> str | None:
-    """A sentence on the first number that cannot be used, or None."""
-    for s, x in zip(page.sliders, values, strict=True):
-        if x is None or not s.low <= x <= s.high:
+def control(field: Choice | Slider) -> Any:
+    """The component that sets a value."""
+    if isinstance(field, Choice):
+        options = [(words, value) for value, words in field.options().items()]
+        return gr.Dropdown(
+            options, value=field.value, label=field.label, info=field.help, min_width=260
+        )
+    return OpenSlider(
+        field.low, field.high, field.value,
+        step=field.step, label=field.label, info=field.help, min_width=260,
+    )  # fmt: skip
+
+
+def fault(page: Page, values: Sequence[Any]) -> str | None:
+    """A sentence on the first value that cannot be used, or None."""
+    for field, x in zip(page.fields, values, strict=True):
+        if isinstance(field, Choice):
+            if x not in field.options():
+                return f"{field.label} must be picked from its list."
+        elif x is None or not field.low <= x <= field.high:
             return (
-                f"{s.label} must be a number from {s.low:g} to {s.high:g}; type one, or move the "
-                "slider."
+                f"{field.label} must be a number from {field.low:g} to {field.high:g}; type one, "
+                "or move the slider."
             )
     return None
 
 
-def draw(page: Page, found: Measured, values: Sequence[float]) -> list[Any]:
-    """The parts that follow the sliders and the run: words, figures and, if any, tables."""
+def draw(page: Page, found: Measured, values: Sequence[Any]) -> list[Any]:
+    """The parts that follow the values and the run: words, figures and, if any, tables."""
     v = SimpleNamespace(
-        **{s.name: type(s.value)(x) for s, x in zip(page.sliders, values, strict=True)}
+        **{each.name: type(each.value)(x) for each, x in zip(page.fields, values, strict=True)}
     )
     words = page.now(v)
     if found != Measured():

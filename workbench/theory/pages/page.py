@@ -50,6 +50,25 @@ class Slider:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """A list to pick from.
+
+    Attributes:
+        name: its name among the values
+        label: its label
+        help: its help
+        options: gives the values that can be picked, each with its words
+        value: the value at first
+    """
+
+    name: str
+    label: str
+    help: str
+    options: Callable[[], dict[str, str]]
+    value: str
+
+
+@dataclass(frozen=True)
 class Card:
     """One figure.
 
@@ -78,6 +97,7 @@ class Page:
         now: the results of the formulas for slider values
         found: the measurements of a run
         tables: the paper's own tables, if any
+        choices: lists to pick from, before the sliders
     """
 
     title: str
@@ -87,6 +107,12 @@ class Page:
     now: Callable[[Values], str]
     found: Callable[[Measured], str]
     tables: Callable[[Measured], str] | None = None
+    choices: tuple[Choice, ...] = ()
+
+    @property
+    def fields(self) -> tuple[Choice | Slider, ...]:
+        """All that a reader can set, in the order of their values."""
+        return (*self.choices, *self.sliders)
 
 
 def family(

@@ -1,0 +1,204 @@
+"""The page of verification rules: those of the catalog on any p and q, by enumeration.
+
+Source:
+    Sun et al. 2024 (arXiv 2403.10444), theorem 2: the most that a lossless rule accepts.
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+from typing import Any
+
+import plotly.graph_objects as go
+
+from decoders import Fate, Round, catalog
+from decoders.testing import Rows, Situation, variation, ways
+from decoders.testing.oracle import Watched
+from decoders.testing.situations import Path
+from decoders.testing.tables import Everywhere, Row, Table, likely, most_accepted
+from workbench.show.figure import canvas
+from workbench.show.looks import COLOURS
+from workbench.theory.estimates import Measured
+from workbench.theory.pages.page import NOW, Card, Choice, Page, Slider, Values
+
+SHOWN = 3  # tokens of a text in the figure
+EXACT = 1e-9
+TOKENS = "ABC"
+
+
+def rules() -> dict[str, str]:
+    """The decoders that verify one chain of a draft model, each with its title."""
+    return {
+        name: method.title
+        for name, method in catalog.items()
+        if method.uses_draft
+        and "draft_length" in method.__dataclass_fields__
+        and method().branches == (1, 0)
+    }
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What comes of one draft, and the target after it; texts are one token longer than the draft.
+
+    Attributes:
+        law: the law of the texts that come out
+        target: the target's
+        kept: for each token of the first draft the chance that it is kept
+        most: the largest such chance of a lossless rule
+    """
+
+    law: dict[str, float]
+    target: dict[str, float]
+    kept: list[float]
+    most: list[float]
+
+    @property
+    def distance(self) -> float:
+        return variation(self.law, self.target)
+
+
+class OneRound(Watched):
+    """A request that is over after the first round that no later one takes back."""
+
+    def commit(self, *args: Any, provisional: bool = False, **options: Any) -> Round:
+        entry = super().commit(*args, provisional=provisional, **options)
+        self.finished = self.finished or (None if provisional else "one round")
+        return entry
+
+
+def enumerated(v: Values) -> Outcome:
+    p, q = (_shares([getattr(v, f"{model}_{x}") for x in TOKENS[: v.V]]) for model in "pq")
+    return _enumerated(v.rule, v.gamma, p, q)
+
+
+def _shares(parts: list[int]) -> Row:
+    """Parts as shares of their sum; nothing but zeros are equal parts."""
+    parts = parts if any(parts) else [1] * len(parts)
+    return tuple(Fraction(part, sum(parts)) for part in parts)
+
+
+@lru_cache(maxsize=64)
+def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
+    table = Table(len(p), Everywhere(p), Everywhere(q))
+    target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
+    known: dict[Path, float] = defaultdict(float)
+    kept = [0.0] * gamma
+    method, situation = catalog[rule](draft_length=gamma), Situation(target, draft, gamma + 1)
+    for chance, request in ways(method, situation, request=OneRound):
+        known[request.output] += chance
+        fates = [trial.fate for trial in request.rounds[0].trials]
+        for place in range(fates.count(Fate.ACCEPTED)):
+            kept[place] += chance
+    law, alone = (
+        {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
+        for each in (known, {(): 1.0})
+    )
+    return Outcome(
+        law,
+        alone,
+        kept,
+        [float(most) for most in most_accepted(table, gamma)],
+    )
+
+
+def _text(path: Path) -> str:
+    return "".join(TOKENS[token] for token in path)
+
+
+def law_figure(outcome: Outcome) -> go.Figure:
+    """The law that comes out beside the target's, of the first tokens."""
+    figure = canvas("text", "probability")
+    for name, law, colour in (
+        ("target", outcome.target, COLOURS[0]),
+        ("comes out", outcome.law, NOW),
+    ):
+        begun: dict[str, float] = defaultdict(float)
+        for text in sorted(outcome.target):
+            begun[text[:SHOWN]] += law.get(text, 0.0)
+        figure.add_bar(
+            x=list(begun), y=list(begun.values()), name=name, marker_color=colour,
+            hovertemplate=f"%{{x}}: %{{y:.4f}}<extra>{name}</extra>",
+        )  # fmt: skip
+    return figure.update_layout(barmode="group", bargap=0.25).update_xaxes(type="category")
+
+
+def kept_figure(outcome: Outcome) -> go.Figure:
+    """The chance that each draft token is kept, beside the most of a lossless rule."""
+    figure = canvas("draft token", "chance to be kept")
+    places = list(range(1, len(outcome.kept) + 1))
+    for name, chances, colour in (
+        ("most of a lossless rule", outcome.most, COLOURS[0]),
+        ("this rule", outcome.kept, NOW),
+    ):
+        figure.add_bar(
+            x=places, y=chances, name=name, marker_color=colour,
+            hovertemplate=f"token %{{x}}: %{{y:.4f}}<extra>{name}</extra>",
+        )  # fmt: skip
+    figure.update_layout(barmode="group", bargap=0.25).update_xaxes(dtick=1)
+    return figure.update_yaxes(range=[0, 1.05])
+
+
+def now(v: Values) -> str:
+    outcome = enumerated(v)
+    far = outcome.distance
+    verdict = (
+        "its text has exactly the target’s law here"
+        if far < EXACT
+        else f"total variation from the target’s law **{far:.4f}**"
+    )
+    return (
+        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.kept):.3f}** of {v.gamma} draft"
+        f" tokens in the mean · a lossless rule at most **{sum(outcome.most):.3f}**"
+    )
+
+
+def found(m: Measured) -> str:
+    run = m.speculative
+    if run is None:
+        return "This run has no rounds of speculative decoding."
+    return (
+        f"In this run speculative decoding kept {run.accepted} of the {run.tested} draft tokens"
+        f" that it tested, α = {run.alpha:.2f}; here, of models without memory, α = Σ min(p, q)."
+    )
+
+
+RULES = Page(
+    "Rules",
+    "Enumerated with the project’s own decoders, as `decoders.testing.prove` does for a rule of"
+    " yours. The most that is possible: Sun et al. 2024, Block verification, theorem 2",
+    (
+        Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
+        Slider("gamma", "draft length γ", "tokens drafted per round", 1, 3, 2, 1),
+        *(
+            Slider(f"{model}_{x}", f"{model}({x}), parts", f"share of {x} {where}", 0, 12, value, 1)
+            for model, where, values in (
+                ("p", "under the target", (1, 2, 1)),
+                ("q", "in the draft", (2, 1, 1)),
+            )
+            for x, value in zip(TOKENS, values, strict=True)
+        ),
+    ),
+    (
+        Card(
+            "The law that comes out",
+            r"TV = \tfrac12 \sum_x |P(x) - P_{\text{target}}(x)|",
+            "Every text that the rule can write, with its probability. All random choices are "
+            f"enumerated, none is drawn. Of longer texts, the first {SHOWN} tokens are shown; the "
+            "total variation is that of the whole text.",
+            lambda v, m: law_figure(enumerated(v)),
+        ),
+        Card(
+            "Draft tokens kept",
+            r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
+            r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
+            "How often the first draft is kept up to a token, beside the most of any rule that "
+            "keeps the target’s law. A rule that keeps more has another law.",
+            lambda v, m: kept_figure(enumerated(v)),
+        ),
+    ),
+    now,
+    found,
+    choices=(Choice("rule", "rule", "of the catalog, with its usual settings", rules, "block"),),
+)
