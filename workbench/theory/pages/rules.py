@@ -91,9 +91,10 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         fates = [trial.fate for trial in request.rounds[0].trials]
         for place in range(fates.count(Fate.ACCEPTED)):
             kept[place] += chance
+    start: dict[Path, float] = {(): 1.0}
     law, alone = (
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
-        for each in (known, {(): 1.0})
+        for each in (known, start)
     )
     return Outcome(
         law,
