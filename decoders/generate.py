@@ -87,7 +87,9 @@ def stream(
     pair: ModelPair, prompt: Prompt | Sequence[Prompt], method: Method | str, *,
     max_new_tokens: int = Sampling.max_new_tokens, seed: int | Sequence[int] = Sampling.seed,
     temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
-    top_p: float = Sampling.top_p, stop: Stop = Sampling.stop,
+    top_p: float = Sampling.top_p, min_p: float = Sampling.min_p,
+    top_n_sigma: float = Sampling.top_n_sigma,
+    temperature_last: bool = Sampling.temperature_last, stop: Stop = Sampling.stop,
     ignore_eos: bool = Sampling.ignore_eos,
     end_tokens: Collection[TokenId] | None = Sampling.end_tokens,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
@@ -106,7 +108,8 @@ def stream(
         method: a decoder, or its name
         max_new_tokens: the most new tokens of each request
         seed: an int (request i of a list gets seed + i), or a list of one int per request
-        temperature: see `Warping`, as for `top_k` and `top_p`
+        temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
+            `temperature_last`
         stop: strings that end the text, or a function of the request's number and its new tokens,
             called after every token, that returns whether they end it
         ignore_eos: continue after the end-of-sequence token
@@ -126,7 +129,18 @@ def stream(
         InputError: for input that cannot be used
     """
     sampling = Sampling(
-        max_new_tokens, seed, temperature, top_k, top_p, stop, ignore_eos, end_tokens, penalties
+        max_new_tokens,
+        seed,
+        temperature,
+        top_k,
+        top_p,
+        min_p,
+        top_n_sigma,
+        temperature_last,
+        stop,
+        ignore_eos,
+        end_tokens,
+        penalties,
     )
     batching = Batching(max_batch, prefill_chunk, padding, max_cache_bytes)
     task = Task.read(pair, prompt, method, sampling, batching, cancel, clock)

@@ -34,6 +34,9 @@ class Sampling:
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    temperature_last: bool = False
     stop: Stop = ()
     ignore_eos: bool = False
     end_tokens: Collection[TokenId] | None = None

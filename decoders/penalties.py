@@ -20,7 +20,8 @@ from transformers.generation import (
 from decoders.errors import InputError
 from decoders.shapes import Logits, Penalties, TokenId
 
-# Settings by which `generate` would change logits. Temperature, top-k and top-p are the caller's.
+# Settings by which `generate` would change logits. Temperature, top-k, top-p and min-p are the
+# caller's.
 MODELLED = (
     "repetition_penalty",
     "no_repeat_ngram_size",
@@ -31,7 +32,7 @@ MODELLED = (
 OTHERS = (
     "encoder_repetition_penalty", "encoder_no_repeat_ngram_size", "sequence_bias",
     "forced_bos_token_id", "forced_eos_token_id", "min_length", "min_new_tokens",
-    "exponential_decay_length_penalty", "min_p", "typical_p", "epsilon_cutoff", "eta_cutoff",
+    "exponential_decay_length_penalty", "typical_p", "epsilon_cutoff", "eta_cutoff",
     "guidance_scale", "watermarking_config",
 )  # fmt: skip
 NEUTRAL = {

@@ -53,19 +53,23 @@ class Places:
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *, temperature: float = ...,
-    top_k: int = ..., top_p: float = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
+    top_k: int = ..., top_p: float = ..., min_p: float = ..., top_n_sigma: float = ...,
+    temperature_last: bool = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
     draft: bool = ...,
 ) -> Places: ...  # fmt: skip
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
-    temperature: float = ..., top_k: int = ..., top_p: float = ...,
+    temperature: float = ..., top_k: int = ..., top_p: float = ..., min_p: float = ...,
+    top_n_sigma: float = ..., temperature_last: bool = ...,
     penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ...,
 ) -> list[Places]: ...  # fmt: skip
 def read(
     pair: ModelPair, prompt: Prompt, text: Any = (), *,
     temperature: float = Sampling.temperature, top_k: int = Sampling.top_k,
-    top_p: float = Sampling.top_p,
+    top_p: float = Sampling.top_p, min_p: float = Sampling.min_p,
+    top_n_sigma: float = Sampling.top_n_sigma,
+    temperature_last: bool = Sampling.temperature_last,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties, draft: bool = True,
 ) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
@@ -78,7 +82,8 @@ def read(
         prompt: text, or a list of token ids
         text: token ids after the prompt, such as the `tokens` of a Result; or several lists of
             them. Several texts are branches of one tree, so a common beginning is read once.
-        temperature: see `Warping`, as for `top_k` and `top_p`
+        temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
+            `temperature_last`
         penalties: see `stream`
         draft: whether to read the draft as well, if there is one
 
@@ -89,7 +94,8 @@ def read(
         InputError: for input that cannot be used, before any pass
         ModelError: if a model gives logits that are not numbers
     """
-    warping, sampling = Warping(temperature, top_k, top_p), Sampling(penalties=penalties)
+    warping = Warping(temperature, top_k, top_p, min_p, top_n_sigma, temperature_last)
+    sampling = Sampling(penalties=penalties)
     ids = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary)
     lists, several = as_prompts(text)
     texts = [

@@ -15,7 +15,7 @@ from decoders.distribution import Distribution, Whole
 from decoders.shapes import Logits, TokenId
 from decoders.warp import Warping, small, top, warp
 
-NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p limits them
+NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
 # A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
 MOST = 256
 
@@ -26,7 +26,7 @@ def held(warping: Warping) -> int:
         return 1
     if warping.top_k > 0:
         return warping.top_k if warping.top_k <= MOST else 1
-    return NUCLEUS if warping.top_p < 1 else 1
+    return NUCLEUS if (warping.top_p < 1 or warping.min_p) and not warping.top_n_sigma else 1
 
 
 class Readings(Sequence["Reading"]):

@@ -75,7 +75,7 @@ class Task:
         """Check a call; runs no model. Raises InputError, in one sentence that names the fix."""
         method = checked_method(pair, method)
         _packs(pair, method, batching)
-        warping = method.warping(Warping(sampling.temperature, sampling.top_k, sampling.top_p))
+        warping = method.warping(Warping.of(sampling))
         budget = int(sampling.max_new_tokens)
         prompts = [encode(p, pair.tokenizer, pair.vocabulary) for p in as_prompts(prompt)[0]]
         for ids in prompts:

@@ -2,41 +2,73 @@
 
 import math
 import sys
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from itertools import accumulate
+from operator import neg
+from typing import Any, Self
 
 import torch
 
 from decoders.distribution import Small, point_mass
-from decoders.errors import InputError, allowed
+from decoders.errors import InputError, allowed, flag
 from decoders.shapes import Logits, Probs
 
 
 @dataclass(frozen=True)
 class Warping:
-    """Temperature first, then top-k, then top-p (the token that crosses p is kept).
+    """Temperature first, then top-nσ, top-k, top-p (the token that crosses p is kept) and min-p.
+
+    Each of them sees the tokens that the one before it has left. This is the order of transformers;
+    llama.cpp has the same with the temperature last, as with `temperature_last`.
 
     Attributes:
         temperature: 0 puts all probability on the likeliest token; of equals, on the lowest id
         top_k: number of tokens kept; 0 keeps all
         top_p: mass of tokens kept; 1 keeps all. A temperature or top_p below the least normal
             number of the logits' type counts as that number.
+        min_p: the least probability kept, over that of the likeliest token; 0 keeps all
+        top_n_sigma: how far below the highest logit one may lie, in standard deviations of the
+            row's finite logits (divided by their number); 0 keeps all. The tokens kept are the same
+            at any temperature.
+        temperature_last: let top-p and min-p see the probabilities at temperature 1
 
     Raises:
         InputError: for values out of range
+
+    Source:
+        Nguyen et al. 2024 (min-p, arXiv 2407.01082); Tang et al. 2024 (top-nσ, arXiv 2411.07641).
     """
 
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
+    min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    temperature_last: bool = False
 
     def __post_init__(self) -> None:
-        for name, *bounds in (("temperature", 0.0, 100.0), ("top_k", 0), ("top_p", 0.0, 1.0)):
+        for name, *bounds in (
+            ("temperature", 0.0, 100.0), ("top_k", 0), ("top_p", 0.0, 1.0), ("min_p", 0.0, 1.0),
+            ("top_n_sigma", 0.0, 100.0),
+        ):  # fmt: skip
             object.__setattr__(self, name, allowed(name, getattr(self, name), *bounds))
+        object.__setattr__(
+            self, "temperature_last", flag("temperature_last", self.temperature_last)
+        )
         if self.top_p == 0:
             raise InputError("top_p must be above 0, which would keep no token; 1 keeps all.")
+
+    @classmethod
+    def of(cls, options: Any) -> Self:
+        """The warping among the attributes of some options."""
+        return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
+
+    @property
+    def cuts(self) -> bool:
+        """Whether it may give a token probability 0 at temperatures above 0."""
+        return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)
 
 
 def warp(logits: Logits, warping: Warping) -> Probs:
@@ -48,20 +80,34 @@ def warp(logits: Logits, warping: Warping) -> Probs:
     if warping.temperature == 0:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     # The maximum is subtracted so that a tiny temperature cannot make the largest logit infinite.
-    least = torch.finfo(logits.dtype).tiny
-    scaled = (logits - logits.amax(-1, keepdim=True)) / max(warping.temperature, least)
-    size = scaled.shape[-1]
-    k = min(int(warping.top_k), size) or size
-    if k == size and warping.top_p == 1:
-        return scaled.softmax(-1)
-    values, ids = top(scaled, k)
-    probs = values.softmax(-1)
+    over, least = logits - logits.amax(-1, keepdim=True), torch.finfo(logits.dtype).tiny
+    temperature = max(warping.temperature, least)
+    if not warping.cuts:
+        return (over / temperature).softmax(-1)
+    ordered = warping.top_k or warping.top_p < 1
+    values, ids = top(over, int(warping.top_k) or over.shape[-1]) if ordered else (over, None)
+    if warping.top_n_sigma:
+        lowest = -warping.top_n_sigma * deviation(logits)
+        values = values.masked_fill(values < lowest, -math.inf)
+    probs = (values / temperature).softmax(-1)
+    seen = values.softmax(-1) if warping.temperature_last else probs
     if warping.top_p < 1:
         # The mass of likelier tokens: a token stays while that is below top_p.
-        before = probs.cumsum(-1) - probs
+        before = seen.cumsum(-1) - seen
         probs = probs.masked_fill(before >= max(warping.top_p, least), 0)
+    if warping.min_p:
+        probs = probs.masked_fill(seen < warping.min_p * seen.amax(-1, keepdim=True), 0)
+    if warping.top_p < 1 or warping.min_p:
         probs = probs / probs.sum(-1, keepdim=True)
-    return torch.zeros_like(scaled).scatter_(-1, ids, probs)
+    return probs if ids is None else torch.zeros_like(over).scatter_(-1, ids, probs)
+
+
+def deviation(logits: Logits) -> torch.Tensor:
+    """The standard deviation (..., 1) of the finite logits (..., V): -inf rules a token out."""
+    finite = logits.isfinite()
+    count = finite.sum(-1, keepdim=True)
+    mean = logits.where(finite, 0).sum(-1, keepdim=True) / count
+    return ((logits - mean).where(finite, 0).square().sum(-1, keepdim=True) / count).sqrt()
 
 
 def small(
@@ -79,22 +125,28 @@ def small(
         size: number of all ids
         excess: from a temperature t to the log of the sum, over all ids, of
             exp((logit - highest) / t)
-        warping: temperature, top-k and top-p
+        warping: see `warp`; top-nσ needs all logits
     """
     if not ids or warping.temperature == 0:
         return point_mass(ids[0]) if ids else None
     k = min(int(warping.top_k), size) or size
-    if len(ids) < k and (k < size or warping.top_p == 1):
+    known = k < size or (warping.top_p == 1 and not warping.min_p)
+    if warping.top_n_sigma or (len(ids) < k and known):
         return None
     highest, temperature = logits[0], max(warping.temperature, sys.float_info.min)
     weights = [math.exp((x - highest) / temperature) for x in logits[:k]]
+    kept, seen = len(weights) + 1, weights
+    if warping.temperature_last:
+        temperature, seen = 1.0, [math.exp(x - highest) for x in logits[:k]]
     if warping.top_p < 1:
-        total = sum(weights) if len(weights) == k else math.exp(excess(temperature))
+        total = sum(seen) if len(seen) == k else math.exp(excess(temperature))
         # A token stays while the mass of likelier ones is below top_p.
-        kept = bisect_left(list(accumulate(weights)), warping.top_p * total) + 1
-        if kept > len(weights) < k:
-            return None
-        del weights[kept:]
+        kept = bisect_left(list(accumulate(seen)), warping.top_p * total) + 1
+    if warping.min_p and seen[-1] < warping.min_p:
+        kept = min(kept, bisect_right(seen, -warping.min_p, key=neg))
+    if kept > len(weights) < k:
+        return None
+    del weights[kept:]
     mass = sum(weights)
     return Small({x: w / mass for x, w in sorted(zip(ids, weights, strict=False)) if w > 0})
 

@@ -15,6 +15,7 @@ from transformers.generation import (
     GenerationMixin,
     LogitNormalization,
     LogitsProcessorList,
+    MinPLogitsWarper,
     TemperatureLogitsWarper,
     TopKLogitsWarper,
     TopPLogitsWarper,
@@ -31,6 +32,7 @@ WARPERS = {
     TemperatureLogitsWarper: "temperature",
     TopKLogitsWarper: "top_k",
     TopPLogitsWarper: "top_p",
+    MinPLogitsWarper: "min_p",
 }
 GENERATE = inspect.unwrap(GenerationMixin.generate).__code__
 
@@ -128,7 +130,7 @@ def without_padding(penalty: LogitsProcessor, prompts: Sequence[Row]) -> LogitsP
 def sampling(
     config: GenerationConfig, processors: LogitsProcessorList, prompts: Sequence[Row]
 ) -> dict[str, Any]:
-    """Temperature, top-k, top-p and penalties.
+    """Temperature, top-k, top-p, min-p and penalties.
 
     Args:
         config: the generation config
@@ -156,7 +158,7 @@ def sampling(
         ),
         (
             order != [name for name in WARPERS.values() if name in order],
-            "Decoders warp by temperature, then top_k, then top_p, each once, and not by "
+            "Decoders warp by temperature, then top_k, top_p and min_p, each once, and not by "
             f"{', '.join(order)}.",
         ),
     )

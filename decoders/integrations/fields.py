@@ -45,12 +45,12 @@ LOOKUP = f"""asks for drafts copied from the text; {_like('"lookup", copy=7, mat
 FIELDS: dict[str, str | Refused] = {
     **dict.fromkeys((
         "max_length", "max_new_tokens", "max_time", "do_sample", "temperature", "top_k", "top_p",
-        "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
+        "min_p", "repetition_penalty", "no_repeat_ngram_size", "bad_words_ids", "suppress_tokens",
         "renormalize_logits", "pad_token_id", "bos_token_id", "eos_token_id",
         "return_dict_in_generate",
     ), FOLLOWED),
     **dict.fromkeys((
-        "begin_suppress_tokens", "min_length", "min_new_tokens", "min_p", "top_h", "typical_p",
+        "begin_suppress_tokens", "min_length", "min_new_tokens", "top_h", "typical_p",
         "epsilon_cutoff", "eta_cutoff", "encoder_repetition_penalty",
         "encoder_no_repeat_ngram_size", "forced_bos_token_id", "forced_eos_token_id",
         "remove_invalid_values", "exponential_decay_length_penalty", "sequence_bias",

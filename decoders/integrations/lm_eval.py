@@ -137,6 +137,7 @@ class DecodersLM(TemplateLM):
             sampled |= {
                 "top_k": int(options.get("top_k") or 0),
                 "top_p": float(options.get("top_p") or 1.0),
+                "min_p": float(options.get("min_p") or 0.0),
             }
         results = generate(
             self.pair,

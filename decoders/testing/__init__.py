@@ -35,6 +35,8 @@ SITUATIONS = tuple(
         (2, Warping(0.7, 2, 0.9), frozenset()),
         (3, Warping(1.3, 0, 0.8), frozenset({0})),
         (4, Warping(0), frozenset()),
+        (5, Warping(0.7, min_p=0.3), frozenset({1})),
+        (6, Warping(1.5, 0, 0.9, 0.2, 2.0, temperature_last=True), frozenset()),
     )
 )
 

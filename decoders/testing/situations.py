@@ -130,22 +130,29 @@ def variation(a: Chances, b: Chances) -> float:
 
 
 def warp(row: Any, warping: Warping) -> np.ndarray:
-    """Temperature, top-k, top-p by definition: tokens by falling likelihood, ties by rising id."""
+    """By definition, tokens by falling likelihood, ties by rising id.
+
+    Temperature, top-nσ, top-k, top-p, min-p; or the temperature last.
+    """
     row = np.asarray(row, dtype=np.float64)
     order = sorted(range(len(row)), key=lambda i: (-row[i], i))
     if warping.temperature == 0:
         return np.eye(len(row))[order[0]]
     with np.errstate(over="ignore"):  # of a tiny temperature
         weights = np.exp((row - row[order[0]]) / warping.temperature)
-    candidates = order[: warping.top_k or None]
+    seen = np.exp(row - row[order[0]]) if warping.temperature_last else weights
+    n = warping.top_n_sigma
+    lowest = row[order[0]] - n * row[np.isfinite(row)].std() if n else -math.inf
+    candidates = [i for i in order if row[i] >= lowest][: warping.top_k or None]
     mass, kept = 0.0, []
     for i in candidates:
-        if mass >= warping.top_p * weights[candidates].sum() and warping.top_p < 1:
+        if mass >= warping.top_p * seen[candidates].sum() and warping.top_p < 1:
             break
         kept.append(i)
-        mass += weights[i]
+        mass += seen[i]
+    kept = [i for i in kept if seen[i] >= warping.min_p * seen[order[0]]]
     probs = np.zeros(len(row))
-    probs[kept] = weights[kept] / mass
+    probs[kept] = weights[kept] / weights[kept].sum()
     return probs
 
 

@@ -22,7 +22,8 @@ from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {
     Law.TARGET: (
-        "sampling from the target one token at a time, with the same temperature, top-k and top-p"
+        "sampling from the target one token at a time, with the same warping (temperature, top-k "
+        "and so on)"
     ),
     Law.BEAM_SAMPLING: "beam sampling: the sequence that it would answer",
     Law.PER_LAYER: (
@@ -112,8 +113,8 @@ def proof(method: type[Method], tested: str | None) -> str:
         f"Its output has the law of {PROVEN[method.law]}. The tests put made-up tables in the "
         "place of the models and a source that takes every way in turn in the place of the random "
         "generator, add up the probability of every output, and compare it with that law: the "
-        "total variation is below 1e-9 in float64, with and without top-k, top-p, an end of text "
-        "and temperature 0. You can [run the proof yourself](../own.md#prove-it)."
+        "total variation is below 1e-9 in float64, with and without top-k, top-p, min-p, top-nσ, "
+        "an end of text and temperature 0. You can [run the proof yourself](../own.md#prove-it)."
     )
 
 

@@ -51,7 +51,9 @@ def test_a_click_shows_alternatives_on_every_screen_and_one_of_them_continues(as
     expect(page.locator(".wb-branch h3")).to_contain_text("Speculative, token 4")
     expect(rows.nth(19)).to_be_visible()  # the models have answered
     assert rows.filter(has=page.locator(".value", has_text=re.compile("^never$"))).count() >= 14
-    expect(page.locator(".wb-branch [role=status]")).to_contain_text("Grey: cut by top-k or top-p")
+    expect(page.locator(".wb-branch [role=status]")).to_contain_text(
+        "Grey: cut off by the sampling"
+    )
     assert faults_of_screens(page, ".wb-branch") == []
     rows.nth(2).locator("input").check()
     page.get_by_role("button", name="Continue with all decoders of this run").click()

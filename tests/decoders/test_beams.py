@@ -92,14 +92,16 @@ def beams_of_rows(draw):
     st.sampled_from([0.0, 0.4, 1.0, 1.6]),
     st.integers(0, 9),
     st.sampled_from([0.3, 0.62, 1.0]),
+    st.sampled_from([0.0, 0.21]),
+    st.sampled_from([0.0, 1.3]),
 )
-def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k, top_p):
+def test_the_small_joint_equals_the_whole_one(beams_and_rows, temperature, top_k, top_p, m, n):
     """However few tokens of each beam were read."""
     beams, rows = beams_and_rows
-    warping = Warping(temperature, top_k, top_p)
+    warping = Warping(temperature, top_k, top_p, m, n)
     whole = joint(beams, rows).whole().flatten()
     if top_p < 1 and temperature:
-        likely = np.sort(situations.warp(whole, Warping(temperature, top_k)))[::-1]
+        likely = np.sort(situations.warp(whole, Warping(temperature, top_k, top_n_sigma=n)))[::-1]
         # where a sum meets p exactly, rounding decides
         assume(np.abs(likely.cumsum() - top_p).min() > 1e-9)
     distinct = np.unique(whole.numpy()[np.isfinite(whole.numpy())])

@@ -71,6 +71,8 @@ SITUATIONS = [
     drawn(3, 1, budget=2, warping=Warping(0.7, 2), end=END),
     drawn(2, 2, warping=Warping(0.7, 3, 0.9), end=frozenset({1})),
     drawn(3, 3, warping=Warping(0.7, 2), end=END),
+    drawn(3, 12, budget=2, warping=Warping(0.8, min_p=0.4), end=END),
+    drawn(3, 13, budget=2, warping=Warping(1.4, 0, 0.9, 0.25, 1.6, temperature_last=True)),
     drawn(2, 4),
     drawn(3, 5, warping=Warping(1.5, 0, 0.8)),
     drawn(3, 6, warping=Warping(1.5, 0, 0.9), end=END),
@@ -98,7 +100,9 @@ def test_each_decoder_has_its_law_on_whole_distributions(method):
 
 @pytest.mark.parametrize("name", catalog)
 @pytest.mark.parametrize(
-    "warping", [Warping(), Warping(0.8, 3), Warping(1.2, 0, 0.8), GREEDY], ids=repr
+    "warping",
+    [Warping(), Warping(0.8, 3), Warping(1.2, 0, 0.8), Warping(0.9, 0, 1.0, 0.2, 1.8), GREEDY],
+    ids=repr,
 )
 def test_small_and_whole_distributions_give_the_same_tokens(name, warping):
     """One uniform number draws one token from both forms, and every rule decides alike on both."""

@@ -28,7 +28,8 @@ def pair():
     return build_pair(tokenizer=build_tokenizer())
 
 
-OPTIONS = ["max_new_tokens", "seed", "temperature", "top_k", "top_p", "max_batch", "prefill_chunk",
+OPTIONS = ["max_new_tokens", "seed", "temperature", "top_k", "top_p", "min_p", "top_n_sigma",
+           "temperature_last", "max_batch", "prefill_chunk",
            "padding", "max_cache_bytes", "cancel", "penalties"]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 They are also those that decoders act on."""
 
+from dataclasses import asdict
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -15,7 +17,13 @@ from decoders.warp import warp
 from tests import zoo
 from tests.models import VOCABULARY, build, build_pair, build_tokenizer, plain_logits
 
-WARPINGS = [Warping(), Warping(0), Warping(0.6, 7), Warping(1.4, 0, 0.8)]
+WARPINGS = [
+    Warping(),
+    Warping(0),
+    Warping(0.6, 7),
+    Warping(1.4, 0, 0.8),
+    Warping(0.9, 0, 1.0, 0.3, 2.0),
+]
 TEXT = [5, 6, 7, 5, 6, 9, 11, 5]
 
 
@@ -34,7 +42,7 @@ def two_tokenizers():
 
 
 def as_options(warping):
-    return {"temperature": warping.temperature, "top_k": warping.top_k, "top_p": warping.top_p}
+    return asdict(warping)
 
 
 def plain(model, prompt, text):

@@ -1,6 +1,7 @@
 """Readings agree with their row; small distributions equal whole ones."""
 
 import math
+from dataclasses import replace
 from unittest import mock
 
 import pytest
@@ -22,6 +23,9 @@ WARPINGS = st.builds(
     st.sampled_from([0.0, 0.3, 1.0, 1.7, 1e-46, 5e-324]),
     st.integers(0, 14),
     st.sampled_from([5e-324, 0.01, 0.37, 0.62, 0.9, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.0, 1.1]),
+    st.booleans(),
 )
 
 
@@ -29,9 +33,9 @@ WARPINGS = st.builds(
 def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every):
     """Any part of a row may be read; if it does not hold the distribution, the reading is whole."""
     if warping.top_p < 1 and warping.temperature:
-        likely = sorted(
-            situations.warp(row, Warping(warping.temperature, warping.top_k)), reverse=True
-        )
+        seen = 1.0 if warping.temperature_last else warping.temperature
+        before = replace(warping, temperature=seen, top_p=1.0, min_p=0.0)
+        likely = sorted(situations.warp(row, before), reverse=True)
         sums = [sum(likely[: i + 1]) for i in range(len(likely))]
         # where a sum meets p exactly, rounding decides
         assume(min(abs(s - warping.top_p) for s in sums) > 1e-9)
@@ -49,7 +53,8 @@ def test_small_distributions_equal_whole_ones(row, warping, likeliest, u, every)
     [
         (Warping(0), Small), (Warping(0.7, 20, 0.9), Small), (Warping(1.0, 20), Small),
         (Warping(1.0, 0, 0.5), Small), (Warping(1.0), Whole), (Warping(5.0, 0, 0.99), Whole),
-        (Warping(1.0, MOST + 1), Whole),
+        (Warping(1.0, MOST + 1), Whole), (Warping(1.0, min_p=0.2), Small),
+        (Warping(1.0, top_n_sigma=1.0), Whole), (Warping(2.0, 0, 0.5, 0.2, 0, True), Small),
     ],
 )  # fmt: skip
 def test_which_form_a_large_vocabulary_takes(warping, form):

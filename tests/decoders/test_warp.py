@@ -1,10 +1,14 @@
 """Warping against an independent one, on drawn logits with ties."""
 
+import math
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from transformers.generation import MinPLogitsWarper
 
 from decoders.errors import InputError
 from decoders.testing import situations
@@ -19,13 +23,19 @@ WARPINGS = st.builds(
     st.sampled_from([0.0, 0.3, 1.0, 1.7]),
     st.integers(0, 12),
     st.sampled_from([0.01, 0.37, 0.62, 0.9, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.04, 0.35, 1.0]),
+    st.sampled_from([0.0, 0.0, 0.45, 1.1, 2.3]),
+    st.booleans(),
 )
 
 
 @given(ROWS, WARPINGS)
-def test_it_is_temperature_then_top_k_then_top_p(row, warping):
+def test_it_is_temperature_top_n_sigma_top_k_top_p_and_min_p(row, warping):
+    """Or the temperature last."""
     if warping.top_p < 1 and warping.temperature:
-        whole = np.sort(situations.warp(row, Warping(warping.temperature, warping.top_k)))[::-1]
+        seen = 1.0 if warping.temperature_last else warping.temperature
+        before = replace(warping, temperature=seen, top_p=1.0, min_p=0.0)
+        whole = np.sort(situations.warp(row, before))[::-1]
         # where a sum meets p exactly, rounding decides
         assume(np.abs(whole.cumsum() - warping.top_p).min() > 1e-9)
     probs = warp(torch.tensor(row, dtype=torch.float64), warping)
@@ -71,6 +81,35 @@ def test_the_top_of_several_rows_is_that_of_a_stable_sort(columns, data):
     assert ours[1].equal(ids[:, :k])
 
 
+@given(ROWS, st.sampled_from([0.3, 1.0, 1.7]), st.sampled_from([0.01, 0.04, 0.35, 0.9, 1.0]))
+def test_min_p_is_that_of_transformers(row, temperature, min_p):
+    scaled = torch.tensor(row, dtype=torch.float64) / temperature
+    theirs = MinPLogitsWarper(min_p)(None, scaled[None])[0].softmax(-1)
+    assert warp(scaled, Warping(min_p=min_p)).tolist() == pytest.approx(theirs.tolist(), abs=1e-12)
+
+
+@given(ROWS, st.sampled_from([0.1, 0.9, 1.0, 1.5, 2.2]), st.sampled_from([0.2, 0.5, 3.0]))
+def test_top_n_sigma_keeps_the_same_tokens_at_any_temperature(row, n, temperature):
+    """Those within n standard deviations of the highest; impossible tokens do not count."""
+    finite = [x for x in row if x > NEVER]
+    mean = sum(finite) / len(finite)
+    sigma = (sum((x - mean) ** 2 for x in finite) / len(finite)) ** 0.5
+    assume(min(abs(max(row) - n * sigma - x) for x in finite) > 1e-9 or not sigma)
+    kept = [x >= max(row) - n * sigma for x in row]
+    for t in (1.0, temperature):
+        warping = Warping(t, top_n_sigma=n)
+        assert (warp(torch.tensor(row, dtype=torch.float64), warping) > 0).tolist() == kept
+
+
+def test_where_the_order_of_temperature_counts():
+    """At T=2 the second token reaches a fifth of the first only if min-p sees it heated."""
+    logits = torch.tensor([0.0, -2.0, -9.0], dtype=torch.float64)
+    assert (warp(logits, Warping(2.0, min_p=0.2)) > 0).tolist() == [True, True, False]
+    last = warp(logits, Warping(2.0, min_p=0.1, temperature_last=True))
+    assert last.tolist() == pytest.approx([1 / (1 + math.exp(-1)), 1 / (1 + math.exp(1)), 0])
+    assert warp(logits, Warping(2.0, min_p=0.2, temperature_last=True)).tolist() == [1, 0, 0]
+
+
 def test_ties_at_the_edge_of_top_k_go_to_the_lower_id():
     assert warp(
         torch.tensor([1.0, 2.0, 1.0, 1.0]), Warping(top_k=2)
@@ -94,6 +133,9 @@ def test_rows_are_warped_one_by_one(rows, warping):
         ((1.0, 1.5), "top_k"),
         ((1.0, 0, 0.0), "top_p"),
         ((1.0, 0, 1.1), "top_p"),
+        ((1.0, 0, 1.0, 1.5), "min_p must be"),
+        ((1.0, 0, 1.0, 0.0, -1), "top_n_sigma must be"),
+        ((1.0, 0, 1.0, 0.0, 0.0, "yes"), "temperature_last must be"),
     ],
 )
 def test_values_out_of_range_are_refused_by_name(values, names):

@@ -57,6 +57,9 @@ WARPING = {
     "temperature": "0  0.7  1.0  np.float32(2)  100",
     "top_k": "0  1  5",
     "top_p": "1.0  0.5  1",
+    "min_p": "0.0  0.2  1",
+    "top_n_sigma": "0  1.5",
+    "temperature_last": "False  True",
 }
 OPTIONS = WARPING | {
     "seed": "0  3  np.int64(2)  -1",

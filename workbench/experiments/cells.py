@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any
 
 from decoders import Method, catalog
-from workbench.experiments.plan import Part, Plan, pair_name, settings
+from workbench.experiments.plan import GRID, Part, Plan, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.database import NEXT_TIMING
@@ -60,7 +60,7 @@ class Cell:
 
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
-        shared = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_template")
+        shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
         own = ("batch_size", "scheme", "ignore_eos", "timed")
         return {
             "pair": pair_name(self.choice),
@@ -176,9 +176,7 @@ def _block(
 
 
 def _groups(part: Part) -> Iterator[list[Cell]]:
-    grid = itertools.product(
-        part.pairs, part.prompts, part.temperature, part.top_k, part.top_p, part.seeds
-    )
+    grid: Iterable[Any] = itertools.product(part.pairs, part.prompts, *part.sampled)
     for choice, prompts, *sampled in grid:
         cell = partial(_cell, part, choice, prompts, sampled)
         if not part.timed:
@@ -224,7 +222,7 @@ def label(cell: Cell, part: Part) -> str:
             short = "-".join(map(str, value)) if isinstance(value, tuple) else value
             own.append(f"{name}={short}")
     words = [" ".join(own)]
-    for name in ("temperature", "top_k", "top_p"):
+    for name in GRID:
         if len(getattr(part, name)) > 1:
             words.append(f"{name} {getattr(cell.settings, name):g}")
     if len(part.batch_sizes) > 1:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from workbench.experiments import figures
+from workbench.experiments.plan import GRID
 from workbench.experiments.report import Report
 from workbench.experiments.rows import NEXT_TIMING, Kept, Row
 from workbench.experiments.sections import as_html, as_markdown, sections
@@ -41,7 +42,7 @@ METRICS = (
     "new_tokens", "seconds", "tokens_per_second", "perplexity", "joules", "target_calls", "drafted",
     "tested", "accepted",
 )  # fmt: skip
-ASKED = ("temperature", "top_k", "top_p", "seed", "batch_size", "scheme")
+ASKED = (*GRID, "temperature_last", "seed", "batch_size", "scheme")
 HEADS = (
     "part", "cell", "label", "pair", "prompts", "decoder", "settings", *ASKED, "item", *METRICS,
     "score", "error", "text", "timing", "why",
@@ -62,7 +63,8 @@ def _line(cell: Kept, item: int, row: Row) -> dict[str, Any]:
         "part": cell.part,
         "cell": cell.cell,
         "label": cell.label,
-        **{name: asked[name] for name in ("pair", "prompts", "decoder", *ASKED)},
+        # Rows of earlier versions lack settings that were off.
+        **{name: asked.get(name, "") for name in ("pair", "prompts", "decoder", *ASKED)},
         "settings": json.dumps(asked["settings"]),
         "item": place,
         **{name: row.metrics.get(name) for name in METRICS},

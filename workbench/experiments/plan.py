@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from decoders import Method
 from workbench.models.presets import EMBEDDED, PairChoice
 from workbench.studies.settings import Settings
 
 EMBEDDED_NAME = "embedded"
+GRID = ("temperature", "top_k", "top_p", "min_p", "top_n_sigma")  # sampling that a part varies
 
 
 @dataclass(frozen=True)
@@ -25,6 +27,9 @@ class Part:
         temperature: sampling temperatures
         top_k: top-k values
         top_p: top-p values
+        min_p: min-p values
+        top_n_sigma: top-nσ values
+        temperature_last: see `Warping`
         seeds: seeds of the first prompt
         batch_sizes: numbers of requests decoded at once
         schemes: how they share a batch
@@ -45,6 +50,8 @@ class Part:
     temperature: tuple[float, ...] = (1.0,)
     top_k: tuple[int, ...] = (0,)
     top_p: tuple[float, ...] = (1.0,)
+    min_p: tuple[float, ...] = (0.0,)
+    top_n_sigma: tuple[float, ...] = (0.0,)
     seeds: tuple[int, ...] = (0,)
     batch_sizes: tuple[int, ...] = (1,)
     schemes: tuple[str, ...] = ("unpadded",)
@@ -52,6 +59,12 @@ class Part:
     timings: int = 1
     ignore_eos: bool = False
     chat_template: bool = False
+    temperature_last: bool = False
+
+    @property
+    def sampled(self) -> tuple[tuple[float, ...], ...]:
+        """The values of each setting in GRID, and the seeds."""
+        return (*(getattr(self, name) for name in GRID), self.seeds)
 
 
 @dataclass(frozen=True)
@@ -143,25 +156,20 @@ class Plan:
     source: str = field(default="", repr=False)
 
 
-def settings(
-    part: Part, method: Method, temperature: float, top_k: int, top_p: float, seed: int
-) -> Settings:
+def settings(part: Part, method: Method, *sampled: Any) -> Settings:
     """The settings of one cell of a part.
 
     Args:
         part: the part
         method: the decoder with its settings
-        temperature: the sampling temperature
-        top_k: the top-k value
-        top_p: the top-p value
-        seed: seed of the first prompt
+        sampled: a value for each setting in GRID, and the seed of the first prompt
 
     Raises:
         InputError: if a value is out of range
     """
     return Settings(
-        (method,), part.max_new_tokens, temperature, top_k, top_p, seed, 1, 1, "quick",
-        part.chat_template,
+        (method,), part.max_new_tokens, **dict(zip((*GRID, "seed"), sampled, strict=True)),
+        temperature_last=part.temperature_last, timings=1, chat_template=part.chat_template,
     )  # fmt: skip
 
 

@@ -114,6 +114,8 @@ def part(keys: Keys, number: int) -> Part:
         temperature=keys.numbers("temperature", [1.0]),
         top_k=keys.numbers("top_k", [0], whole=True),
         top_p=keys.numbers("top_p", [1.0]),
+        min_p=keys.numbers("min_p", [0.0]),
+        top_n_sigma=keys.numbers("top_n_sigma", [0.0]),
         seeds=keys.numbers("seeds", [0], whole=True),
         batch_sizes=keys.numbers("batch_sizes", [1], whole=True),
         schemes=keys.texts("schemes", ["unpadded"]),
@@ -121,6 +123,7 @@ def part(keys: Keys, number: int) -> Part:
         timings=keys.whole("timings", 1, high=100),
         ignore_eos=keys.flag("ignore_eos", False),
         chat_template=keys.flag("chat_template", False),
+        temperature_last=keys.flag("temperature_last", False),
     )
     _check(keys, found)
     return found
@@ -142,7 +145,7 @@ def _check(keys: Keys, of: Part) -> None:
         )
     if not of.prompts or not of.schemes:
         raise InputError(f"{keys.place}: `prompts` and `schemes` need at least one name each.")
-    sampled = (of.methods, of.temperature, of.top_k, of.top_p, of.seeds)
+    sampled: tuple[Any, ...] = (of.methods, *of.sampled)
     count = math.prod(map(len, (of.pairs, of.prompts, of.batch_sizes, of.schemes, *sampled)))
     if count > MOST_CELLS:
         raise InputError(

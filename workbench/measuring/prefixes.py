@@ -1,8 +1,7 @@
 """The exact law that draws are compared with.
 
 It is a tree of the prefixes that are likely enough to be counted, read layer by layer, and the
-drawn texts that the target never writes: top-k or top-p gives one of their first tokens
-probability 0.
+drawn texts that the target never writes: the warping gives one of their first tokens probability 0.
 """
 
 import math
@@ -12,7 +11,7 @@ from dataclasses import replace
 import torch
 
 from decoders import ModelPair, read
-from decoders.warp import Warping, top, warp
+from decoders.warp import Warping, deviation, top, warp
 from workbench.measuring.transcript import Pieces, Place
 from workbench.runs.draws import beginnings
 from workbench.runs.record import Run
@@ -84,7 +83,7 @@ def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) ->
     """Whether the warping gives the token probability 0, whatever the rounding.
 
     If each logit is off by up to `noise` nats, two logits lie up to twice as far apart, and so do
-    the logarithms of two sets' masses.
+    the logarithms of two sets' masses. A standard deviation is off by up to `noise`.
 
     Args:
         logits: (V,)
@@ -92,16 +91,24 @@ def cut_off(logits: torch.Tensor, token: int, warping: Warping, noise: float) ->
         warping: the warping
         noise: nats
     """
+    seen = 1.0 if warping.temperature_last else warping.temperature
+    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / seen)
+    # Which tokens top-nσ leaves to top-p depends on rounding, so each is asked alone.
+    others = replace(warping, top_p=1 / (1 + odds), top_n_sigma=0.0)
+    if n := warping.top_n_sigma:
+        below = logits.double().max() - logits[token] - 2 * noise
+        if below > n * (deviation(logits.double()) + noise):
+            return True
     raised = logits.double().clone()
     raised[token] += 2 * noise
-    odds = (1 - warping.top_p) / warping.top_p * math.exp(-2 * noise / warping.temperature)
-    return bool(warp(raised, replace(warping, top_p=1 / (1 + odds)))[token] == 0)
+    return bool(warp(raised, others)[token] == 0)
 
 
 def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> list[Prefix]:
     """The shortest beginnings of the run's draws that the target never writes, with probability 0.
 
-    Only top-k and top-p cut tokens off. Beginnings that the run already knows are left out.
+    Only a warping that cuts tokens off rules any out. Beginnings that the run already knows are
+    left out.
 
     Args:
         pair: the pair
@@ -112,8 +119,8 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
     Raises:
         ModelError: if the model fails
     """
-    settings = study.settings
-    if settings.temperature == 0 or not (settings.top_k or settings.top_p < 1):
+    settings, warping = study.settings, Warping.of(study.settings)
+    if settings.temperature == 0 or not warping.cuts:
         return []
     known = {tuple(prefix.tokens) for prefix in run.exact if prefix.p == 0}
     texts = sorted(
@@ -121,7 +128,6 @@ def impossible(pair: ModelPair, study: Study, ids: Sequence[int], run: Run) -> l
         for text in beginnings(run)
         if not any(text[: i + 1] in known for i in range(len(text)))
     )
-    warping = Warping(settings.temperature, settings.top_k, settings.top_p)
     noise = FINE if torch.finfo(pair.target.dtype).bits >= 32 else ROUGH
     pieces, found = Pieces(pair.tokenizer), dict[Tokens, Prefix]()
     for i in range(0, len(texts), AT_ONCE):

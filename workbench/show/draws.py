@@ -36,8 +36,8 @@ HOW = (
     "decoder has the target’s law, that ratio is a martingale, so the chance that it ever gets "
     "there is at most one in 10,000, however often you add draws (Ville 1939). Holm’s correction "
     "keeps that chance for all decoders of a run together, whether or not they share seeds. If "
-    "top-k or top-p rules out one of the first three tokens of a text, that single text is proof; "
-    "tokens that rounding may move across the edge are not ruled out."
+    "the sampling settings rule out one of the first three tokens of a text, that single text is "
+    "proof; tokens that rounding may move across the edge are not ruled out."
 )
 
 

@@ -1,9 +1,10 @@
 """Settings and prompts by name."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
-from decoders import catalog
+from decoders import Warping, catalog
 from workbench.studies.settings import Settings
 
 SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
@@ -11,12 +12,16 @@ OPENING = "stories"  # the page opens with it: it suits the pair that ships with
 # Sampling, and nothing else: decoders and the number of tokens stay as they are. A decoder's
 # defaults are those of its paper; a paper's preset adds its warping.
 SETTINGS: dict[str, dict[str, Any]] = {
-    OPENING: {"temperature": 0.7, "top_k": 0, "top_p": 0.9},
-    "greedy (T=0)": {"temperature": 0.0, "top_k": 0, "top_p": 1.0},
-    "MTAD paper": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
-    "DSBD paper": {"temperature": 1.0, "top_k": 10, "top_p": 0.8},
-    "sampling T=1": {"temperature": 1.0, "top_k": 0, "top_p": 1.0},
+    name: asdict(warping)
+    for name, warping in {
+        OPENING: Warping(0.7, top_p=0.9),
+        "greedy (T=0)": Warping(0.0),
+        "MTAD paper": Warping(1.0, 20, 0.9),
+        "DSBD paper": Warping(1.0, 10, 0.8),
+        "sampling T=1": Warping(),
+    }.items()
 }
+CUTS = {"top_k": "top-k", "top_p": "top-p", "min_p": "min-p", "top_n_sigma": "top-nσ"}
 
 PROMPTS = {
     "A story": "Once upon a time, there was a little girl named Lily. She",
@@ -37,19 +42,15 @@ def written(settings: Mapping[str, Any]) -> str:
     Args:
         settings: shared settings by name; those left out have their default
     """
-    temperature, top_k, top_p = (
-        settings.get(name, getattr(Settings, name)) for name in ("temperature", "top_k", "top_p")
-    )
-    drawn = [
-        ("temperature", temperature, True),
-        ("top-k", top_k, temperature and top_k),
-        ("top-p", top_p, temperature and top_p != 1),
-    ]
-    return ", ".join(
-        f"{name} {value:g}"
-        for name, value, named in drawn
-        if named and isinstance(value, (int, float))
-    )
+    usual = Warping()
+    drawn = {"temperature": settings.get("temperature", usual.temperature)}
+    for name, word in CUTS.items():
+        value = settings.get(name, getattr(usual, name))
+        if drawn["temperature"] and value != getattr(usual, name):
+            drawn[word] = value
+    last = len(drawn) > 1 and settings.get("temperature_last") is True
+    words = [f"{word} {v:g}" for word, v in drawn.items() if isinstance(v, (int, float))]
+    return ", ".join([*words, *(["temperature last"] if last else [])])
 
 
 def asked(settings: Mapping[str, Any]) -> str:

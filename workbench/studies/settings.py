@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import Field, asdict, dataclass, fields
 from typing import Any
 
-from decoders import InputError, Method, catalog
+from decoders import InputError, Method, Warping, catalog
 from decoders.errors import quoted, refuse
 from decoders.settings import check, nearest, setting
 
@@ -32,6 +32,18 @@ class Settings:
     top_k: int = setting(0, "keep only the k likeliest tokens; 0 keeps all", low=0, high=1_000_000)
     top_p: float = setting(
         1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0
+    )
+    min_p: float = setting(
+        0.0, "keep tokens at least this fraction as likely as the likeliest", low=0.0, high=1.0
+    )
+    top_n_sigma: float = setting(
+        0.0,
+        "keep logits within this many standard deviations of the highest; 0 keeps all",
+        low=0.0,
+        high=100.0,
+    )
+    temperature_last: bool = setting(
+        False, "apply temperature after top-p and min-p, as llama.cpp does", choices=(False, True)
     )
     seed: int = setting(
         0, "seed of the first repeat; the next one has seed + 1", low=0, high=2**32 - 1
@@ -71,7 +83,7 @@ class Settings:
     @property
     def sampling(self) -> dict[str, Any]:
         """The options of `decoders.read`, which change a model's distribution before a draw."""
-        return {n: getattr(self, n) for n in ("temperature", "top_k", "top_p", "penalties")}
+        return {**asdict(Warping.of(self)), "penalties": self.penalties}
 
     @property
     def decoding(self) -> dict[str, Any]:

@@ -75,7 +75,7 @@
       const { title } = this.panel;
       if (!drawn) return `${title} does not draw one token after another from the large model, so these probabilities alone do not determine its text.`;
       if (rows.some((row) => row.warped === 1)) return `Here ${title} always takes the likeliest token.`;
-      return rows.some((row) => row.warped === 0) ? "Grey: cut by top-k or top-p, so it is never drawn." : `${title} may draw any of them.`;
+      return rows.some((row) => row.warped === 0) ? "Grey: cut off by the sampling settings, so it is never drawn." : `${title} may draw any of them.`;
     }
 
     row(row, checked, drawn) {

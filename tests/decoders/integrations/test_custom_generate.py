@@ -169,6 +169,19 @@ def test_sampling_has_the_models_law(family):
     assert p_value(draws(model, decoders.hf("speculative", draft=draft), 400, 1), law, 400) > 1e-3
 
 
+def test_min_p_is_the_decoders_min_p(llama):
+    model, draft = llama
+    given, options = inputs([TEXTS[0]]), {"temperature": 0.8, "min_p": 0.3, "max_new_tokens": 12}
+    pair = decoders.ModelPair(model, draft)
+    for seed in range(3):
+        method = decoders.hf("speculative", draft=draft, seed=seed)
+        output = model.generate(
+            **given, **options, do_sample=True, top_k=0, pad_token_id=PAD, custom_generate=method
+        )
+        alone = decoders.generate(pair, TEXTS[0], "speculative", seed=seed, **options)
+        assert new(output, given) == [alone.tokens]
+
+
 def test_a_wrong_law_would_be_seen():
     model, draft = pair_of("llama", noise=0.0, dtype=torch.float32)
     with torch.no_grad():
@@ -432,8 +445,8 @@ def test_the_folder_for_the_hub_takes_batches_and_refuses_what_cannot_be(from_fo
         model.generate(**batch, **options, **folder, decoder="speculative", assistant_model=draft),
         wanted,
     )
-    with pytest.raises(decoders.InputError, match="Decoders do not apply MinPLogitsWarper"):
-        model.generate(**batch, **{**options, "do_sample": True}, **folder, min_p=0.1)
+    with pytest.raises(decoders.InputError, match="Decoders do not apply TypicalLogitsWarper"):
+        model.generate(**batch, **{**options, "do_sample": True}, **folder, typical_p=0.1)
     with pytest.raises(decoders.InputError, match="did you mean 'speculative'"):
         model.generate(**batch, **options, **folder, decoder="speculativ")
 
@@ -494,7 +507,7 @@ def test_a_model_in_training_is_left_in_training():
             {"min_new_tokens": 3, "eos_token_id": END},
             "Decoders do not apply .*MinNewTokensLengthLogitsProcessor; leave out",
         ),
-        ({"min_p": 0.1, "do_sample": True}, "Decoders do not apply MinPLogitsWarper"),
+        ({"typical_p": 0.1, "do_sample": True}, "Decoders do not apply TypicalLogitsWarper"),
         (
             {"logits_processor": LogitsProcessorList([MinLengthLogitsProcessor(9, END)])},
             "Decoders do not apply MinLengthLogitsProcessor",

@@ -18,7 +18,7 @@ ASKING = {
     "bad_words_ids": [[i] for i in range(9)], "suppress_tokens": [*range(33)],
     "begin_suppress_tokens": [*range(33)], "renormalize_logits": True, "pad_token_id": 2,
     "bos_token_id": 2, "eos_token_id": [*range(40)], "return_dict_in_generate": True,
-    "min_length": 20, "min_new_tokens": 5, "min_p": 0.1, "top_h": 0.5, "typical_p": 0.5,
+    "min_length": 20, "min_new_tokens": 5, "min_p": 1.0, "top_h": 0.5, "typical_p": 0.5,
     "epsilon_cutoff": 0.1, "eta_cutoff": 0.1, "encoder_repetition_penalty": 1.5,
     "encoder_no_repeat_ngram_size": 2, "forced_bos_token_id": 3, "forced_eos_token_id": 3,
     "remove_invalid_values": True, "exponential_decay_length_penalty": (2, 1.5),
@@ -62,6 +62,8 @@ def asking(name: str) -> dict:
     value = {name: ASKING[name]}
     if name == "max_length":
         return {"max_new_tokens": None, **value}
+    if name == "min_p":  # 1 leaves the likeliest token alone
+        return {"do_sample": True, **value}
     if FIELDS[name] == OUTPUT:
         return {"return_dict_in_generate": True, **value}
     if FIELDS[name] == PROCESSOR:

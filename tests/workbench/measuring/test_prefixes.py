@@ -20,6 +20,9 @@ warpings = st.builds(
     st.sampled_from([1e-300, 0.1, 0.7, 1.0, 2.0]),
     st.integers(0, 6),
     st.sampled_from([0.05, 0.5, 0.9, 0.999, 1.0]),
+    st.sampled_from([0.0, 0.05, 0.5]),
+    st.sampled_from([0.0, 0.5, 1.2]),
+    st.booleans(),
 )
 
 
@@ -44,6 +47,8 @@ def test_what_any_rounding_lets_in_is_not_cut_off(row, data, warping, noise):
         # at the edge of top-p: the second may be in
         (Warping(1.0, 0, 0.93), [3.0, 0.0, -1.0, -2.0], [2, 3]),
         (Warping(1.0, 0, 1.0), [3.0, 0.0, -1.0, -2.0], []),
+        (Warping(min_p=0.2), [3.0, 1.5, 1.35, 0.0], [3]),  # at the edge is e^-1.61
+        (Warping(top_n_sigma=1.0), [3.0, 1.7, 1.85, 0.0], [1, 3]),  # at 1.93, give or take 0.15
         (Warping(1e-300, 0, 0.9), [3.0, 2.95, 1.0, 0.0], [2, 3]),
     ],
 )
@@ -102,7 +107,9 @@ def test_of_a_few_texts_at_a_time_the_same_are_ruled_out(pair, unmetered, monkey
     assert not any(a != b and b[: len(a)] == a for a in few for b in few)
 
 
-@pytest.mark.parametrize("shared", [{"top_k": 3}, {"top_p": 0.5}, {"top_k": 20, "top_p": 0.95}])
+@pytest.mark.parametrize(
+    "shared", [{"top_k": 3}, {"top_p": 0.5}, {"min_p": 0.1, "top_n_sigma": 2.0}]
+)
 def test_exact_decoders_never_write_what_the_target_never_writes(pair, unmetered, shared):
     names = ["multinomial", "speculative", "specinfer", "dsbd", "beam_sampling"]
     run = ended(

@@ -1,16 +1,18 @@
 """Settings and prompts by name."""
 
+from dataclasses import asdict
+
 import pytest
 
-from decoders import catalog
+from decoders import Warping, catalog
 from workbench.studies import presets
 from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, described, named, written
 from workbench.studies.settings import Settings
 
 
 def test_the_papers_settings_are_the_papers():
-    assert SETTINGS["MTAD paper"] == {"temperature": 1.0, "top_k": 20, "top_p": 0.9}
-    assert SETTINGS["DSBD paper"] == {"temperature": 1.0, "top_k": 10, "top_p": 0.8}
+    assert SETTINGS["MTAD paper"] == asdict(Warping(temperature=1.0, top_k=20, top_p=0.9))
+    assert SETTINGS["DSBD paper"] == asdict(Warping(temperature=1.0, top_k=10, top_p=0.8))
     assert SETTINGS["greedy (T=0)"]["temperature"] == 0
     mtad, dsbd = catalog["mtad"](), catalog["dsbd"]()
     assert (mtad.draft_length, mtad.beams, mtad.threshold) == (4, 8, 0.1)
@@ -20,14 +22,15 @@ def test_the_papers_settings_are_the_papers():
 @pytest.mark.parametrize("name", SETTINGS)
 def test_a_preset_says_how_tokens_are_drawn_and_nothing_else(name):
     """Presets silently reset decoders and tokens."""
-    assert set(SETTINGS[name]) == {"temperature", "top_k", "top_p"}
+    assert set(SETTINGS[name]) == set(asdict(Warping()))
     Settings(SHOWN, **SETTINGS[name])
     assert named(SETTINGS[name]) == name
     assert described(name).startswith(f"{name}: temperature ")
 
 
 def test_what_follows_no_preset_has_no_name():
-    assert named({**SETTINGS["MTAD paper"], "top_k": 21}) is None
+    for other in ({"top_k": 21}, {"min_p": 0.1}, {"top_n_sigma": 1}, {"temperature_last": True}):
+        assert named({**SETTINGS["MTAD paper"], **other}) is None
     assert named({}) is None
 
 
@@ -42,6 +45,10 @@ def test_drawing_in_words():
     assert written({"temperature": 1.0, "top_k": 20, "top_p": 1.0}) == "temperature 1, top-k 20"
     assert written({"temperature": 0.0, "top_k": 20, "top_p": 0.5}) == "temperature 0"
     assert written({}) == "temperature 1"
+    assert written({"min_p": 0.1, "top_n_sigma": 1.5, "temperature_last": True}) == (
+        "temperature 1, min-p 0.1, top-nσ 1.5, temperature last"
+    )
+    assert written({"temperature": 2.0, "temperature_last": True}) == "temperature 2"
     for hostile in (None, "hot", [], {}):
         assert presets.written({"temperature": hostile, "top_k": hostile, "top_p": hostile}) == ""
 

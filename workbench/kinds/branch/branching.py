@@ -76,7 +76,7 @@ def alternatives(pair: ModelPair, run: Run, where: At, wanted: Sequence[int] = (
     read = decoders.read(
         pair,
         ids,
-        **asdict(method.warping(Warping(settings.temperature, settings.top_k, settings.top_p))),
+        **asdict(method.warping(Warping.of(settings))),
         penalties=settings.penalties,
         draft=False,
     )

@@ -150,12 +150,13 @@ def endpoints(host: Host) -> None:
     ) -> Iterator[dict[str, Any]]:
         """Decode one prompt with several decoders on the embedded pair, and compare them.
 
-        They run one after another. A decoder's own settings stand under its name in the settings.
+        They run one after another. Settings of all: max_new_tokens, temperature, top_k, top_p,
+        min_p, top_n_sigma, temperature_last, seed, repeats. A decoder's own stand under its name.
 
         Args:
             prompt: the text to continue
             decoders: names of the catalog, such as ["greedy", "speculative", "mtad"]
-            settings: max_new_tokens, temperature, top_k, top_p, seed, repeats, those of decoders
+            settings: values by name, such as {"min_p": 0.1, "mtad": {"beams": 4}}
 
         Returns:
             the run as its JSON export has it, with prompt and settings

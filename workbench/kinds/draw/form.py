@@ -126,13 +126,14 @@ def endpoints(host: Host) -> None:
     ) -> Iterator[dict[str, Any]]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
-        Each decoder makes 10 to 1,000 draws on the embedded pair. Its own settings stand under its
-        name in the settings.
+        Each decoder makes 10 to 1,000 draws on the embedded pair. Settings of all: draws,
+        max_new_tokens, temperature, top_k, top_p, min_p, top_n_sigma, temperature_last, seed. A
+        decoder's own stand under its name.
 
         Args:
             prompt: the text to continue
             decoders: names of the catalog, such as ["multinomial", "speculative", "mtad"]
-            settings: draws, max_new_tokens, temperature, top_k, top_p, seed, and those of decoders
+            settings: values by name, such as {"draws": 200, "mtad": {"beams": 4}}
 
         Returns:
             the run as its JSON export has it, with each result's samples

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 from decoders import InputError, catalog
 from workbench.experiments.journal import Journal
-from workbench.experiments.plan import pair_name
+from workbench.experiments.plan import GRID, pair_name
 from workbench.experiments.rows import Kept, Row
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.record import Run
 from workbench.studies.schemes import BASELINE
 from workbench.studies.settings import Settings
 
-SHARED = ("max_new_tokens", "temperature", "top_k", "top_p", "seed", "chat_template")
+SHARED = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
 
 
 def prompts(cell: Kept) -> list[int]:
@@ -58,7 +58,7 @@ def as_run(journal: Journal, id: str, part: str, cell: str, prompt: int) -> Run:
         sets[chosen.asked["prompts"]].text(prompt),
         Settings(
             tuple(catalog[c.asked["decoder"]](**c.asked["settings"]) for c in beside),
-            **{name: chosen.asked[name] for name in SHARED},
+            **{name: chosen.asked[name] for name in SHARED if name in chosen.asked},
         ),
     )
     rows = [_traced(c)[prompt] for c in beside]

@@ -81,7 +81,7 @@ def test_what_decoders_leave_out_is_said_once(caplog):
     """A repetition penalty in a model's generation config was silently ignored."""
     model = build()
     model.generation_config.repetition_penalty, model.generation_config.suppress_tokens = 1.1, [3]
-    model.generation_config.min_p = 0.2
+    model.generation_config.typical_p = 0.2
     pair = ModelPair(model, build())
     for _ in range(2):
         generate(pair, [1, 2], "speculative", max_new_tokens=3)
@@ -89,7 +89,7 @@ def test_what_decoders_leave_out_is_said_once(caplog):
     assert said == [
         "The generation config of the target model LlamaForCausalLM asks for "
         "repetition_penalty=1.1, suppress_tokens=[3], "
-        "which decoders apply with penalties=True; and for min_p=0.2, which decoders leave out."
+        "which decoders apply with penalties=True; and for typical_p=0.2, which decoders leave out."
     ]
     caplog.clear()
     ModelPair(build(), None)
