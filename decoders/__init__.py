@@ -27,6 +27,7 @@ from decoders.engine.loading.sources import parameters
 from decoders.engine.weights.linear import copies_bytes
 from decoders.errors import InputError, ModelError
 from decoders.generate import check, generate, stream
+from decoders.greedy import Divergence, compare_greedy
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
 from decoders.places import Places, read
@@ -37,8 +38,8 @@ from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping
 
 __all__ = [
-    "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair", "Places",
-    "Result", "Round", "Trial", "Warping", "cache_need", "catalog", "check", "copies_bytes",
-    "default_device", "default_dtype", "generate", "hf", "load_pair", "parameters", "read",
-    "read_reference", "stream",
+    "Divergence", "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair",
+    "Places", "Result", "Round", "Trial", "Warping", "cache_need", "catalog", "check",
+    "compare_greedy", "copies_bytes", "default_device", "default_dtype", "generate", "hf",
+    "load_pair", "parameters", "read", "read_reference", "stream",
 ]  # fmt: skip

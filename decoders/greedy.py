@@ -1,0 +1,245 @@
+"""Where two greedy texts of one model part: at a near-tie that rounding decides, or at a fault."""
+
+import copy
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from itertools import takewhile
+from math import inf
+from typing import Any, Literal
+
+import torch
+from torch.overrides import TorchFunctionMode
+from transformers import PreTrainedModel
+
+from decoders.engine.loading.pair import ModelPair
+from decoders.engine.models.loaded import undisturbed
+from decoders.errors import InputError, allowed
+from decoders.inputs import as_tokens, decoded, encode
+from decoders.inputs import text as encodable
+from decoders.options import Prompt
+from decoders.places import read
+from decoders.shapes import Logits, TokenId
+from decoders.task import checked_pair
+
+Verdict = Literal["same", "near-tie", "fault", "cannot tell"]
+NAMES = ("first", "second")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+# Other engines round in other ways than the passes measured here, but not by so many times as much.
+SURE = 10
+
+
+@dataclass(frozen=True)
+class Divergence:
+    """Where two texts part, and why.
+
+    Attributes:
+        verdict: "near-tie" if each text has the likeliest token there, or one at most `bound` below
+            it; "fault" if a text has one more than ten times as far below; "same" if they do not
+            part, or one is a beginning of the other that was cut off; else "cannot tell"
+        says: the verdict with its reasons, in words
+        place: new tokens before the parting; None for equal texts
+        tokens: the two candidates; a text that ends has the likeliest end token, or None
+        gap_float32: the first candidate's logit less the second's, in float32
+        gap_float64: the same in float64
+        behind: how far each candidate's logit is below the highest, in float64
+        bound: the most that two logits can move against each other by rounding: twice the largest
+            distance of any logit from float64, up to the parting, in any of the passes measured
+        at_fault: the texts at fault, of "first" and "second"
+    """
+
+    verdict: Verdict
+    says: str
+    place: int | None = None
+    tokens: tuple[TokenId | None, TokenId | None] = (None, None)
+    gap_float32: float = 0.0
+    gap_float64: float = 0.0
+    behind: tuple[float, float] = (0.0, 0.0)
+    bound: float = 0.0
+    at_fault: tuple[str, ...] = ()
+
+
+def compare_greedy(
+    pair: ModelPair, prompt: Prompt, first: Prompt, second: Prompt, *, dtype: str = "auto"
+) -> Divergence:
+    """Say where two greedy texts of the target part, and whether rounding explains it.
+
+    Both are compared with the target in float64. Rounding is measured, not guessed: in passes of
+    one row, of a batch, and as decoders read. The copies need 8 bytes for each parameter, and 4
+    more if the target is not in float32.
+
+    Args:
+        pair: the models, of which the target counts
+        prompt: text, or a list of token ids
+        first: the new text after the prompt, or its token ids. Text is tokenised again, perhaps
+            not as it was written; then the verdict is at most "cannot tell".
+        second: the other one
+        dtype: the number type in which they were made, the coarser one if there are two; "auto" is
+            the target's
+
+    Raises:
+        InputError: for input that cannot be used, before any pass
+        ModelError: if the model gives logits that are not numbers
+    """
+    ids, model = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary), pair.target
+    kind = allowed("dtype", dtype, choices=DTYPES)
+    kind = str(model.dtype)[6:] if kind == "auto" else kind
+    if getattr(model, "hf_quantizer", None):
+        raise InputError("Quantised weights have no float64; load the target as it is stored.")
+    given = zip(NAMES, (first, second), strict=True)
+    a, b = (_new_tokens(pair, prompt, ids, *each) for each in given)
+    if a == b:
+        return Divergence("same", f"The texts are the same, with {len(a)} tokens.")
+    place = len(list(takewhile(lambda xy: xy[0] == xy[1], zip(a, b, strict=False))))
+    ours = read(pair, ids, a[:place], draft=False).logits  # it also checks the length
+    exact, _ = _passes(model, "float64", [*ids, *a[:place]], place)
+    made = _passes(model, kind, [*ids, *a[:place]], place)
+    if kind == str(model.dtype)[6:]:
+        made.append(ours.double().cpu())
+    single = made if kind == "float32" else _passes(model, "float32", [*ids, *a[:place]], place)
+    bound = 2 * max((found - exact).abs().nan_to_num(0).max().item() for found in made)
+    pasted = [isinstance(each, str) for each in (first, second)]
+    return _judged(pair, kind, (a, b), pasted, exact, single[0], bound)
+
+
+def _new_tokens(
+    pair: ModelPair, prompt: Prompt, ids: list[TokenId], name: str, given: Prompt
+) -> list[TokenId]:
+    """The token ids of a text after the prompt, as they are beside it."""
+    if not isinstance(given, str):
+        rule = f"The {name} text is text or a list of token ids"
+        return as_tokens(rule, given, pair.vocabulary)
+    if pair.tokenizer is None:
+        raise InputError("This pair has no tokenizer; give the texts as lists of token ids.")
+    encodable(f"The {name} text", given)
+    whole = list(pair.tokenizer(prompt + given).input_ids) if isinstance(prompt, str) else []
+    if whole[: len(ids)] == ids and whole:
+        return whole[len(ids) :]
+    return list(pair.tokenizer(given, add_special_tokens=False).input_ids)
+
+
+class _Float64(TorchFunctionMode):
+    """Has float64 where the code of a model asks for float32, as in norms and rotations."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def wide(x: Any) -> Any:
+            return torch.float64 if x is torch.float32 else x
+
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        return func(*map(wide, args), **{k: wide(v) for k, v in (kwargs or {}).items()})
+
+
+def _passes(model: PreTrainedModel, kind: str, ids: Sequence[TokenId], new: int) -> list[Logits]:
+    """The logits after the prompt, (new + 1, V), of a pass of one row and of one of two rows.
+
+    Args:
+        model: the model; in another number type a copy of it runs
+        kind: the number type
+        ids: the tokens of the prompt, and the new ones
+        new: number of new tokens
+    """
+    dtype = getattr(torch, kind)
+    if model.dtype != dtype:
+        model = copy.deepcopy(model)
+        # As `from_pretrained` does: what is computed from the config stays as it is.
+        for tensor in model.state_dict(keep_vars=True).values():
+            tensor.data = tensor.data.to(dtype)
+    with undisturbed(model.device), _Float64() if kind == "float64" else nullcontext():
+        row = torch.tensor([ids], device=model.device)
+        both = [model(row.repeat(rows, 1), use_cache=False).logits for rows in (1, 2)]
+    return [logits[-1, -new - 1 :].cpu().double() for logits in both]
+
+
+# What a text does at the parting, the weightiest first, with the verdict and its words.
+VERDICTS: dict[str, tuple[Verdict, str]] = {
+    "fault": ("fault", "Fault {at}: {texts}; {rounding}."),
+    "retold": (
+        "cannot tell",
+        "Cannot tell {at}: as tokenised here, {texts}, but its letters agree with the likeliest "
+        "token, so it may have been written in other tokens; give token ids.",
+    ),
+    "unclear": (
+        "cannot tell",
+        "Cannot tell {at}: {texts}; {rounding} in the passes measured, and up to {sure} times as "
+        "much may be the rounding of another engine.",
+    ),
+    "cut": (
+        "same",
+        "No difference in the first {place} new tokens; then one text is cut off.",
+    ),
+    "greedy": (
+        "near-tie",
+        "Near-tie {at}: {both} are {gap64:.3g} apart in float64 and {gap32:.3g} in float32; "
+        "{rounding}, so either may come first.",
+    ),
+}
+
+
+def _judged(
+    pair: ModelPair, kind: str, texts: tuple[list[TokenId], list[TokenId]],
+    pasted: Sequence[bool], exact: Logits, single: Logits, bound: float,
+) -> Divergence:  # fmt: skip
+    """The verdict.
+
+    Args:
+        pair: the models
+        kind: the number type of the texts
+        texts: their new tokens
+        pasted: for each text, whether it was tokenised here
+        exact: logits in float64 after the prompt, up to the parting (places, V)
+        single: the same of a pass in float32
+        bound: see `Divergence`
+    """
+    place = len(exact) - 1
+    common = exact[range(place), texts[0][:place]]
+    unlikely = (exact[:-1].amax(-1) - common > SURE * bound).nonzero().flatten().tolist()
+    place = min([place, *unlikely])  # the tokens before the parting must be greedy, too
+    here = exact[place]
+    end = max(pair.end_tokens, key=lambda token: here[token].item(), default=None)
+    first, second = (text[place] if len(text) > place else end for text in texts)
+    behind, states = [], []
+    for text, token, retold in zip(texts, (first, second), pasted, strict=True):
+        behind.append(inf if token is None else (here.max() - here[token]).item())
+        states.append(
+            "greedy" if behind[-1] <= bound
+            else "cut" if len(text) == place
+            else "unclear" if behind[-1] <= SURE * bound
+            else "retold" if retold and _agrees(pair, text, place, int(here.argmax()))
+            else "fault"
+        )  # fmt: skip
+    gap32, gap64 = (
+        inf if first is None or second is None else (row[first] - row[second]).item()
+        for row in (single[place], here)
+    )
+    state = next(state for state in VERDICTS if state in states)
+    verdict, words = VERDICTS[state]
+    each = [
+        f"the {name} text has {_quoted(pair, token)}, {below:.3g} below"
+        for name, token, below, its in zip(NAMES, (first, second), behind, states, strict=True)
+        if its == state
+    ]
+    says = words.format(
+        at=f"at new token {place + 1} (likeliest: {_quoted(pair, int(here.argmax()))})",
+        texts=" and ".join(each), rounding=f"rounding in {kind} explains at most {bound:.2g}",
+        both=" and ".join(_quoted(pair, token) for token in (first, second)), sure=SURE,
+        gap32=abs(gap32), gap64=abs(gap64), place=place,
+    )  # fmt: skip
+    at_fault = tuple(n for n, its in zip(NAMES, states, strict=True) if its == "fault")
+    return Divergence(
+        verdict, says, place, (first, second), gap32, gap64, (behind[0], behind[1]), bound, at_fault
+    )
+
+
+def _quoted(pair: ModelPair, token: TokenId | None) -> str:
+    if token is None:
+        return "the end"
+    return f"“{pair.tokenizer.decode([token])}”" if pair.tokenizer else f"token {token}"
+
+
+def _agrees(pair: ModelPair, text: list[TokenId], place: int, token: TokenId) -> bool:
+    """Whether the letters of a text after a place may be those of a token."""
+    whole, before, after = (
+        decoded(pair.tokenizer, tokens) for tokens in (text, text[:place], [*text[:place], token])
+    )
+    after = after.rstrip("\ufffd")  # a token may end within a character
+    return len(after) > len(before) and (whole.startswith(after) or after.startswith(whole))
