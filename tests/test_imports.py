@@ -49,6 +49,7 @@ DECODERS = {
     "generate": REQUEST
     | {"engine", "inputs", "loop", "options", "result", "settings", "task", "turn"},
     "places": REQUEST | {"engine", "inputs", "options", "penalties", "task"},
+    "greedy": REQUEST | {"engine", "inputs", "options", "places", "task"},
     "integrations": REQUEST
     | {
         "catalog",
@@ -69,6 +70,7 @@ DECODERS = {
         "devices",
         "engine",
         "generate",
+        "greedy",
         "inputs",
         "places",
         "quiet",

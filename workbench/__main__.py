@@ -1,7 +1,7 @@
 """The command `decoding-workbench`, or `python -m workbench`.
 
 Without a command it opens the page. `compare`, `branch`, `draw`, `batch`, `experiment`, `advise`,
-`runs` and `prove` do without a browser.
+`diverge`, `runs` and `prove` do without a browser.
 """
 
 import argparse

@@ -43,7 +43,7 @@ def build(host: Host) -> gr.Blocks:
             made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
-            visits = _Visits(host, studies, RunsTab(host, studies, tabs), tabs, notice)
+            visits = _Visits(host, studies, RunsTab(host, studies, tabs, pair), tabs, notice)
             TheoryTab(host)
             AboutTab()
         gr.HTML(

@@ -8,6 +8,7 @@ import gradio as gr
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.kinds import imports
+from workbench.kinds.divergence.form import Divergence
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.frame import StudyTab
@@ -34,12 +35,16 @@ class RunsTab:
         host: the page's host
         shown_in: for each kind of run, the tab that shows it
         tabs: all tabs
+        choice: the visitor's pair
     """
 
-    def __init__(self, host: Host, shown_in: Mapping[str, StudyTab], tabs: gr.Tabs):
+    def __init__(
+        self, host: Host, shown_in: Mapping[str, StudyTab], tabs: gr.Tabs, choice: gr.State
+    ):
         self.host, self.shown_in, self._tabs = host, shown_in, tabs
         with gr.Tab("Runs", id="runs") as self.tab:
             self._lay_out()
+            Divergence(host, choice)
         self._wire()
 
     def _lay_out(self) -> None:

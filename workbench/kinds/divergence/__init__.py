@@ -1,0 +1,1 @@
+"""Two greedy texts that differ: a fault or a near-tie."""

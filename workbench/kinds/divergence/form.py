@@ -1,0 +1,81 @@
+"""Two greedy texts, pasted: a fold under Runs, and the endpoint /diverge."""
+
+from typing import Any
+
+import gradio as gr
+
+from workbench.kinds.divergence.texts import DTYPES, compared
+from workbench.models.presets import PairChoice
+from workbench.page.api import offer, told
+from workbench.page.host import Host
+from workbench.page.parts import words
+from workbench.page.parts.runner import sentence
+from workbench.page.widgets.handlers import DEVICE
+
+
+class Divergence:
+    """The fold.
+
+    Args:
+        host: the page's host
+        choice: the visitor's pair; on a shared machine the embedded one counts
+    """
+
+    def __init__(self, host: Host, choice: gr.State):
+        self.host = host
+        with gr.Accordion(
+            "Two greedy texts differ: fault or near-tie?", open=False, elem_id="divergence"
+        ):
+            prompt = gr.Textbox(
+                label="Prompt", elem_id="divergence-prompt",
+                info="Text, or token ids as in [5, 9, 3]; the same for both texts.",
+            )  # fmt: skip
+            with gr.Row():
+                first, second = (
+                    gr.Textbox(
+                        label=f"{name} text", lines=4, elem_id=f"divergence-{name.lower()}",
+                        info="What follows the prompt, as text or token ids.", min_width=280,
+                    )
+                    for name in ("First", "Second")
+                )  # fmt: skip
+            with gr.Row():
+                dtype = gr.Dropdown(
+                    list(DTYPES), value="auto", label="Number type of the texts",
+                    elem_id="divergence-dtype", min_width=200,
+                    info="The coarser one, if they differ; auto: the model’s.",
+                )  # fmt: skip
+                button = gr.Button("Find the verdict", elem_id="diverge", min_width=160)
+            verdict = gr.HTML(elem_id="divergence-verdict", elem_classes="wb-note")
+        button.click(
+            self._verdict, [choice, prompt, first, second, dtype], verdict,
+            show_progress_on=verdict, **DEVICE,
+        )  # fmt: skip
+
+    def _verdict(self, choice: PairChoice, *texts: str | None) -> str:
+        choice = PairChoice() if self.host.limits.public else choice
+        try:
+            found = self.host.device.ask(choice, compared, *(text or "" for text in texts))
+        except Exception as error:
+            return words.note(sentence(error), "alert")
+        return words.note(found["says"]) + (words.note(found["facts"]) if found["facts"] else "")
+
+
+def endpoints(host: Host) -> None:
+    def diverge(prompt: str, first: str, second: str, dtype: str = "auto") -> dict[str, Any]:
+        """Say where two greedy texts of the large model part: at a near-tie or at a fault.
+
+        The candidates' logits are compared in float32 and float64 with the rounding of its passes.
+
+        Args:
+            prompt: the prompt, as text or as a list of token ids in JSON
+            first: the text after it, likewise
+            second: the other text
+            dtype: the number type in which they were made, such as "bfloat16"
+
+        Returns:
+            verdict, says, place, tokens, gap_float32, gap_float64, behind, bound, at_fault
+        """
+        with told():
+            return host.device.ask(PairChoice(), compared, prompt, first, second, dtype)
+
+    offer(diverge)

@@ -1,0 +1,46 @@
+"""Two texts as a visitor pastes them, compared."""
+
+import json
+from dataclasses import asdict
+from typing import Any
+
+from decoders import InputError, ModelPair, compare_greedy
+
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+
+
+def compared(pair: ModelPair, prompt: str, first: str, second: str, dtype: str) -> dict[str, Any]:
+    """The verdict as plain data, see `decoders.Divergence`, and `facts`, its figures in words.
+
+    Args:
+        pair: the pair
+        prompt: the prompt, as text or as a JSON list of token ids
+        first: the text after it, likewise
+        second: the other text
+        dtype: see `decoders.compare_greedy`
+
+    Raises:
+        InputError: for input that cannot be used
+    """
+    if not all(isinstance(each, str) for each in (prompt, first, second)):
+        raise InputError("The prompt and the texts must be texts; list token ids as in “[5, 9]”.")
+    if not prompt:
+        raise InputError("The prompt is empty; paste what both texts continue.")
+    found = compare_greedy(pair, *map(pasted, (prompt, first, second)), dtype=dtype)
+    facts = ""
+    if found.place is not None and found.tokens[0] != found.tokens[1]:
+        facts = (
+            f"First candidate’s logit less the second’s: {found.gap_float32:.6g} in float32, "
+            f"{found.gap_float64:.6g} in float64. Rounding moves two logits by at most "
+            f"{found.bound:.2g} in the passes measured."
+        )
+    return {**asdict(found), "facts": facts}
+
+
+def pasted(text: str) -> str | list[int]:
+    """A text, or the token ids that it lists, as in [5, 9, 3]."""
+    try:
+        ids = json.loads(text) if text.strip().startswith("[") else None
+    except (ValueError, RecursionError):
+        return text
+    return ids if isinstance(ids, list) and all(type(i) is int for i in ids) else text
