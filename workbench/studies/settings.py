@@ -34,7 +34,10 @@ class Settings:
         1.0, "keep the likeliest tokens of this total probability, above 0", low=1e-9, high=1.0
     )
     min_p: float = setting(
-        0.0, "keep tokens at least this fraction as likely as the likeliest", low=0.0, high=1.0
+        0.0,
+        "keep tokens at least this fraction as likely as the likeliest; 0 keeps all",
+        low=0.0,
+        high=1.0,
     )
     top_n_sigma: float = setting(
         0.0,
