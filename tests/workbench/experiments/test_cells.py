@@ -64,6 +64,8 @@ def test_labels_say_what_differs_within_a_part():
         "greedy, temperature 0, batch 1",
         "mtad, temperature 1, batch 2, padded (usual)",
     } <= labels
+    grid = {label for b in spelled(f"{DECODERS}min_p = [0.0, 0.1]\n") for label in b.labels}
+    assert {"mtad, min_p 0", "mtad, min_p 0.1"} <= grid
     plan = parse('[[part]]\ndecoders = [{name = "mtad", beams = [2, 4]}, "greedy"]', "a.toml")
     assert [label(c, plan.parts[0]) for c in cells_of(plan.parts[0])] == [
         "greedy",
@@ -82,6 +84,9 @@ def test_labels_say_what_differs_within_a_part():
         {"sets": {"stories": replace(SET, template="User: {prompt}")}},
         {"text": f"{DECODERS}max_new_tokens = 65"},
         {"text": f"{DECODERS}top_p = 0.9"},
+        {"text": f"{DECODERS}min_p = 0.1"},
+        {"text": f"{DECODERS}top_n_sigma = 1.5"},
+        {"text": f"{DECODERS}temperature_last = true"},
         {"text": f"{DECODERS}seeds = 1"},
         {"text": f"{DECODERS}ignore_eos = true"},
         {"text": '[[part]]\ndecoders = [{name = "speculative", draft_length = 3}, "mtad"]\n'},
