@@ -1,5 +1,7 @@
 """The runs that the page shows before anybody presses Run, on the pair that ships with it.
 
+Decoders have the settings that are kept with the pair, unless an entry names others.
+
     python -m tools.record [--timings 3] [--attempts 5] [--only NAME ...]
                            [--folder assets/recorded]
 
@@ -27,6 +29,7 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.models.tuned import tuned
 from workbench.runs.estimates import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
@@ -52,12 +55,15 @@ class Entry:
 def compared(
     prompt: str, decoders: list[str], preset: str, **more: Any
 ) -> Callable[[dict[str, Any]], Study]:
-    asked = {"decoders": decoders, **SETTINGS[preset], **more}
+    asked = {**tuned(), "decoders": decoders, **SETTINGS[preset], **more}
     return lambda settings: Comparison(prompt, Settings.from_json({**asked, **settings}))
 
 
 def batch(_: dict[str, Any]) -> Study:
-    asked = {"decoders": ["lookup"], "temperature": 0.0, "max_new_tokens": 32, "sizes": [1, 4, 8]}
+    asked = {
+        **tuned(), "decoders": ["lookup"], "temperature": 0.0, "max_new_tokens": 32,
+        "sizes": [1, 4, 8],
+    }  # fmt: skip
     return Batch.from_json(
         {"prompts": {"name": "refrains", "count": 8}, "settings": asked}
     )  # timed as often as a batch is

@@ -16,9 +16,11 @@ from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import EMBEDDED_NAME, Part, settings
 from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.models.tuned import tuned
 from workbench.studies.schemes import LARGEST_BATCH, SCHEMES
 
 MOST_CELLS = 5000  # of one part
+DEFAULTS, TUNED = "defaults", "tuned"  # settings that a plan does not name
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ def part(keys: Keys, number: int) -> Part:
         InputError: if a key or a value is wrong
     """
     keys.refuse_others(
-        *(f.name for f in dataclasses.fields(Part) if f.name != "methods"), "decoders"
+        *(f.name for f in dataclasses.fields(Part) if f.name != "methods"), "decoders", "settings"
     )
     name = keys.text("name", f"part {number}")
     keys = Keys(f"{keys.place} ({name})", keys.data)
@@ -184,15 +186,29 @@ def _methods(keys: Keys) -> tuple[Method, ...]:
             f"{keys.place}: `decoders` must be a list of names, or of tables with a name and "
             "settings."
         )
-    found: list[Method] = []
+    usual, found = _usual(keys), list[Method]()
     for each in value:
         name, grid = (each.get("name"), each) if isinstance(each, dict) else (each, {})
         if name == "all" and grid == {}:
-            found += [method() for method in catalog.values()]
+            found += [method(**usual.get(method.name, {})) for method in catalog.values()]
             continue
-        settings_of = {key: v for key, v in grid.items() if key != "name"}
-        found += _grid(keys, keys.one_of("decoder", name, catalog), settings_of)
+        name = keys.one_of("decoder", name, catalog)
+        own = usual.get(name, {}) | {key: v for key, v in grid.items() if key != "name"}
+        found += _grid(keys, name, own)
     return tuple(dict.fromkeys(found))
+
+
+def _usual(keys: Keys) -> Mapping[str, dict[str, Any]]:
+    """The settings that the decoders of a part begin with: none, or those kept with its pair."""
+    kind = keys.one_of("kind of settings", keys.text("settings", DEFAULTS), (DEFAULTS, TUNED))
+    if kind == DEFAULTS:
+        return {}
+    if _pairs(keys) != (EMBEDDED.choice(),):
+        raise InputError(
+            f"{keys.place}: only the pair {EMBEDDED_NAME!r} has tuned settings; omit `settings`, "
+            "or `pairs`."
+        )
+    return tuned()
 
 
 def _grid(keys: Keys, name: str, grid: Mapping[str, Any]) -> list[Method]:

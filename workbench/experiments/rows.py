@@ -10,10 +10,12 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, TypeAdapter, ValidationError
 
+from decoders import InputError, catalog
 from workbench.experiments.request import Request
 from workbench.runs.database import NEXT_TIMING
 from workbench.runs.record import Result, Sample
 from workbench.runs.values import Count, Date
+from workbench.studies.settings import changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +162,21 @@ class Kept:
     asked: Annotated[dict[str, Any], AfterValidator(_with_all)]
     rows: dict[int, Row]
     damaged: list[int] = field(default_factory=list)
+
+    @property
+    def unsaid(self) -> str:
+        """Its settings other than the library's defaults that its label does not say, or ""."""
+        settings = self.asked["settings"]
+        try:
+            own = changed(catalog[self.asked["decoder"]](**settings))
+        except (InputError, TypeError):  # of another version
+            own = settings
+        name, said = self.label.split(",")[0], self.label.replace(",", " ").split()
+        words = [
+            f"{key}={'-'.join(map(str, x)) if isinstance(x, list) else x}" for key, x in own.items()
+        ]
+        others = [word for word in words if word not in said]
+        return " ".join([name, *others]) if others else ""
 
     @staticmethod
     def read(part: str, cell: str, label: str, block: str, items: int, asked: str) -> "Kept":

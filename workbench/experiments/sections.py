@@ -190,9 +190,11 @@ def _part(found: Report, part: Part) -> Section:
     drawings = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
     charts = [chart for drawing in drawings for chart in draw(found, drawing)]
     more = [make(found, part.name) for make in (padding, by_category, acceptance)]
+    unsaid = [*dict.fromkeys(c.unsaid for c in found.of_part(part.name) if c.unsaid)]
     content = [
         part.about,
         table(found, part.name),
+        unsaid and f"Settings other than the library's defaults: {'; '.join(unsaid)}.",
         INTERVALS,
         *more,
         *(Figure(chart) for chart in charts if not (found.unfinished and NOTHING in chart)),

@@ -2,6 +2,10 @@
 
 For example `?prompt=Once&decoders=greedy,mtad&temperature=0&mtad.beams=4`, or
 `?kind=batch&prompts=refrains`.
+
+A decoder's setting that a link does not name has the library's default, whatever is tuned for the
+pair in use. So a link names every setting that is tuned otherwise, and both old links and new ones
+open with the settings that their maker saw.
 """
 
 import dataclasses

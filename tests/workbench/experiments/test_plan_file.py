@@ -3,7 +3,7 @@
 import pytest
 
 from decoders import InputError, catalog
-from workbench.experiments import plan_file
+from workbench.experiments import plan_file, plan_part
 from workbench.experiments.plan_file import parse
 from workbench.models.presets import PAIRS
 
@@ -46,6 +46,21 @@ def test_a_list_is_a_value_for_a_setting_that_is_a_list_and_a_list_of_lists_is_i
     assert [m.expansion for m in two] == [(2, 1), (3,)]
 
 
+def test_a_part_may_begin_with_the_settings_that_are_tuned_for_the_pair(monkeypatch):
+    own = {"mtad": {"beams": 2, "draft_length": 6}, "specinfer": {"expansion": [2, 2]}}
+    monkeypatch.setattr(plan_part, "tuned", lambda: own)
+    text = '[[part]]\nsettings = "{}"\ndecoders = ["specinfer", {{name = "mtad", beams = [3, 4]}}]'
+    tuned, usual = (
+        parse(text.format(kind), "a.toml").parts[0].methods for kind in ("tuned", "defaults")
+    )
+    assert [m.expansion for m in tuned[:1]] == [(2, 2)]
+    assert [(m.beams, m.draft_length) for m in tuned[1:]] == [(3, 6), (4, 6)]
+    assert usual == (catalog["specinfer"](), catalog["mtad"](beams=3), catalog["mtad"](beams=4))
+    every = parse('[[part]]\nsettings = "tuned"\ndecoders = ["all"]', "a.toml").parts[0].methods
+    assert {m.name for m in every} == set(catalog)
+    assert catalog["mtad"](**own["mtad"]) in every
+
+
 def test_pairs_are_presets_or_lists_of_models():
     names = list(PAIRS)
     plan = parse(
@@ -80,6 +95,9 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\nbatch_sizes = [2]\ntimed = false', "are about speed"),
         ('[[part]]\ndecoders = ["greedy"]\ntimings = 2\ntimed = false', "are about speed"),
         ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
+        ('[[part]]\ndecoders = ["greedy"]\nsettings = "tunde"', "did you mean 'tuned'?"),
+        ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
+            "only the pair 'embedded' has tuned settings"),
         ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
             "two parts named 'a'"),
         (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),

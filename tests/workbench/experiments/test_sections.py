@@ -18,7 +18,7 @@ SETS = """
 name = "two"
 prompts = ["short.jsonl", "long.jsonl"]
 max_new_tokens = 4
-decoders = ["speculative"]
+decoders = [{ name = "speculative", draft_length = 3, confidence = 0.1 }]
 batch_sizes = [1, 2]
 schemes = ["vanilla", "unpadded"]
 [[draw]]
@@ -73,6 +73,20 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
         assert "speculative, batch 1, short.jsonl" in figure
         assert "speculative, batch 1, long.jsonl" in figure
     assert judged(two_sets)[0].words.startswith("on short.jsonl: tokens/call is 1 with ")
+
+
+def test_settings_that_no_label_says_are_printed_as_they_were_measured(two_sets):
+    """A plan whose settings are those of the pair names none of them."""
+    says = "Settings other than the library's defaults: speculative draft_length=3 confidence=0.1."
+    assert says in markdown(two_sets)
+    cells = [
+        replace(c, label=c.label.replace("speculative", "speculative draft_length=3"))
+        for c in two_sets.cells
+    ]
+    assert "speculative draft_length=3 confidence=0.1." in markdown(replace(two_sets, cells=cells))
+    later = {"draft_length": 4, "of a later version": 1}
+    cells = [replace(c, asked={**c.asked, "settings": later}) for c in two_sets.cells]
+    assert "of a later version=1" in markdown(replace(two_sets, cells=cells))
 
 
 def test_an_output_that_could_not_be_scored_has_its_reason(two_sets):

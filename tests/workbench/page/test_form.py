@@ -108,6 +108,25 @@ def test_no_decoder_is_one_sentence(form):
     }
 
 
+def test_a_decoder_begins_with_the_settings_that_it_is_given(form):
+    """Decoders that nobody has chosen keep them; a chosen one has the library's, see links."""
+    start = {"decoders": ["greedy", "mtad"], "mtad": {"draft_length": 6}, "dsbd": {"beams": 2}}
+    own = SettingsForm(start, {})
+    with gr.Blocks():
+        own.lay_out_decoders()
+        own.lay_out_settings()
+    inputs = {(c.owner, c.field.name): c.component for c in own.controls}
+    begins = {c: c.value for c in own.components}
+    assert settings(own, begins) == Settings.from_json(start)
+    assert inputs["mtad", "draft_length"].info.endswith("; the library's default is 4")
+    assert inputs["dsbd", "beams"].info.endswith("; the library's default is empty")
+    assert "default" not in inputs["mtad", "beams"].info
+    values = filled(own, {"decoders": ["mtad"]})
+    assert values[inputs["mtad", "draft_length"]] == 4
+    values |= own.decoders.filled(["dsbd"])
+    assert settings(own, values).methods == (catalog["dsbd"](beams=2),)
+
+
 def test_decoders_that_a_run_has_and_the_catalog_lacks_are_left_out(form):
     assert form.decoders.chosen(filled(form, {"decoders": ["greedy", "of a later version"]})) == [
         "greedy"

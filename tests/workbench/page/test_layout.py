@@ -14,6 +14,7 @@ from tests.workbench.page.visitor import Visitor
 from workbench.kinds.comparison.results import drawn
 from workbench.page.host import Host
 from workbench.page.layout import build
+from workbench.page.parts import frame
 from workbench.runs.recorded import recordings
 from workbench.studies import presets
 
@@ -121,7 +122,8 @@ def test_a_link_to_settings_holds_only_what_differs(visit):
         visitor.type(setting(visitor, prefix, "seed"), 7)
         link = shared(visitor, prefix)
         assert link.pop("prompt", presets.PROMPTS["A story"]) == presets.PROMPTS["A story"]
-        assert link == {"kind": kind, "seed": "7"}
+        own = {name: value for name, value in link.items() if "." not in name}
+        assert own == {"kind": kind, "seed": "7"}
     assert "decoders" not in shared(visitor, "")
     assert selected(visit("kind=batch")) == "batch"
 
@@ -213,6 +215,23 @@ def test_a_link_means_what_it_meant_before_the_page_opened_on_a_preset(visit):
     link = visitor.value(visitor.find("settings-link"))
     assert "temperature" not in link
     assert "top_p" not in link
+
+
+def test_old_links_mean_the_librarys_settings_and_new_ones_name_what_is_tuned(
+    pair, tmp_path, monkeypatch
+):
+    """Both open with the settings that their maker saw."""
+    monkeypatch.setattr(frame, "tuned", lambda: {"speculative": {"draft_length": 6}})
+    page = build(a_host(pair, tmp_path))
+    old = Visitor(page, "prompt=Twice&decoders=greedy,speculative")
+    assert shared(old, "") == {"prompt": "Twice", "decoders": "greedy,speculative"}
+    fresh = Visitor(page)
+    for prefix in ("draw-", "batch-"):
+        link = shared(fresh, prefix)
+        assert link["speculative.draft_length"] == "6"
+        assert shared(Visitor(page, urlencode(link)), prefix) == link
+        link.pop("speculative.draft_length")
+        assert shared(Visitor(page, urlencode(link)), prefix) == link
 
 
 def test_a_link_to_a_recorded_run_opens_it(visit):

@@ -72,6 +72,8 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
         component = gr.Number(
             value, label=label, info=f"{help} ({allowed(field, most)})", min_width=180
         )
+    if owner != SHARED and value != field.default:
+        component.info += f"; the library's default is {written(field, field.default) or 'empty'}"
     return Control(owner, field, component)
 
 
@@ -83,7 +85,8 @@ class SettingsForm:
     """The choice of decoders, the shared settings in a row, and a fold for each decoder's own.
 
     Args:
-        start: the settings to show at first, as in `Settings.to_json`; others have their default
+        start: the settings to show at first, as in `Settings.to_json`; others have the library's
+            default
         limits: the largest value of each shared setting that is limited in this place
         elem_id: of the choice of decoders
         more: further fields of the study, shown before the shared ones
@@ -124,7 +127,10 @@ class SettingsForm:
                     f"{label(name)} · {cited(method)}", open=False, elem_classes="fold",
                     visible=name in self.decoders.usual,
                 ) as self.folds[name]:  # fmt: skip
-                    self.controls += [control(name, field, field.default) for field in fields]
+                    own = self.start.get(name, {})
+                    self.controls += [
+                        control(name, field, own.get(field.name, field.default)) for field in fields
+                    ]
         self.decoders.follow(self.folds)
 
     def offer(self, offers: Mapping[str, bool]) -> dict[Any, Any]:
@@ -176,12 +182,15 @@ class SettingsForm:
         """Updates that fill the form.
 
         Args:
-            data: the settings, as a study has them in JSON; those left out have their default
+            data: the settings, as a study has them in JSON. Those left out have the library's
+                default, but decoders that are not chosen have the settings that the form began
+                with.
         """
         chosen = list(data.get("decoders", self.decoders.usual))
         updates: Updates = self.decoders.filled(chosen)
         for each in self.controls:
-            own = data if each.owner == SHARED else data.get(each.owner, {})
+            others = {} if each.owner in chosen else self.start.get(each.owner, {})
+            own = data if each.owner == SHARED else data.get(each.owner, others)
             value = own.get(each.field.name, each.field.default)
             if is_list(each.field) or (
                 each.field.metadata["choices"] and not is_switch(each.field)

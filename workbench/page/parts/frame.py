@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import gradio as gr
 
 from workbench.models.presets import PairChoice
+from workbench.models.tuned import tuned
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.form import SettingsForm
@@ -29,7 +30,9 @@ class StudyTab:
         title: its name on the page
         prefix: the beginning of the `elem_id` of each of its parts
         folded: the title of the fold with decoders and settings
-        opening: the study that the form shows at first, as its `to_json` gives it
+        opening: the study that the form shows at first, as its `to_json` gives it; decoders have
+            the settings that are kept with the pair
+        start: its settings, with the decoders' own
         linked: the part of that study that links leave out
         shown: the settings that the form shows if a link or a run leaves them out
         empty: the message for an empty prompt
@@ -53,6 +56,7 @@ class StudyTab:
     shown: ClassVar[Mapping[str, Any]] = {}
     empty: ClassVar[str] = "The prompt is empty; write a few words."
 
+    start: Mapping[str, Any]
     results: Any  # a `Figures`
     prompt: gr.Textbox
     inputs: Any  # a list
@@ -64,7 +68,8 @@ class StudyTab:
     def __init__(self, host: Host, pair: gr.State):
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
-        self.form = SettingsForm(self.opening["settings"], most, f"{self.prefix}decoders", own)
+        self.start = {**tuned(), **self.opening["settings"]}
+        self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own)
         self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
@@ -160,7 +165,9 @@ class StudyTab:
             elem_id=f"{self.prefix}{name}", elem_classes=["wb-note", "wb-asked"],
         )  # fmt: skip
         self.share = gr.HTML(
-            words.settings_link(self.study.kind, self.opening, self.linked),
+            words.settings_link(
+                self.study.kind, {**self.opening, "settings": self.start}, self.linked
+            ),
             elem_id=f"{self.prefix}settings-link", elem_classes="wb-note",
         )  # fmt: skip
         self.told: list[Any] = [self.share, self.asked]
