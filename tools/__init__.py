@@ -1,6 +1,7 @@
 """Tools that make the data which ships with the project or is committed to it.
 
 python -m tools.record         assets/recorded: the runs that the page opens with
+python -m tools.tune           settings.json of a pair: each decoder's quickest settings
 python -m tools.batch          assets/batch/measured.json: the figures of the Batch tab
 python -m tools.picture        assets/workbench.png: the page in README.md
 python -m tools.architectures  docs/models.md: which models run

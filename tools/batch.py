@@ -7,10 +7,10 @@ Greedy, vanilla, unpadded cache, unpadded inputs, both, and dynamic batches.
                           [--file assets/batch/measured.json]
 
 `lookup` drafts by copying (match 2, copy 7) on prompts that repeat themselves, `speculative` by the
-draft model (gamma 4) on story openings, both at temperature 0 with texts of one length. Runs that
-are compared stand close together, batch size by batch size. Prints Markdown, and writes the figures
-that the Batch tab shows. `python -m tests.speed.batch` prints these tables and two more, and writes
-nothing.
+draft model (as tuned for the embedded pair) on story openings, both at temperature 0 with texts of
+one length. Runs that are compared stand close together, batch size by batch size. Prints Markdown,
+and writes the figures that the Batch tab shows. `python -m tests.speed.batch` prints these tables
+and two more, and writes nothing.
 """
 
 import argparse
@@ -28,6 +28,7 @@ from workbench.kinds.batch.view import findings, paper_table
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.models.tuned import tuned
 from workbench.runs.estimates import BatchFigures, speed
 from workbench.runs.events import Event, Finished
 from workbench.runs.record import Run
@@ -39,7 +40,7 @@ from workbench.studies.settings import Settings
 
 METHODS = {
     "lookup": (decoders.catalog["lookup"](match=2, copy=7), "refrains"),
-    "speculative": (decoders.catalog["speculative"](draft_length=4), "stories"),
+    "speculative": (decoders.catalog["speculative"](**tuned().get("speculative", {})), "stories"),
 }
 
 

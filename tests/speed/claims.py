@@ -1,14 +1,18 @@
-"""The embedded pair beside transformers' `generate`, and a draft token's cost beside theory.
+"""The embedded pair at its tuned settings: over our baselines, `generate`, and theory.
 
-    python -m tests.speed.claims [--threads 1] [--tokens 64] [--prompts 3] [--rounds 5]
+    python -m tests.speed.claims [--threads 1] [--tokens 64] [--prompts 6] [--rounds 5]
                                  [--lengths 2 3 4 5 6 8]
 
 T=0, and T=1 with top-k 20 and top-p 0.9. Runs that are compared are interleaved. Every decoder is
-set beside greedy `generate`, which is quicker than its sampling. Prints Markdown; a ratio is the
-median of the rounds' ratios with the least and the most. About three minutes on one thread.
+set beside greedy `generate`, which is quicker than its sampling, and beside our own baseline:
+greedy decoding at T=0, sampling at T=1, and beam sampling of as many beams for DSBD. Settings are
+those kept with the pair (`tools.tune`), unless a row names others. Prints Markdown; a ratio is the
+median of the rounds' ratios with the least and the most. Ten minutes on one thread. Padded and
+unpadded batches are measured by `python -m tools.batch`.
 """
 
 import argparse
+import json
 import os
 import statistics
 from collections.abc import Callable, Sequence
@@ -17,13 +21,17 @@ import torch
 
 import decoders
 from decoders.theory import expected_tokens
+from tests.speed.dsbd import perplexity
 from tests.speed.engine import interleaved, times_as_fast
 from tests.speed.lookup import EXACTLY_4, prompts, theirs
+from workbench.models.tuned import kept, tuned
 
 WARPINGS = {
     "T=0": {"temperature": 0.0},
     "T=1, top-k 20, top-p 0.9": {"temperature": 1.0, "top_k": 20, "top_p": 0.9},
 }
+DRAFTING = ("speculative", "block", "mtad", "spectr", "specinfer", "mcss", "typical")
+WIDTHS = (4, 2)  # of the beam sampling that each of DSBD's settings was chosen beside
 Runs = dict[str, Callable[[], list]]
 
 
@@ -75,7 +83,7 @@ def main() -> None:
     )
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--tokens", type=int, default=64)
-    parser.add_argument("--prompts", type=int, default=3)
+    parser.add_argument("--prompts", type=int, default=6)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--lengths", type=int, nargs="+", default=[2, 3, 4, 5, 6, 8])
     args = parser.parse_args()
@@ -84,7 +92,7 @@ def main() -> None:
     openings, refrains = (texts[kind][: args.prompts] for kind in ("openings", "refrains"))
     print(
         f"{args.tokens} tokens, {args.prompts} prompts, {args.rounds} rounds, {args.threads} "
-        f"threads; load average {os.getloadavg()[0]:.1f} before"
+        f"threads; load average {os.getloadavg()[0]:.1f} before; settings {json.dumps(kept())}"
     )
     for title, warping in WARPINGS.items():
         options = {**warping, "max_new_tokens": args.tokens}
@@ -99,6 +107,9 @@ def main() -> None:
 
             return run
 
+        cold = not warping["temperature"]
+        own = {name: ours(name, **tuned().get(name, {})) for name in DRAFTING}
+        bases = dict.fromkeys(own, "greedy" if cold else "sampling")
         drafting = {
             f"speculative, {n} draft tokens": ours("speculative", draft_length=n)
             for n in args.lengths
@@ -106,26 +117,37 @@ def main() -> None:
         runs: Runs = {
             "generate": generated(),
             "greedy": ours("greedy"),
+            **own,
             **drafting,
-            "MTAD": ours("mtad"),
         }
-        runs |= {f"MTAD, {n} draft tokens": ours("mtad", draft_length=n) for n in (6, 8)}
-        if not warping["temperature"]:
+        if not cold:
+            runs["sampling"] = ours("multinomial")
+            for width, settings in zip(WIDTHS, kept().get("dsbd", []), strict=False):
+                runs[f"beam sampling of {width}"] = ours("beam_sampling", beams=width)
+                runs[f"dsbd beside {width}"] = ours("dsbd", **settings)
+                bases[f"dsbd beside {width}"] = f"beam sampling of {width}"
+        if cold:
             runs |= {"generate, assisted": generated(assistant_model=True)}
             runs |= {
                 "generate, copying": generated(refrains, prompt_lookup_num_tokens=10),
                 "lookup": ours("lookup", refrains, copy=10),
             }
         took = interleaved(runs, args.rounds)
-        print(f"\n### {title}\n\n| | tokens/s | over `generate` |\n|---|--:|--:|")
+        print(
+            f"\n### {title}\n\n| | tokens/s | over `generate` | over our own | perplexity |\n"
+            "|---|--:|--:|--:|--:|"
+        )
         for name, seconds in took.items():
+            base, found = bases.get(name), getattr(runs[name], "found", None)
             print(
                 f"| {name} | {args.prompts * args.tokens / statistics.median(seconds):.0f} | "
-                f"{times_as_fast(took, name, 'generate')} |"
+                f"{times_as_fast(took, name, 'generate')} | "
+                f"{f'{times_as_fast(took, name, base)} {base}' if base else ''} | "
+                f"{f'{perplexity(found):.2f}' if found else ''} |"
             )
         best = min(drafting, key=lambda name: statistics.median(took[name]))
         print(f"\nBest draft length: {best}.")
-        if not warping["temperature"]:
+        if cold:
             print(
                 f"Over assisted `generate`: {times_as_fast(took, best, 'generate, assisted')}; "
                 "look-up over `generate` copying: "

@@ -23,6 +23,11 @@ OURS = EMBEDDED.choice()
 Own = dict[str, Any]  # settings of one decoder by name
 
 
+def file(choice: PairChoice = OURS) -> Path:
+    """The file in which a pair in one folder keeps its settings."""
+    return Path(choice.target or assets() / "stories") / FILE
+
+
 def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     """The settings that a pair keeps, by decoder, without those that have the library's default.
 
@@ -36,10 +41,10 @@ def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
     Raises:
         InputError: if it names a decoder or a setting that is not there, or a value out of range
     """
-    folder = assets() / "stories" if choice.target is None else Path(choice.target)
+    path = file(choice)
     try:
-        whole = choice.draft is None and (folder / "target").is_dir()
-        data = json.loads((folder / FILE).read_text(encoding="utf-8")) if whole else {}
+        whole = choice.draft is None and (path.parent / "target").is_dir()
+        data = json.loads(path.read_text(encoding="utf-8")) if whole else {}
     except (OSError, ValueError, RecursionError):
         return {}
     if not isinstance(data, dict):
@@ -50,7 +55,7 @@ def kept(choice: PairChoice = OURS) -> dict[str, list[Own]]:
             for own in sets or [sets]:
                 _method(name, own)
     except InputError as error:
-        raise InputError(f"{folder / FILE}: {error}") from None
+        raise InputError(f"{path}: {error}") from None
     return found
 
 
