@@ -8,7 +8,9 @@ set beside greedy `generate`, which is quicker than its sampling, and beside our
 greedy decoding at T=0, sampling at T=1, and beam sampling of as many beams for DSBD. Settings are
 those kept with the pair (`tools.tune`), unless a row names others. Prints Markdown; a ratio is the
 median of the rounds' ratios with the least and the most. Ten minutes on one thread. Padded and
-unpadded batches are measured by `python -m tools.batch`.
+unpadded batches (EMS-SD) have another script, each number of threads a process:
+
+    WORKBENCH_THREADS=1 python -m tests.speed.batch --only lookup --sizes 8 16 --tokens 48
 """
 
 import argparse
@@ -114,6 +116,7 @@ def main() -> None:
             f"speculative, {n} draft tokens": ours("speculative", draft_length=n)
             for n in args.lengths
         }
+        bases |= dict.fromkeys(drafting, "greedy" if cold else "sampling")
         runs: Runs = {
             "generate": generated(),
             "greedy": ours("greedy"),
