@@ -2,12 +2,15 @@
 proof."""
 
 import re
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished
 from tests.browser.readable import faults_of_screens
+from workbench.kinds.draw.study import START
+from workbench.models.tuned import tuned
+from workbench.studies.settings import Settings, changed
 
 HOSTILE = "<b>é</b><img src=x onerror=window.hacked=1> ${window.hacked=1} {{{window.hacked}}}"
 
@@ -86,3 +89,16 @@ def test_stop_keeps_what_is_drawn(visit, address):
     expect(page.locator("#draw-progress")).to_contain_text("Stopped", timeout=20_000)
     count = int(page.locator("#draw-trees .pace").inner_text().split()[0])
     assert 0 < count < 1000
+
+
+def test_a_link_opens_with_the_settings_that_its_maker_saw(visit, address):
+    """Old links name no tuned setting and mean the library's defaults; new ones name each."""
+    methods = Settings.from_json({**tuned(), **START}).methods
+    own = {f"{m.name}.{name}" for m in methods for name in changed(m)}
+    fresh = visit(f"{address}?tab=draw").locator("#draw-settings-link a")
+    href = fresh.get_attribute("href")
+    assert {name for name, _ in parse_qsl(href[1:]) if "." in name} == own
+    again = visit(f"{address}{href}").locator("#draw-settings-link a")
+    expect(again).to_have_attribute("href", href)
+    old = visit(f"{address}?kind=draw&prompt=Twice").locator("#draw-settings-link a")
+    expect(old).to_have_attribute("href", "?kind=draw&prompt=Twice")
