@@ -26,6 +26,8 @@ from workbench.studies.schemes import (
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
+LATER = ("min_p", "top_n_sigma", "temperature_last")  # where off, older journals are resumed
+
 
 @dataclass(frozen=True)
 class Cell:
@@ -61,13 +63,14 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
         shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
+        sampled = {name: getattr(self.settings, name) for name in shared}
         own = ("batch_size", "scheme", "ignore_eos", "timed")
         return {
             "pair": pair_name(self.choice),
             "prompts": self.prompts,
             "decoder": self.method.name,
             "settings": dataclasses.asdict(self.method),
-            **{name: getattr(self.settings, name) for name in shared},
+            **{name: value for name, value in sampled.items() if value or name not in LATER},
             **{name: getattr(self, name) for name in own},
         }
 

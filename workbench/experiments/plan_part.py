@@ -205,7 +205,7 @@ def _usual(keys: Keys) -> Mapping[str, dict[str, Any]]:
         return {}
     if _pairs(keys) != (EMBEDDED.choice(),):
         raise InputError(
-            f"{keys.place}: only the pair {EMBEDDED_NAME!r} has tuned settings; omit `settings`, "
+            f'{keys.place}: only the pair "{EMBEDDED_NAME}" has tuned settings; omit `settings`, '
             "or `pairs`."
         )
     return tuned()

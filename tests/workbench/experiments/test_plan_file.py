@@ -97,7 +97,7 @@ def test_pairs_are_presets_or_lists_of_models():
         ('[[part]]\ndecoders = ["greedy"]\npairs = ["lama"]', "there is no pair 'lama'"),
         ('[[part]]\ndecoders = ["greedy"]\nsettings = "tunde"', "did you mean 'tuned'?"),
         ('[[part]]\ndecoders = ["greedy"]\nsettings = "tuned"\npairs = [["a", "b"]]',
-            "only the pair 'embedded' has tuned settings"),
+            'only the pair "embedded" has tuned settings'),
         ('[[part]]\nname = "a"\ndecoders = ["greedy"]\n[[part]]\nname = "a"\ndecoders = ["greedy"]',
             "two parts named 'a'"),
         (f'[[part]]\ndecoders = ["greedy"]\nseeds = {list(range(6000))}', "6,000 cells"),

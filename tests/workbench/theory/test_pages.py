@@ -18,7 +18,7 @@ EMS_SD = next(page for page in PAGES if page.title == "EMS-SD")
 
 
 def values(page, **changes):
-    return SimpleNamespace(**{s.name: s.value for s in page.sliders} | changes)
+    return SimpleNamespace(**{s.name: s.value for s in page.fields} | changes)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.title)
