@@ -167,18 +167,19 @@ def found(m: Measured) -> str:
 
 RULES = Page(
     "Rules",
-    "Enumerated with the project’s own decoders, as `decoders.testing.prove` does for a rule of"
-    " yours. The most that is possible: Sun et al. 2024, Block verification, theorem 2",
+    "p and q are the same after every text; parts that are all 0 are equal. Enumerated with our"
+    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible: Sun"
+    " et al. 2024, Block verification, theorem 2",
     (
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
         Slider("gamma", "draft length γ", "tokens drafted per round", 1, 3, 2, 1),
         *(
-            Slider(f"{model}_{x}", f"{model}({x}), parts", f"share of {x} {where}", 0, 12, value, 1)
+            Slider(f"{model}_{x}", f"{model}({x}), parts", where + also, 0, 12, value, 1)
             for model, where, values in (
-                ("p", "under the target", (1, 2, 1)),
-                ("q", "in the draft", (2, 1, 1)),
+                ("p", "share under the target", (1, 2, 1)),
+                ("q", "share in the draft", (2, 1, 1)),
             )
-            for x, value in zip(TOKENS, values, strict=True)
+            for x, value, also in zip(TOKENS, values, ("", "", ", of 3 tokens"), strict=True)
         ),
     ),
     (
