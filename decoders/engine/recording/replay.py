@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from itertools import pairwise
 from operator import attrgetter
 from typing import Any
 
@@ -18,9 +19,7 @@ from decoders.engine.recording.fusion import fused
 from decoders.engine.recording.recorder import CannotRecord, Recorder, Step, Value, in_general
 from decoders.errors import first_line
 
-# The numbers of tokens that share one recording. Linear layers may multiply differently above 8 and
-# above 32 tokens (`linear.FEW`), and long prompts gain nothing.
-SPANS = range(1, 2), range(2, 9), range(9, 33), range(33, 257)
+LONGEST = 256  # tokens: longer prompts gain nothing
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 VERSION = attrgetter("_version")
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
@@ -31,8 +30,9 @@ Pass = Callable[..., tuple[torch.Tensor, ...]]
 class Recorded:
     """Replays passes of up to 256 tokens from recordings, and runs longer ones plainly.
 
-    A recording takes a few passes of few tokens. So each is made when it is first needed, by the
-    thread that needs it, while other threads wait.
+    There is one recording for a single token, one for few tokens and one for more. Each takes a
+    few passes of few tokens. So it is made when it is first needed, by the thread that needs it,
+    while other threads wait.
 
     Args:
         plain: the pass itself
@@ -42,6 +42,7 @@ class Recorded:
             made again if they change between runs.
         name: the model's name, for the warning if it cannot be recorded
         most: the most tokens that the model can see, or None
+        few: the most tokens of a pass with few, above which linear layers may multiply differently
 
     Attributes:
         failed: whether recording has failed, so that all passes run plainly
@@ -54,9 +55,11 @@ class Recorded:
         weights: Callable[[], list[torch.Tensor]],
         name: str,
         most: int | None,
+        few: int,
     ):
         self.plain, self.example, self.weights, self.name = plain, example, weights, name
-        spans = [range(s.start, min(s.stop, (most or s.stop) + 1)) for s in SPANS]
+        edges = [min(edge, most or edge) + 1 for edge in (0, 1, few, LONGEST)]
+        spans = [range(*ends) for ends in pairwise(edges)]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
         self._passes: dict[tuple[range, Layers], Pass] = {}
         self._weights: list[torch.Tensor] = []

@@ -82,9 +82,10 @@ def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
     exact = weight.float()
     largest = float(exact.abs().max())
     for scale in (1.0, 2.0 ** (15 - math.frexp(largest)[1]) if 0 < largest < math.inf else 1.0):
-        lost = ((exact * scale).half().float() / scale - exact).norm(dim=1)
-        if bool((lost <= torch.finfo(torch.float32).eps * exact.norm(dim=1)).all()):
-            return torch.fbgemm_pack_gemm_matrix_fp16(exact * scale), 1 / scale
+        scaled = exact * scale
+        lost = (scaled.half().float() - scaled).norm(dim=1)
+        if bool((lost <= torch.finfo(torch.float32).eps * scaled.norm(dim=1)).all()):
+            return torch.fbgemm_pack_gemm_matrix_fp16(scaled), 1 / scale
     return None
 
 
