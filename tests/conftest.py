@@ -7,12 +7,16 @@ not recorded:
 """
 
 import os
+from collections.abc import Iterator
 
+import pytest
 import torch
 from hypothesis import settings
 
 from decoders import ModelPair, load_pair
+from decoders.engine.loading import load
 from decoders.engine.models.packed import PackedModel
+from tests.models import save_small_pair
 from tests.reports import pytest_report_to_serializable  # noqa: F401 - a hook
 from workbench.measuring import device
 
@@ -26,6 +30,15 @@ if passes := os.environ.get("PASSES"):
     for call in (ModelPair.__init__, load_pair):
         call.__kwdefaults__["passes"] = passes
     PackedModel.__init__.__defaults__ = (*PackedModel.__init__.__defaults__[:-1], passes)
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory) -> Iterator[None]:
+    """For tests that read no text: a small pair in place of the embedded one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(load, "EMBEDDED", save_small_pair(tmp_path_factory.mktemp("small")))
+        yield
+
 
 # These wait for other processes half of the time.
 WAITING = (

@@ -1,5 +1,7 @@
 """Builders of tiny random models and of a tokenizer for them."""
 
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import torch
@@ -9,6 +11,7 @@ from tokenizers.decoders import ByteLevel
 from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokenizerFast
 
 import decoders
+from decoders.engine.loading.load import EMBEDDED
 
 VOCABULARY = 67
 POSITIONS = 512
@@ -60,19 +63,42 @@ def build(
     return AutoModelForCausalLM.from_config(config, attn_implementation=attention).to(dtype).eval()
 
 
-def build_pair(
-    dtype: torch.dtype = torch.float64, tokenizer=None, eos: int | None = None, noise: float = 0.02
-) -> decoders.ModelPair:
+def build_both(
+    dtype: torch.dtype = torch.float64, eos: int | list | None = None, noise=0.02, **changes
+) -> tuple[PreTrainedModel, PreTrainedModel]:
     """A random Llama and, as its draft, the same with noise on its weights: some drafts are
     kept."""
-    target, draft = build(dtype=dtype), build(dtype=dtype)
+    target, draft = build(dtype=dtype, **changes), build(dtype=dtype, **changes)
     generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in draft.parameters():
             weight += noise * torch.randn(weight.shape, generator=generator, dtype=dtype)
     for model in (target, draft):
         model.generation_config.eos_token_id = eos
-    return decoders.ModelPair(target, draft, tokenizer)
+    return target, draft
+
+
+def build_pair(
+    dtype: torch.dtype = torch.float64, tokenizer=None, **others: Any
+) -> decoders.ModelPair:
+    """The models of `build_both`."""
+    return decoders.ModelPair(*build_both(dtype, **others), tokenizer)
+
+
+def save_small_pair(folder: Path) -> Path:
+    """A folder that can take the place of the embedded pair where no text is read.
+
+    It has that pair's tokenizer and positions and about its acceptance; its texts are random
+    words."""
+    tokenizer = transformers.AutoTokenizer.from_pretrained(EMBEDDED / "target")
+    models = build_both(
+        torch.float32, eos=tokenizer.eos_token_id, noise=0.008, vocab_size=len(tokenizer),
+        max_position_embeddings=1024,
+    )  # fmt: skip
+    for role, model in zip(("target", "draft"), models, strict=True):
+        model.save_pretrained(folder / role)
+        tokenizer.save_pretrained(folder / role)
+    return folder
 
 
 def build_tokenizer(words: tuple[str, ...] = ()) -> PreTrainedTokenizerFast:

@@ -1,4 +1,4 @@
-"""The page as a separate process, as `python app.py` serves it.
+"""The page as a separate process, as `python app.py` serves it, with a small pair.
 
 Its log can be read, it can be killed, and its disk can be filled."""
 
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 class Served:
-    """The embedded pair on a free port.
+    """The app on a free port.
 
     `data` and `uploads` are folders in `folder`; `log` is the printed text. `disk` is the size of a
     separate disk for `data`, such as "20m", if this process may mount one."""
@@ -55,7 +55,7 @@ class Served:
 
     def start(self) -> None:
         """Raises RuntimeError with the log if nothing is served."""
-        command = [sys.executable, "-u", "app.py"]
+        command = [sys.executable, "-u", "-m", "tests.small", "app.py"]
         self.process = subprocess.Popen(
             command, cwd=ROOT, env=self.environ, text=True, errors="replace",
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -39,7 +39,7 @@ PORT = "7860"  # the address that a page names
 
 
 @pytest.fixture(autouse=True, scope="module")
-def loaded_once() -> Iterator[None]:
+def loaded_once(small) -> Iterator[None]:
     """Loads once what readers load again and again, and skips the search for a number of
     threads."""
     with pytest.MonkeyPatch.context() as patch:

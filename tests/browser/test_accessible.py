@@ -8,14 +8,14 @@ from playwright.sync_api import expect
 
 from tests.browser.actions import finished, link, open_recorded, panel, press_run, unfold_form
 from tests.browser.readable import faults
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded, recordings
 
 
 def test_from_run_to_download_in_a_few_keys(page):
     """It took 144 presses of Tab with 15 decoders."""
-    run = recordings()[5].run
-    open_recorded(page, recordings()[5])
-    expect(page.locator("#panels .wb-panel")).to_have_count(len(run.decoders))
+    everything = recorded(id_of("all"))
+    open_recorded(page, everything)
+    expect(page.locator("#panels .wb-panel")).to_have_count(len(everything.run.decoders))
     page.locator("#run").focus()
     for _ in range(25):
         page.keyboard.press("Tab")
@@ -56,7 +56,7 @@ def test_axe_finds_nothing_serious_in_what_unfolds(page):
 def test_axe_finds_nothing_serious_in_any_state(page, server):
     """A token's card, a replay, a run at work, a stopped one, a refusal, a batch, compared runs."""
     address, host = server
-    open_recorded(page, recordings()[4])
+    open_recorded(page, recorded(id_of("forest")))
     panel(page, "dsbd").get_by_role("button", name="Step through its rounds").click()
     expect(page.locator(".wb-replay .node").first).to_be_visible()
     card, token = page.locator("#panels .wb-card"), panel(page, "dsbd").locator(".tok").first
@@ -87,7 +87,7 @@ def test_axe_finds_nothing_serious_in_any_state(page, server):
     expect(page.locator("#notice [role=alert]")).to_be_visible()
     expect(page.locator("#run")).to_be_enabled()
     assert faults(page, "#notice") == [], "a run that is gone"
-    open_recorded(page, recordings()[-1])
+    open_recorded(page, recorded(id_of("batch")))
     expect(page.locator("#batch-figures table")).to_be_visible()
     assert faults(page) == [], "batch"
 

@@ -11,9 +11,10 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.actions import open_recorded
 from workbench.runs.record import Run
-from workbench.runs.recorded import recordings
+from workbench.runs.recorded import id_of, recorded, recordings
 from workbench.show.files import WRITERS
 
+FIVE, ALL = recordings()[0], recorded(id_of("all"))
 PAPER = 718  # px: A4 with margins of 10 mm
 
 FAULTS = """() => {
@@ -54,7 +55,7 @@ CUT_ON_PAPER = """() => {
 @pytest.fixture(scope="module")
 def runs(run) -> dict[str, Run]:
     """Runs with laps and with repeats, of one decoder, of five and of all."""
-    five, everything = recordings()[0].run, recordings()[5].run
+    five, everything = FIVE.run, ALL.run
     return {
         "one": replace(five, results=five.results[:1]),
         "five": five,
@@ -92,12 +93,12 @@ def test_charts_of_a_report_read_at_any_width_and_on_paper(report):
     assert report.evaluate(CUT_ON_PAPER) == []
 
 
-@pytest.mark.parametrize("place", [0, 5], ids=["five", "all"])
-def test_charts_of_the_page_read_at_any_width_and_on_paper(page, place):
-    run = recordings()[place].run
+@pytest.mark.parametrize("recording", [FIVE, ALL], ids=["five", "all"])
+def test_charts_of_the_page_read_at_any_width_and_on_paper(page, recording):
     page.emulate_media(media="screen")
-    open_recorded(page, recordings()[place])
-    expect(page.locator("#charts .wb-bars").first.locator("tr")).to_have_count(len(run.decoders))
+    open_recorded(page, recording)
+    count = len(recording.run.decoders)
+    expect(page.locator("#charts .wb-bars").first.locator("tr")).to_have_count(count)
     for width in (1400, 768, 390):
         page.set_viewport_size({"width": width, "height": 900})
         page.wait_for_timeout(200)
@@ -106,4 +107,4 @@ def test_charts_of_the_page_read_at_any_width_and_on_paper(page, place):
     page.emulate_media(media="print")
     assert page.evaluate(FAULTS) == []
     assert page.evaluate(CUT_ON_PAPER) == []
-    expect(page.locator("#figures tbody tr")).to_have_count(len(run.decoders))
+    expect(page.locator("#figures tbody tr")).to_have_count(count)

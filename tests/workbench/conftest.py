@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 import decoders as library
-from tests.models import build
+from tests.models import build_pair
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.branch.branching import At, branch
 from workbench.kinds.comparison.study import Comparison
@@ -38,18 +38,9 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
 @pytest.fixture(scope="session")
 def pair(byte_tokenizer) -> library.ModelPair:
     """A random Llama over bytes, and the same with noise on its weights as its draft."""
-    size = len(byte_tokenizer)
-    target, draft = (
-        build(dtype=torch.float32, vocab_size=size),
-        build(dtype=torch.float32, vocab_size=size),
+    return build_pair(  # without an end: every text goes on to its budget
+        torch.float32, byte_tokenizer, eos=[], vocab_size=len(byte_tokenizer)
     )
-    generator = torch.Generator().manual_seed(1)
-    with torch.no_grad():
-        for weight in draft.parameters():
-            weight += 0.02 * torch.randn(weight.shape, generator=generator)
-    for model in (target, draft):
-        model.generation_config.eos_token_id = []  # every text goes on to its budget
-    return library.ModelPair(target, draft, byte_tokenizer)
 
 
 @pytest.fixture(scope="session")

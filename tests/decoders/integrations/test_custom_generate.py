@@ -400,7 +400,7 @@ def from_folder(tmp_path, monkeypatch):
     return {"custom_generate": str(folder), "trust_remote_code": True}, installed.clear
 
 
-def test_the_code_on_the_folders_card_runs(from_folder):
+def test_the_code_on_the_folders_card_runs(from_folder, small):
     pair, (folder, _) = decoders.load_pair(), from_folder
     (code,) = re.findall(
         "```python\n(.*?)```", (HUB / "README.md").read_text(encoding="utf-8"), re.S

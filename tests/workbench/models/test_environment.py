@@ -48,7 +48,7 @@ def test_how_much_of_the_targets_tokens_a_draft_knows_is_a_fact():
     assert environment(pair)["draft_knows"] == f"{pair.known:.0%} of the target's tokens"
 
 
-def test_copies_of_weights_are_counted():
+def test_copies_of_weights_are_counted(small):
     """At most one extra copy of the weights."""
     facts = environment(load_pair())
     for role in ("target", "draft"):
