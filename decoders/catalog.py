@@ -16,12 +16,21 @@ from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
-from decoders.methods.block import BlockVerification
 from decoders.methods.dsbd import DSBD
-from decoders.methods.modelless import NGramDrafts, PromptLookup
 from decoders.methods.mtad import MTAD, MTJD
-from decoders.methods.speculative import Speculative
-from decoders.methods.variants import MCSS, BiLD, SpecInfer, SpecTr, Typical
+from decoders.methods.named import (
+    MCSS,
+    BiLD,
+    BlockVerification,
+    Match,
+    NGramDrafts,
+    PromptLookup,
+    SpecInfer,
+    SpecTr,
+    Speculative,
+    TraversalVerification,
+    Typical,
+)  # fmt: skip
 from decoders.settings import Law, Method, nearest
 
 GROUP = "decoders.methods"
@@ -128,6 +137,7 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
 catalog = Catalog(
     Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
     MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
+    Match, TraversalVerification,
 )  # fmt: skip
 
 

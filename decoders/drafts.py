@@ -31,11 +31,13 @@ class Draft:
         draws: the draws, in the order drawn
         q: from a parent to the distribution that its children were drawn from. A parent without an
             entry has one certain child (a point mass), as copied text has.
+        distinct: whether children were drawn without replacement
     """
 
     root: NodeId
     draws: list[Draw] = field(default_factory=list)
     q: dict[NodeId, Distribution] = field(default_factory=dict)
+    distinct: bool = False
 
     @property
     def nodes(self) -> list[NodeId]:
@@ -128,7 +130,7 @@ def tree(
         predict: the distributions that the children of these nodes are drawn from
         sample: draws the children of one node
     """
-    draft = Draft(request.tip)
+    draft = Draft(request.tip, distinct=sample is without_replacement)
     layer = [draft.root]
     for children in expansion[: request.left - 1]:
         nodes = list(dict.fromkeys(layer))

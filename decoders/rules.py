@@ -27,7 +27,7 @@ class Pick:
     rest: Distribution | None = None
 
 
-class Rule(Protocol):
+class NodeRule(Protocol):
     def pick(
         self,
         p: Distribution,
@@ -163,66 +163,3 @@ class MultiRoundRule:
                 q = q.without(token)
         pick.rest = rest
         return pick
-
-
-def tossless(
-    token: TokenId, probability: float, kept: bool, p: Distribution, q: Distribution | None
-) -> Pick:
-    """The pick of a rule without randomness, which judges `token` by its probability alone.
-
-    A refused token is replaced by a draw from p itself, so such a rule is lossy.
-    """
-    return Pick([(probability, 1.0 if q is None else q[token], None, None)], kept, rest=p)
-
-
-@dataclass(frozen=True)
-class TypicalRule:
-    """Medusa's typical acceptance: p(x) > min(epsilon, delta exp(-H(p))).
-
-    p and its entropy H (nats) are those after warping.
-
-    Source:
-        Cai et al. 2024 (Medusa, arXiv 2401.10774), typical acceptance.
-    """
-
-    epsilon: float = 0.09
-    delta: float = 0.3
-
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        (token,) = tokens
-        probability = p[token]
-        kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
-        return tossless(token, probability, kept, p, q)
-
-
-@dataclass(frozen=True)
-class RollbackRule:
-    """BiLD's rule: keep a token while -log p(x) <= rollback, or drop it with all that follows.
-
-    Attributes:
-        rollback: threshold in nats, on the raw p
-
-    Source:
-        Kim et al. 2023 (BiLD, arXiv 2302.07863), rollback policy.
-    """
-
-    rollback: float = 2.0
-
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        (token,) = tokens
-        log_p = reading.log_p(token)
-        return tossless(token, math.exp(log_p), -log_p <= self.rollback, p, q)

@@ -77,36 +77,18 @@ class claim(property):
         return super().__get__(owner() if method is None else method, owner)
 
 
-class Method:
-    """The base of every decoder: a frozen dataclass of settings with its claims and `decode`.
+class Checked:
+    """The base of every frozen dataclass of settings, each checked when one is built.
 
     Attributes:
-        name: its id in the catalog, in links and in files
-        title: its proper name
-        stands_for: what the title abbreviates
-        law: the law of the output, or None (lossy)
-        paper: the paper that defines it
-        section: the section of the paper
-        summary: one line for a reader who knows no decoder
-        uses_draft: whether it needs a draft model
-        features: layers of the target whose hidden states its asks want
-        references: texts that its drafts may copy from, if it has such a setting
+        name: its name in links, files and messages
 
     Raises:
         InputError: for unknown settings, and for values out of range
     """
 
     name: ClassVar[str]
-    title: ClassVar[str]
-    stands_for: ClassVar[str] = ""
-    law: ClassVar[Law | None]
-    paper: ClassVar[str]
-    section: ClassVar[str]
-    summary: ClassVar[str]
-    uses_draft: ClassVar[bool] = False
-    features: ClassVar[tuple[int, ...]] = ()
-    references: tuple[str, ...] = ()
-    # For type checkers: every method is a dataclass.
+    # For type checkers: every heir is a dataclass.
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __new__(cls, *args: Any, **settings: Any) -> Self:
@@ -121,6 +103,32 @@ class Method:
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             object.__setattr__(self, field.name, check(self.name, field, getattr(self, field.name)))
+
+
+class Method(Checked):
+    """The base of every decoder: a frozen dataclass of settings with its claims and `decode`.
+
+    Attributes:
+        title: its proper name
+        stands_for: what the title abbreviates
+        law: the law of the output, or None (lossy)
+        paper: the paper that defines it
+        section: the section of the paper
+        summary: one line for a reader who knows no decoder
+        uses_draft: whether it needs a draft model
+        features: layers of the target whose hidden states its asks want
+        references: texts that its drafts may copy from, if it has such a setting
+    """
+
+    title: ClassVar[str]
+    stands_for: ClassVar[str] = ""
+    law: ClassVar[Law | None]
+    paper: ClassVar[str]
+    section: ClassVar[str]
+    summary: ClassVar[str]
+    uses_draft: ClassVar[bool] = False
+    features: ClassVar[tuple[int, ...]] = ()
+    references: tuple[str, ...] = ()
 
     @property
     def lossless(self) -> bool:

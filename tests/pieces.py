@@ -1,18 +1,37 @@
 """Runs one piece of a decoder alone: a draft source, or a rule at one node."""
 
 from collections.abc import Callable, Generator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from decoders.distribution import Distribution, SeededSource, Small, Whole
 from decoders.drafts import Draft, Sampler, with_replacement
+from decoders.methods.combination import Combination
 from decoders.reading import Reading, Readings
 from decoders.request import Request
-from decoders.rules import Rule
+from decoders.rules import NodeRule
+from decoders.settings import setting
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path
 from decoders.warp import Warping
+
+SOURCE, RULE = setting(None, "a source"), setting(None, "a rule")
+
+
+@dataclass(frozen=True)
+class Made(Combination):
+    """A decoder of these two parts."""
+
+    name = "made"
+
+    source: Any = SOURCE
+    judge: Any = RULE
+
+    @property
+    def parts(self):
+        return self.source, self.judge
 
 
 def request(
@@ -68,7 +87,7 @@ def reading(probs: torch.Tensor) -> Reading:
 
 
 def at_one_node(
-    rule: Rule, p: torch.Tensor, q: torch.Tensor, k: int, sample: Sampler = with_replacement
+    rule: NodeRule, p: torch.Tensor, q: torch.Tensor, k: int, sample: Sampler = with_replacement
 ) -> tuple[torch.Tensor, float]:
     """The law (V,) of the token that comes out if k children were drawn from q.
 

@@ -13,10 +13,12 @@ from transformers.generation.candidate_generator import (
 
 from decoders.drafts import Draft, certain
 from decoders.errors import InputError, ModelError, refuse
-from decoders.methods.speculative import LENIENCE, Lenient
+from decoders.methods.combination import Combination
+from decoders.methods.parts import Drafting, Kind, Rule, Source
+from decoders.methods.speculative import LENIENCE, Tokenwise
 from decoders.reading import Reading
 from decoders.request import Ask, Request
-from decoders.settings import Decoding, setting
+from decoders.settings import setting
 
 
 def proposes_from_text(owner: str, generator: Any) -> CandidateGenerator:
@@ -55,11 +57,38 @@ GENERATOR = setting(None, "the candidate generator", read=proposes_from_text)
 
 
 @dataclass(frozen=True)
-class Candidates(Lenient):
+class Proposals(Source):
+    """A candidate generator's tokens, which count as certain."""
+
+    name = "candidates"
+    kind = Kind.CERTAIN
+
+    generator: Any = GENERATOR
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(self._propose)
+
+    def _propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
+        yield from ()  # asks no model
+        if request.left < 2:
+            return certain(request, ())
+        text = request.tree.text(request.tip)
+        candidates, _ = self.generator.get_candidates(torch.tensor([text]))
+        tokens = candidates[0, len(text) :].tolist()
+        if strange := [t for t in tokens if not 0 <= t < request.vocabulary]:
+            raise ModelError(
+                f"{type(self.generator).__name__} proposed the token {strange[0]}, which is "
+                "outside the target's vocabulary."
+            )
+        return certain(request, tokens)
+
+
+@dataclass(frozen=True)
+class Candidates(Combination):
     """Speculative sampling of a candidate generator's proposals.
 
-    Its tokens count as certain: each is accepted with probability p, else a token is drawn from the
-    rest of p. So the output has the target's law wherever they come from.
+    Each token is accepted with probability p, else a token is drawn from the rest of p. So the
+    output has the target's law wherever they come from.
 
     Attributes:
         generator: serves all requests of a batch, so it must be a function of the text alone
@@ -76,19 +105,6 @@ class Candidates(Lenient):
     generator: Any = GENERATOR
     lenience: float = LENIENCE
 
-    def decode(self, request: Request) -> Decoding:
-        return self.speculate(request, self._propose)
-
-    def _propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
-        yield from ()  # asks no model
-        if request.left < 2:
-            return certain(request, ())
-        text = request.tree.text(request.tip)
-        candidates, _ = self.generator.get_candidates(torch.tensor([text]))
-        tokens = candidates[0, len(text) :].tolist()
-        if strange := [t for t in tokens if not 0 <= t < request.vocabulary]:
-            raise ModelError(
-                f"{type(self.generator).__name__} proposed the token {strange[0]}, which is "
-                "outside the target's vocabulary."
-            )
-        return certain(request, tokens)
+    @property
+    def parts(self) -> tuple[Source, Rule]:
+        return Proposals(self.generator), Tokenwise(self.lenience)

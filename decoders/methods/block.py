@@ -1,88 +1,80 @@
-"""Block verification: a draft is judged as a whole.
+"""Block verification, and traversal verification, which is the same on trees.
 
-This keeps more of it than judging token by token, and never less.
+A draft is judged as a whole, from its leaves to its root. This keeps more of it than judging token
+by token, and never less.
 
 Source:
-    Sun et al. 2024 (arXiv 2403.10444), algorithm 2.
+    Sun et al. 2024 (arXiv 2403.10444), algorithm 2; Weng et al. 2025 (arXiv 2505.12398), algorithm
+    1.
 """
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoders.distribution import Distribution, minimum, residual
-from decoders.drafts import Draft, chain
-from decoders.methods.speculative import DRAFT_LENGTH
+from decoders.distribution import Distribution, minimum, point_mass, residual
+from decoders.drafts import Draft
+from decoders.methods.parts import CHAINS, DRAWN, Rule, Verdict
+from decoders.reading import Reading
 from decoders.request import Request
-from decoders.settings import Decoding, Law, Method
 from decoders.shapes import NodeId
 from decoders.trace import Fate, Trial
 
 
 @dataclass(frozen=True)
-class BlockVerification(Method):
+class Block(Rule):
     name = "block"
-    title = "Block verification"
-    law = Law.TARGET
-    paper, section = "Sun et al. 2024 (block verification)", "algorithm 2"
-    summary = (
-        "Judges a draft as a whole instead of token by token, so more of it is kept: the same text "
-        "in fewer passes."
-    )
-    uses_draft = True
+    judges = CHAINS
 
-    draft_length: int = DRAFT_LENGTH
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        known = dict(zip(draft.nodes, map(request.warp, readings), strict=True))
+        trials = [Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in draft.draws]
+        below = defaultdict(list)
+        for trial in trials:
+            below[trial.parent].append(trial)
 
-    def decode(self, request: Request) -> Decoding:
-        while not request.finished:
-            draft = yield from chain(request, self.draft_length)
-            readings = yield request.ask("target", draft.nodes)
-            yield request.advance(
-                *verify(request, draft, [request.warp(reading) for reading in readings])
-            )
+        def end(
+            node: NodeId, a: float = 1.0, own: Trial | None = None
+        ) -> tuple[NodeId, Fate, Distribution] | None:
+            """Where the kept path ends, at a node or below, and what is left of p there.
+
+            None if the node is refused. `a`, the paper's acceptance rate, is how likely the target
+            finds the path to it, compared with the draft; at most 1. Each child is tried with what
+            those before it left of p and a; the root is never refused.
+            """
+            # Equal draws are tried as often as they were drawn; the first has all the children.
+            p, q, children = known[node], draft.q.get(node), below.pop(node, [])
+            for child in children:
+                q = q or point_mass(child.token)
+                child.p, child.q = p[child.token], q[child.token]
+                found = end(child.node, min(1.0, a * (child.p / child.q)), child)
+                child.fate = Fate.ACCEPTED if found else Fate.REJECTED
+                if found:
+                    return found
+                left = max(0.0, a - minimum(a * p, q).total)  # the sum of max(0, a p - q)
+                p = residual(a * p, q)
+                if own:
+                    a = left / (left + 1 - a) if left else 0.0
+                if draft.distinct:
+                    q = q.without(child.token)
+            if own:
+                own.accept_probability = a
+                accepted, own.u = request.source.accept(a)
+                if not accepted:
+                    for child in children:
+                        child.fate = Fate.DISCARDED
+                    return None
+            return node, Fate.CORRECTED if children else Fate.BONUS, p
+
+        found = end(draft.root)
+        assert found  # the root is kept
+        after, fate, rest = found
+        fate = fate if draft.draws else Fate.SAMPLED
+        sampled, tip = request.sample(after, fate, rest, known[after])
+        return [*trials, *sampled], tip
 
 
-def verify(request: Request, draft: Draft, p: Sequence[Distribution]) -> tuple[list[Trial], NodeId]:
-    """Algorithm 2; the longest accepted prefix is sought from the end, with fewer random numbers.
-
-    Args:
-        request: the request being decoded
-        draft: a chain
-        p: the target's distributions at the root and after each draft token
-
-    Returns:
-        Every trial, and the new tip.
-    """
-    draws, source, q = draft.draws, request.source, [draft.q[d.parent] for d in draft.draws]
-    # p_i of the paper: how likely the target finds the first i tokens, compared with the draft
-    # model; at most 1.
-    weights = [1.0]
-    trials = []
-    for i, d in enumerate(draws):
-        weights.append(min(1.0, weights[-1] * (p[i][d.token] / q[i][d.token])))
-        trials.append(
-            Trial(d.node, d.token, d.parent, Fate.DISCARDED, p[i][d.token], q[i][d.token])
-        )
-    kept = len(draws)
-    while kept:
-        chance = w = weights[kept]
-        if kept < len(draws):
-            left = max(0.0, w - minimum(w * p[kept], q[kept]).total)  # the sum of max(0, w p - q)
-            chance = left / (left + 1 - w) if left else 0.0
-        accepted, u = source.accept(chance)
-        trials[kept - 1].accept_probability, trials[kept - 1].u = chance, u
-        if accepted:
-            break
-        kept -= 1
-    for trial in trials[:kept]:
-        trial.fate = Fate.ACCEPTED
-    after = draws[kept - 1].node if kept else draft.root
-    if kept < len(draws):
-        trials[kept].fate, fate, rest = (
-            Fate.REJECTED,
-            Fate.CORRECTED,
-            residual(weights[kept] * p[kept], q[kept]),
-        )
-    else:
-        fate, rest = (Fate.BONUS if draws else Fate.SAMPLED), p[kept]
-    own, tip = request.sample(after, fate, rest, p[kept])
-    return [*trials, *own], tip
+@dataclass(frozen=True)
+class Traversal(Block):
+    name = "traversal"
+    judges = DRAWN | CHAINS

@@ -15,10 +15,10 @@ import torch
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, certain, tree
 from decoders.inputs import as_references
-from decoders.methods.speculative import LENIENCE, Lenient
+from decoders.methods.parts import Drafting, Kind, Source
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
-from decoders.settings import Decoding, setting
+from decoders.settings import setting
 from decoders.shapes import NodeId, Probs, TokenId
 
 REFERENCES = setting(
@@ -78,33 +78,35 @@ class Lookup:
         return []
 
 
+MATCH = setting(
+    2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
+)
+COPY = setting(7, "most tokens copied per round", low=1, high=64)
+PREFER = setting(
+    "last",
+    "which of several matches to copy: the last, or the first in references, prompt and output, "
+    "as LLMA does",
+    choices=("last", "first"),
+)
+
+
 @dataclass(frozen=True)
-class PromptLookup(Lenient):
+class Copied(Source):
+    """A copy of what followed the last tokens before."""
+
     name = "lookup"
-    title = "Prompt lookup"
-    paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
-    summary = (
-        "Copies its drafts from the prompt, the output or reference documents: no draft model at "
-        "all."
-    )
+    kind = Kind.CERTAIN
 
-    match: int = setting(
-        2, "longest run of last tokens to look up; shorter runs are tried down to 1", low=1, high=16
-    )
-    copy: int = setting(7, "most tokens copied per round", low=1, high=64)
-    references: tuple[str, ...] = REFERENCES
-    prefer: str = setting(
-        "last",
-        "which of several matches to copy: the last, or the first in references, prompt and "
-        "output, as LLMA does",
-        choices=("last", "first"),
-    )
-    lenience: float = LENIENCE
+    match: int = MATCH
+    copy: int = COPY
+    prefer: str = PREFER
 
-    def decode(self, request: Request) -> Decoding:
-        return self.speculate(
-            request, Lookup(request, self.match, self.copy, self.prefer == "first").propose
-        )
+    @property
+    def longest(self) -> int:
+        return self.copy
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(Lookup(request, self.match, self.copy, self.prefer == "first").propose)
 
 
 class NGram:
@@ -163,27 +165,30 @@ class NGram:
         return last
 
 
+ORDER = setting(
+    "bigram",
+    "the units counted: pairs of tokens, or single ones",
+    choices=("bigram", "unigram"),
+)
+COUNTED_LENGTH = setting(3, "draft tokens per round (gamma)", low=1, high=64)
+SMOOTHING = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
+
+
 @dataclass(frozen=True)
-class NGramDrafts(Lenient):
+class Counted(Source):
+    """Draws from counts of tokens and pairs seen so far."""
+
     name = "ngram"
-    title = "N-gram drafts"
-    paper, section = "Leviathan et al. 2023", "3.6"
-    summary = (
-        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
-    )
+    kind = Kind.CHAIN
 
-    order: str = setting(
-        "bigram",
-        "the units counted: pairs of tokens, or single ones",
-        choices=("bigram", "unigram"),
-    )
-    draft_length: int = setting(3, "draft tokens per round (gamma)", low=1, high=64)
-    smoothing: float = setting(1.0, "counts added for unseen tokens and pairs", low=1e-6, high=1e6)
-    references: tuple[str, ...] = REFERENCES
-    lenience: float = LENIENCE
+    order: str = ORDER
+    draft_length: int = COUNTED_LENGTH
+    smoothing: float = SMOOTHING
 
-    def decode(self, request: Request) -> Decoding:
+    @property
+    def longest(self) -> int:
+        return self.draft_length
+
+    def start(self, request: Request) -> Drafting:
         predict = NGram(request, self.smoothing, self.order == "bigram").predict
-        return self.speculate(
-            request, partial(tree, expansion=(1,) * self.draft_length, predict=predict)
-        )
+        return Drafting(partial(tree, expansion=(1,) * self.draft_length, predict=predict), predict)

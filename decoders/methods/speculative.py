@@ -1,45 +1,92 @@
-"""Draft, verify, correct: the speculative loop, for any draft source and any rule.
+"""Speculative decoding's two parts: the draft model's chain, judged token by token.
 
 Source:
     Leviathan et al. 2023 (arXiv 2211.17192).
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from decoders.drafts import Draft, Draw, chain, draft_model, tree
+from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
-from decoders.request import Ask, Request
-from decoders.rules import Rule, SpeculativeRule
-from decoders.settings import Decoding, Law, Method, claim, setting
+from decoders.request import Request
+from decoders.rules import NodeRule, SpeculativeRule
+from decoders.settings import Law, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import best_gamma
 from decoders.trace import Fate, Trial, Trials
 
-Propose = Callable[[Request], Generator[Ask, Any, Draft]]
 # The children of a node, their tests, and whether the last one tested was kept.
 Judged = tuple[list[Draw], list[tuple], bool]
 
+DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
+AUTO_LENGTH = setting(
+    4,
+    "draft tokens per round; 'auto' takes the best for the acceptance and cost seen so far",
+    low=1,
+    high=64,
+    choices=("auto",),
+)
+LENIENCE = setting(
+    1.0,
+    "below 1, drafts are accepted more readily and the output is no longer exact",
+    low=0.01,
+    high=1.0,
+)
 
-def speculate(request: Request, propose: Propose, rule: Rule) -> Decoding:
-    """Algorithm 1, for any draft source and any rule that judges a draft node by node.
 
-    Args:
-        request: the request being decoded
-        propose: returns the draft of a round
-        rule: judges it
-    """
-    while not request.finished:
-        draft = yield from propose(request)
-        readings = yield request.ask("target", draft.nodes)
-        yield request.advance(*walk(request, draft, readings, rule))
+@dataclass(frozen=True)
+class Tokenwise(Rule):
+    """Speculative sampling, token by token; with a lenience below 1 it has no law."""
+
+    name = "tokenwise"
+    judges = CHAINS
+
+    lenience: float = LENIENCE
+
+    @claim
+    def law(self) -> Law | None:
+        return Law.TARGET if self.lenience == 1 else None
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        rule = SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0)
+        return walk(request, draft, readings, rule)
+
+
+@dataclass(frozen=True)
+class Chain(Source):
+    """Tokens of the draft model, each drawn after the one before."""
+
+    name = "model"
+    kind = Kind.CHAIN
+    uses_draft = True
+
+    draft_length: int | str = AUTO_LENGTH
+    confidence: float = setting(
+        0.0,
+        "stop drafting when the draft model's largest probability is below this; 0 never stops",
+        low=0.0,
+        high=2.0,
+    )
+
+    @property
+    def longest(self) -> int:
+        return AutoLength.longest if isinstance(self.draft_length, str) else self.draft_length
+
+    def start(self, request: Request) -> Drafting:
+        fixed = self.draft_length
+        length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
+        if not self.confidence:
+            return Drafting(lambda r: chain(r, length()), draft_model)
+        hesitant = partial(draft_model, least=self.confidence)
+        return Drafting(lambda r: tree(r, (1,) * length(), hesitant), draft_model)
 
 
 def walk(
-    request: Request, draft: Draft, readings: Sequence[Reading], rule: Rule
+    request: Request, draft: Draft, readings: Sequence[Reading], rule: NodeRule
 ) -> tuple[Trials, NodeId]:
     """Judge a draft: at each node, go on below the child that the rule keeps.
 
@@ -98,67 +145,6 @@ def in_order(
             else:
                 trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
     return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]
-
-
-DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
-LENIENCE = setting(
-    1.0,
-    "below 1, drafts are accepted more readily and the output is no longer exact",
-    low=0.01,
-    high=1.0,
-)
-
-
-class Lenient(Method):
-    """A method whose only rule is speculative sampling with a lenience; below 1 it has no law."""
-
-    lenience: float
-
-    @claim
-    def law(self) -> Law | None:
-        return Law.TARGET if self.lenience == 1 else None
-
-    def speculate(self, request: Request, propose: Propose) -> Decoding:
-        return speculate(
-            request,
-            propose,
-            SpeculativeRule(self.lenience, greedy=request.warping.temperature == 0),
-        )
-
-
-@dataclass(frozen=True)
-class Speculative(Lenient):
-    name = "speculative"
-    title = "Speculative"
-    paper, section = "Leviathan et al. 2023", "2.3, A.5"
-    summary = (
-        "A small model drafts a few tokens, the large one tests them all in one pass and corrects "
-        "the first miss."
-    )
-    uses_draft = True
-
-    draft_length: int | str = setting(
-        4,
-        "draft tokens per round; 'auto' takes the best for the acceptance and cost seen so far",
-        low=1,
-        high=64,
-        choices=("auto",),
-    )
-    confidence: float = setting(
-        0.0,
-        "stop drafting when the draft model's largest probability is below this; 0 never stops",
-        low=0.0,
-        high=1.0,
-    )
-    lenience: float = LENIENCE
-
-    def decode(self, request: Request) -> Decoding:
-        fixed = self.draft_length
-        length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
-        if not self.confidence:
-            return self.speculate(request, lambda r: chain(r, length()))
-        predict = partial(draft_model, least=self.confidence)
-        return self.speculate(request, lambda r: tree(r, (1,) * length(), predict))
 
 
 @dataclass

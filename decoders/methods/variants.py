@@ -1,53 +1,25 @@
-"""Speculative decoding with other drafts and other rules: several drafts at once, lossy tests.
+"""Other rules that judge a draft node by node, and drafts with several chains or branches.
 
 Source:
     Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ; Miao et al. 2023 (SpecInfer, arXiv
     2305.09781), multi-step speculative sampling; Yang et al. 2024 (MCSD, arXiv 2401.06706), without
-    replacement; Cai et al. 2024 (Medusa, arXiv 2401.10774), typical acceptance; Kim et al. 2023
-    (BiLD, arXiv 2302.07863), fallback and rollback policies.
+    replacement.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.drafts import chain, draft_model, tree, tree_size, without_replacement
+from decoders.distribution import Distribution, RandomSource, point_mass
+from decoders.drafts import Draft, draft_model, tree, tree_size, without_replacement
 from decoders.errors import InputError, is_whole, quoted
-from decoders.methods.speculative import DRAFT_LENGTH, speculate
+from decoders.methods.parts import DRAWN, Drafting, Kind, Rule, Source, Verdict
+from decoders.methods.speculative import DRAFT_LENGTH, walk
+from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import KSeqRule, MultiRoundRule, RollbackRule, TypicalRule
-from decoders.settings import Decoding, Law, Method, setting
-
-
-@dataclass(frozen=True)
-class SpecTr(Method):
-    name = "spectr"
-    title = "SpecTr"
-    stands_for = "speculative decoding by optimal transport"
-    law = Law.TARGET
-    paper, section = "Sun et al. 2023 (SpecTr)", "K-SEQ"
-    summary = (
-        "Several drafts at once: the large model keeps the one that agrees longest, by optimal "
-        "transport."
-    )
-    uses_draft = True
-
-    drafts: int = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
-    draft_length: int = DRAFT_LENGTH
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        tree_size(self.name, self._expansion)
-
-    @property
-    def _expansion(self) -> tuple[int, ...]:
-        return (self.drafts,) + (1,) * (self.draft_length - 1)
-
-    @property
-    def branches(self) -> tuple[int, int]:
-        return 1, 1 + tree_size(self.name, self._expansion)
-
-    def decode(self, request: Request) -> Decoding:
-        return speculate(request, partial(tree, expansion=self._expansion), KSeqRule())
+from decoders.rules import KSeqRule, MultiRoundRule, NodeRule, Pick
+from decoders.settings import setting
+from decoders.shapes import TokenId
 
 
 def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
@@ -79,98 +51,129 @@ def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
     return expansion
 
 
+DRAFTS = setting(4, "drafts per round, i.i.d. (k)", low=1, high=64)
+EXPANSION = setting(
+    (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
+)
+
+
 @dataclass(frozen=True)
-class SpecInfer(Method):
-    name = "specinfer"
-    title = "SpecInfer"
-    law = Law.TARGET
-    paper, section = "Miao et al. 2023 (SpecInfer)", "multi-step speculative sampling"
-    summary = (
-        "A tree of drafts, verified in one pass; the children of a token are tried one after "
-        "another."
-    )
+class Tree(Source):
+    """A tree of the draft model's tokens, children drawn independently."""
+
+    name = "tree"
+    kind = Kind.TREE
     uses_draft = True
 
-    expansion: tuple[int, ...] = setting(
-        (3, 2, 1, 1), "children of each draft token, layer by layer, as 3,2,1,1", read=as_expansion
-    )
+    expansion: tuple[int, ...] = EXPANSION
 
     @property
-    def branches(self) -> tuple[int, int]:
-        return 1, 1 + tree_size(self.name, self.expansion)
+    def size(self) -> int:
+        return tree_size(self.name, self.expansion)
 
-    def decode(self, request: Request) -> Decoding:
-        return speculate(request, partial(tree, expansion=self.expansion), MultiRoundRule())
+    @property
+    def longest(self) -> int:
+        return len(self.expansion)
 
-
-@dataclass(frozen=True)
-class MCSS(SpecInfer):
-    name = "mcss"
-    title = "MCSS"
-    stands_for = "multi-candidate speculative sampling"
-    paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
-    summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
-
-    def decode(self, request: Request) -> Decoding:
-        return speculate(
-            request,
-            partial(tree, expansion=self.expansion, sample=without_replacement),
-            MultiRoundRule(replacement=False),
-        )
+    def start(self, request: Request) -> Drafting:
+        return Drafting(partial(tree, expansion=self.expansion), draft_model)
 
 
 @dataclass(frozen=True)
-class Typical(Method):
-    name = "typical"
-    title = "Typical acceptance"
-    law = None
-    paper, section = "Cai et al. 2024 (Medusa)", "typical acceptance"
-    summary = (
-        "Keeps a draft token that the large model finds likely enough for how sure it is: fast, "
-        "not exact."
-    )
+class Distinct(Tree):
+    """A tree of the draft model's tokens, children that all differ."""
+
+    name = "distinct"
+    kind = Kind.DISTINCT
+
+    def start(self, request: Request) -> Drafting:
+        propose = partial(tree, expansion=self.expansion, sample=without_replacement)
+        return Drafting(propose, draft_model)
+
+
+@dataclass(frozen=True)
+class Paths(Source):
+    """Several chains of the draft model, drawn independently."""
+
+    name = "paths"
+    kind = Kind.PATHS
     uses_draft = True
 
+    drafts: int = DRAFTS
     draft_length: int = DRAFT_LENGTH
-    epsilon: float = setting(0.09, "a probability above this always passes", low=0.0, high=1.0)
-    delta: float = setting(
-        0.3, "where the target is unsure, delta exp(-entropy) is enough", low=0.0, high=1.0
-    )
 
-    def decode(self, request: Request) -> Decoding:
-        return speculate(
-            request, partial(chain, length=self.draft_length), TypicalRule(self.epsilon, self.delta)
-        )
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        tree_size(self.name, self.expansion)
+
+    @property
+    def expansion(self) -> tuple[int, ...]:
+        return (self.drafts,) + (1,) * (self.draft_length - 1)
+
+    @property
+    def size(self) -> int:
+        return tree_size(self.name, self.expansion)
+
+    @property
+    def longest(self) -> int:
+        return self.draft_length
+
+    def start(self, request: Request) -> Drafting:
+        return Drafting(partial(tree, expansion=self.expansion), draft_model)
+
+
+class NodeWise(Rule, NodeRule):
+    """A rule that judges the children of one node after another."""
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        return walk(request, draft, readings, self)
 
 
 @dataclass(frozen=True)
-class BiLD(Method):
-    name = "bild"
-    title = "BiLD"
-    stands_for = "big little decoder"
-    law = None
-    paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
-    summary = (
-        "The small model writes while it is sure; the large one takes over when it hesitates, and "
-        "undoes its mistakes."
-    )
-    uses_draft = True
+class MatchRule(NodeWise):
+    """Draw y from p: a child that is y is kept, and y is the correction if none is.
 
-    draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)
-    fallback: float = setting(
-        0.9,
-        "stop drafting when the draft model's largest probability is below this; above 1: at once",
-        low=0.0,
-        high=2.0,
-    )
-    rollback: float = setting(
-        2.0, "undo a token whose -log p under the target exceeds this, in nats", low=0.0, high=100.0
-    )
+    It needs no q, so it is exact for any draft that does not depend on y, chosen trees included;
+    a drawn token is kept with chance sum p q instead of the most possible, 1 - TV.
+    """
 
-    def decode(self, request: Request) -> Decoding:
-        predict = partial(draft_model, least=self.fallback)
-        return speculate(
-            request,
-            partial(tree, expansion=(1,) * self.draft_length, predict=predict),
-            RollbackRule(self.rollback),
-        )
+    name = "match"
+    judges = frozenset(Kind)
+
+    def pick(
+        self,
+        p: Distribution,
+        q: Distribution | None,
+        tokens: list[TokenId],
+        reading: Reading,
+        source: RandomSource,
+    ) -> Pick:
+        (y,) = source.draw(p)
+        kept = y in tokens
+        tested = tokens[: tokens.index(y) + 1] if kept else tokens
+        tests: list[tuple[float, float | None, float | None, float | None]] = [
+            (p[x], None if q is None else q[x], p[x], None) for x in tested
+        ]
+        return Pick(tests, kept, rest=point_mass(y))
+
+
+@dataclass(frozen=True)
+class KSeq(Rule):
+    """K-SEQ, for drafts drawn independently."""
+
+    name = "kseq"
+    judges = DRAWN - {Kind.DISTINCT}
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        return walk(request, draft, readings, KSeqRule())
+
+
+@dataclass(frozen=True)
+class MultiRound(Rule):
+    """Multi-round rejection, for children drawn with or without replacement."""
+
+    name = "multiround"
+    judges = DRAWN
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        return walk(request, draft, readings, MultiRoundRule(not draft.distinct))

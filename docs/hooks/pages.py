@@ -18,6 +18,12 @@ from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
+from decoders.methods.block import Block, Traversal  # noqa: E402
+from decoders.methods.combination import Combination  # noqa: E402
+from decoders.methods.parts import speculate  # noqa: E402
+from decoders.methods.speculative import Tokenwise  # noqa: E402
+from decoders.methods.variants import KSeq, MultiRound  # noqa: E402
+from decoders.rules import KSeqRule, MultiRoundRule, SpeculativeRule  # noqa: E402
 from decoders.settings import Law, Method  # noqa: E402
 
 PROVEN = {
@@ -31,6 +37,11 @@ PROVEN = {
         "layer are i.i.d. draws"
     ),
 }
+# The code that a rule hands its work to.
+JUDGING = {
+    Tokenwise: (SpeculativeRule,), KSeq: (KSeqRule,), MultiRound: (MultiRoundRule,),
+    Traversal: (Block,),
+}  # fmt: skip
 PROMPT = "Once upon a time, there was a little girl who"
 STYLES = """.wb-chart { --ink: var(--md-default-fg-color);
   --faint: var(--md-default-fg-color--light); --rule: var(--md-default-fg-color--lightest);
@@ -121,22 +132,21 @@ def proof(method: type[Method], tested: str | None) -> str:
 def source(method: type[Method]) -> str:
     """The decoder's `decode` and the code that it calls.
 
-    The latter are functions of its module, the speculative loop and the rule."""
-    own, shared = sys.modules[method.__module__], sys.modules["decoders.methods.speculative"]
+    The latter are functions of its module; of a combination, the loop and the rule."""
+    if issubclass(method, Combination):
+        rule = type(method().parts[1])
+        return "\n\n\n".join(
+            inspect.cleandoc("\n" + inspect.getsource(each))
+            for each in (method.parts.fget, speculate, rule, *JUDGING.get(rule, ()))
+        )
+    own = sys.modules[method.__module__]
     text = inspect.cleandoc("\n" + inspect.getsource(method.decode))
     parts = [text]
-    if "speculate(" in text:
-        parts.append(inspect.getsource(shared.speculate))
     for name, thing in vars(own).items():
         if (
-            inspect.isfunction(thing)
-            and thing.__module__ == own.__name__
-            and f"{name}(" in text
-            and thing not in vars(shared).values()
+            inspect.isfunction(thing) and thing.__module__ == own.__name__ and f"{name}(" in text
         ) or (inspect.isclass(thing) and hasattr(thing, "pick") and name in text):
             parts.append(inspect.getsource(thing))
-    if "self.speculate(" in text:
-        parts.append(inspect.getsource(shared.SpeculativeRule))
     return "\n\n\n".join(part.strip() for part in parts)
 
 

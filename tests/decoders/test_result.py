@@ -6,7 +6,7 @@ import pytest
 
 from decoders.distribution import SeededSource
 from decoders.methods.baselines import Multinomial
-from decoders.methods.speculative import Speculative
+from decoders.methods.named import Speculative
 from decoders.result import measure, perplexity, ratio
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood

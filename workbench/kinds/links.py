@@ -87,8 +87,6 @@ def from_query(query: Mapping[str, str]) -> Link | None:
                 owner, _, key = name.rpartition(".")
                 value = parse(fields[name], text)
                 check(owner or "settings", fields[name], value)
-                if owner:
-                    catalog[owner](**{key: value})
                 (settings.setdefault(owner, {}) if owner else settings)[key] = value
             elif name == "decoders":
                 settings["decoders"] = [catalog[word].name for word in text.split(",") if word]
@@ -100,6 +98,12 @@ def from_query(query: Mapping[str, str]) -> Link | None:
                 raise InputError(f"there is no setting {quoted(name)}: did you mean {close[0]!r}?")
         except InputError as error:
             link.faults.append(f"The link's {name} was left out: {error}")
+    for owner in set(settings).intersection(catalog):
+        try:
+            catalog[owner](**settings[owner])
+        except InputError as error:
+            names = ", ".join(f"{owner}.{key}" for key in settings.pop(owner))
+            link.faults.append(f"The link's {names} was left out: {error}")
     if settings:
         link.data["settings"] = settings
     return link if link.data or link.faults or named else None

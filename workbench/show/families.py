@@ -32,7 +32,7 @@ _OURS = (
     Family(
         "exact", "Drafts, same text",
         "A small model guesses ahead. The text has exactly the distribution of plain sampling.",
-        ("speculative", "block", "spectr", "specinfer", "mcss"),
+        ("speculative", "match", "block", "traversal", "spectr", "specinfer", "mcss"),
     ),
     Family(
         "other", "Likelier or other text",

@@ -3,12 +3,14 @@ token."""
 
 import pytest
 
-from decoders.methods.block import BlockVerification
-from decoders.methods.speculative import Speculative
+from decoders.methods.block import Block
+from decoders.methods.named import BlockVerification, Speculative
+from decoders.methods.speculative import Chain
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, ways
 from decoders.testing.situations import drawn
 from decoders.warp import Warping
+from tests.pieces import Made
 
 
 @pytest.mark.parametrize("end", [frozenset(), frozenset({2})], ids=["no end", "end"])
@@ -41,13 +43,14 @@ def test_its_rounds_gain_more_than_those_of_speculative_decoding(seed):
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
-        ("min(1.0, weights[-1] * ", "max(0.0, weights[-1] * "),
-        ("left / (left + 1 - w)", "left / (left + 1)"),
-        ("residual(weights[kept] * p[kept], q[kept])", "residual(p[kept], q[kept])"),
+        ("min(1.0, a * ", "max(0.0, a * "),
+        ("left / (left + 1 - a)", "left / (left + 1)"),
+        ("residual(a * p, q)", "residual(p, q)"),
     ],
 )
 def test_a_mistake_in_it_is_seen(right, wrong):
-    assert distance(mutant(BlockVerification, (right, wrong))(2), drawn(3, 4), limit=100_000) > 1e-4
+    method = Made(Chain(2), mutant(Block, (right, wrong))())
+    assert distance(method, drawn(3, 4), limit=100_000) > 1e-4
 
 
 def test_a_single_token_is_judged_as_speculative_decoding_judges_it():

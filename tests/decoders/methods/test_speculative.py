@@ -7,7 +7,8 @@ import pytest
 from decoders.distribution import SeededSource, Whole
 from decoders.drafts import chain
 from decoders.methods import speculative
-from decoders.methods.speculative import AutoLength, Speculative
+from decoders.methods.named import Speculative
+from decoders.methods.speculative import AutoLength
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import (
     Source,

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.catalog import catalog
-from decoders.rules import TypicalRule
+from decoders.methods.lossy import TypicalRule
 from decoders.testing.oracle import Source, output_law
 from decoders.testing.situations import ancestral, drawn, variation
 from decoders.warp import Warping

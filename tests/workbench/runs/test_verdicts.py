@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.distribution import SeededSource
-from decoders.methods.speculative import Speculative
+from decoders.methods.named import Speculative
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from decoders.warp import Warping

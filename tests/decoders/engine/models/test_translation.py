@@ -19,8 +19,7 @@ from decoders import InputError, ModelPair, catalog, generate
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.methods.dsbd import DSBD
-from decoders.methods.speculative import Speculative
-from decoders.methods.variants import MCSS, SpecInfer, SpecTr
+from decoders.methods.named import MCSS, SpecInfer, SpecTr, Speculative
 from decoders.testing.oracle import assert_exact
 from decoders.testing.situations import Drawn, Situation
 from decoders.tree import TokenTree

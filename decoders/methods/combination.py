@@ -1,0 +1,153 @@
+"""Decoders as combinations of a draft source and a rule.
+
+`speculative(rule="traversal", draft="tree(expansion=3,2)")` has both by name; the other decoders
+are combinations that papers have named.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from functools import partial
+from typing import Any
+
+from decoders.errors import InputError, quoted
+from decoders.methods.block import Block, Traversal
+from decoders.methods.lossy import RollbackRule, TypicalRule
+from decoders.methods.modelless import Copied, Counted
+from decoders.methods.parts import Rule, Source, speculate
+from decoders.methods.speculative import Chain, Tokenwise
+from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
+from decoders.request import Request
+from decoders.settings import Decoding, Law, Method, claim, nearest, setting
+
+Part = Rule | Source
+
+_RULES: tuple[type[Rule], ...] = (
+    Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, TypicalRule, RollbackRule,
+)  # fmt: skip
+_SOURCES: tuple[type[Source], ...] = (Chain, Paths, Tree, Distinct, Counted, Copied)
+RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
+SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
+
+
+def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) -> Any:
+    """A rule or a source from its name, with settings in brackets: "lookup(copy=5, match=3)".
+
+    Args:
+        parts: RULES or SOURCES
+        owner: the name of the decoder, for messages
+        text: the name and the settings
+        more: further settings, for which those in the text go first
+
+    Raises:
+        InputError: for anything else
+    """
+    found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
+    what = "rule" if parts is RULES else "draft"
+    if not found or found[1] not in parts:
+        word = found[1] if found else ""
+        raise InputError(f"{owner}: there is no {what} {quoted(text)}: {nearest(word, parts)}")
+    name, inside = found.groups()
+    for each in re.split(r",\s*(?=[a-z_]+\s*=)", inside) if inside else ():
+        key, equals, value = (word.strip() for word in each.partition("="))
+        if not equals:
+            raise InputError(
+                f"{owner}: settings of a {what} are written as {name}(name=value), not "
+                f"{quoted(text)}."
+            )
+        more[key] = _number(value)
+    return parts[name](**more)
+
+
+def _number(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return text
+
+
+def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
+    part(parts, owner, text)
+    return text
+
+
+def rule(*sources: type[Source]) -> Any:
+    """The setting of a decoder's rule: those that fit these sources, or all."""
+    fit = [r.name for r in _RULES if all(s.kind in r.judges for s in sources)]
+    return setting("tokenwise", "how drafts are judged", choices=fit, read=partial(_kept, RULES))
+
+
+def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
+    """The setting of a decoder's drafts: those that fit the rule, or all."""
+    fit = [s.name for s in _SOURCES if rule is None or s.kind in rule.judges]
+    return setting(
+        default.name,
+        "where drafts come from: the draft model, counts (ngram) or copies (lookup)",
+        choices=fit,
+        read=partial(_kept, SOURCES),
+    )
+
+
+class Combination(Method):
+    """A decoder made of a source and a rule.
+
+    Raises:
+        InputError: also if the two do not fit
+    """
+
+    @property
+    def parts(self) -> tuple[Source, Rule]:
+        raise NotImplementedError
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        source, rule = self.parts
+        if source.kind not in rule.judges:
+            fit = [s.name for s in _SOURCES if s.kind in rule.judges]
+            raise InputError(
+                f"{self.name}: the rule {rule.name} cannot judge the draft {source.name}, "
+                f"{source.kind}; take the draft {' or '.join(fit)}, or the rule "
+                f"{' or '.join(r.name for r in _RULES if source.kind in r.judges)}."
+            )
+
+    def chosen(self, own: Any) -> Any:
+        """The part that the setting `rule` or `draft` names, with the settings that it shares.
+
+        Args:
+            own: the part that this decoder's own settings are for
+        """
+        parts, key = (RULES, "rule") if isinstance(own, Rule) else (SOURCES, "draft")
+        text = getattr(self, key)
+        if text == own.name:
+            return own
+        other, ours = part(parts, self.name, text), {f.name: f for f in fields(self)}
+        theirs = {f.name for f in fields(other)}
+        given = {}
+        for name in (f.name for f in fields(own) if f.name in ours):
+            if (value := getattr(self, name)) != ours[name].default:
+                given[name] = value
+                if name not in theirs:
+                    raise InputError(
+                        f"{self.name}: {name} is no setting of {key}={quoted(text)}, which has "
+                        f"{', '.join(sorted(theirs)) or 'none'}; leave it out."
+                    )
+        return part(parts, self.name, text, **given)
+
+    @claim
+    def law(self) -> Law | None:
+        return self.parts[1].law
+
+    @claim
+    def uses_draft(self) -> bool:
+        return self.parts[0].uses_draft
+
+    @property
+    def branches(self) -> tuple[int, int]:
+        size = self.parts[0].size
+        return 1, 1 + size if size else 0
+
+    def decode(self, request: Request) -> Decoding:
+        source, rule = self.parts
+        return speculate(request, source.start(request), rule)

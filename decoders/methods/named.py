@@ -1,0 +1,259 @@
+"""The combinations of a draft source and a rule that have a name, each with its paper."""
+
+from dataclasses import dataclass
+
+from decoders.inputs import as_references
+from decoders.methods.block import Block, Traversal
+from decoders.methods.combination import Combination, draft, rule
+from decoders.methods.lossy import DELTA, EPSILON, ROLLBACK, RollbackRule, TypicalRule
+from decoders.methods.modelless import (
+    COPY,
+    COUNTED_LENGTH,
+    MATCH,
+    ORDER,
+    PREFER,
+    SMOOTHING,
+    Copied,
+    Counted,
+)  # fmt: skip
+from decoders.methods.parts import Rule, Source
+from decoders.methods.speculative import AUTO_LENGTH, DRAFT_LENGTH, LENIENCE, Chain, Tokenwise
+from decoders.methods.variants import (
+    DRAFTS,
+    EXPANSION,
+    Distinct,
+    KSeq,
+    MatchRule,
+    MultiRound,
+    Paths,
+    Tree,
+)  # fmt: skip
+from decoders.settings import setting
+
+REFERENCES = setting(
+    (), "reference documents, as texts, that drafts may copy from", read=as_references
+)
+Parts = tuple[Source, Rule]
+
+
+@dataclass(frozen=True)
+class Speculative(Combination):
+    name = "speculative"
+    title = "Speculative"
+    paper, section = "Leviathan et al. 2023", "2.3, A.5"
+    summary = (
+        "A small model drafts a few tokens, the large one tests them all in one pass and corrects "
+        "the first miss."
+    )
+
+    draft_length: int | str = AUTO_LENGTH
+    confidence: float = setting(
+        0.0,
+        "stop drafting when the draft model's largest probability is below this; 0 never stops",
+        low=0.0,
+        high=1.0,
+    )
+    lenience: float = LENIENCE
+    rule: str = rule()
+    draft: str = draft(Chain)
+
+    @property
+    def parts(self) -> Parts:
+        return (
+            self.chosen(Chain(self.draft_length, self.confidence)),
+            self.chosen(Tokenwise(self.lenience)),
+        )
+
+
+@dataclass(frozen=True)
+class BlockVerification(Combination):
+    name = "block"
+    title = "Block verification"
+    paper, section = "Sun et al. 2024 (block verification)", "algorithm 2"
+    summary = (
+        "Judges a draft as a whole instead of token by token, so more of it is kept: the same text "
+        "in fewer passes."
+    )
+
+    draft_length: int = DRAFT_LENGTH
+    draft: str = draft(Chain, Block)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Chain(self.draft_length)), Block()
+
+
+@dataclass(frozen=True)
+class SpecTr(Combination):
+    name = "spectr"
+    title = "SpecTr"
+    stands_for = "speculative decoding by optimal transport"
+    paper, section = "Sun et al. 2023 (SpecTr)", "K-SEQ"
+    summary = (
+        "Several drafts at once: the large model keeps the one that agrees longest, by optimal "
+        "transport."
+    )
+
+    drafts: int = DRAFTS
+    draft_length: int = DRAFT_LENGTH
+
+    @property
+    def parts(self) -> Parts:
+        return Paths(self.drafts, self.draft_length), KSeq()
+
+
+@dataclass(frozen=True)
+class SpecInfer(Combination):
+    name = "specinfer"
+    title = "SpecInfer"
+    paper, section = "Miao et al. 2023 (SpecInfer)", "multi-step speculative sampling"
+    summary = (
+        "A tree of drafts, verified in one pass; the children of a token are tried one after "
+        "another."
+    )
+
+    expansion: tuple[int, ...] = EXPANSION
+
+    @property
+    def parts(self) -> Parts:
+        return Tree(self.expansion), MultiRound()
+
+
+@dataclass(frozen=True)
+class MCSS(SpecInfer):
+    name = "mcss"
+    title = "MCSS"
+    stands_for = "multi-candidate speculative sampling"
+    paper, section = "Yang et al. 2024 (MCSD)", "without replacement"
+    summary = "SpecInfer's tree with children that all differ, so that no token is tried twice."
+
+    @property
+    def parts(self) -> Parts:
+        return Distinct(self.expansion), MultiRound()
+
+
+@dataclass(frozen=True)
+class Typical(Combination):
+    name = "typical"
+    title = "Typical acceptance"
+    paper, section = "Cai et al. 2024 (Medusa)", "typical acceptance"
+    summary = (
+        "Keeps a draft token that the large model finds likely enough for how sure it is: fast, "
+        "not exact."
+    )
+
+    draft_length: int = DRAFT_LENGTH
+    epsilon: float = EPSILON
+    delta: float = DELTA
+    draft: str = draft(Chain, TypicalRule)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
+
+
+@dataclass(frozen=True)
+class BiLD(Combination):
+    name = "bild"
+    title = "BiLD"
+    stands_for = "big little decoder"
+    paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
+    summary = (
+        "The small model writes while it is sure; the large one takes over when it hesitates, and "
+        "undoes its mistakes."
+    )
+
+    draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)
+    fallback: float = setting(
+        0.9,
+        "stop drafting when the draft model's largest probability is below this; above 1: at once",
+        low=0.0,
+        high=2.0,
+    )
+    rollback: float = ROLLBACK
+
+    @property
+    def parts(self) -> Parts:
+        return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
+
+
+@dataclass(frozen=True)
+class PromptLookup(Combination):
+    name = "lookup"
+    title = "Prompt lookup"
+    paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
+    summary = (
+        "Copies its drafts from the prompt, the output or reference documents: no draft model at "
+        "all."
+    )
+
+    match: int = MATCH
+    copy: int = COPY
+    references: tuple[str, ...] = REFERENCES
+    prefer: str = PREFER
+    lenience: float = LENIENCE
+    rule: str = rule(Copied)
+
+    @property
+    def parts(self) -> Parts:
+        return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
+
+
+@dataclass(frozen=True)
+class NGramDrafts(Combination):
+    name = "ngram"
+    title = "N-gram drafts"
+    paper, section = "Leviathan et al. 2023", "3.6"
+    summary = (
+        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
+    )
+
+    order: str = ORDER
+    draft_length: int = COUNTED_LENGTH
+    smoothing: float = SMOOTHING
+    references: tuple[str, ...] = REFERENCES
+    lenience: float = LENIENCE
+    rule: str = rule(Counted)
+
+    @property
+    def parts(self) -> Parts:
+        return (
+            Counted(self.order, self.draft_length, self.smoothing),
+            self.chosen(Tokenwise(self.lenience)),
+        )
+
+
+@dataclass(frozen=True)
+class Match(Combination):
+    name = "match"
+    title = "Match"
+    paper, section = "Hannun 2024 (mlx-lm)", "speculative_generate_step"
+    summary = (
+        "Draws the large model's token first and keeps the guess that equals it: exact for any "
+        "guess, without the small model's probabilities."
+    )
+
+    draft_length: int | str = AUTO_LENGTH
+    draft: str = draft(Chain, MatchRule)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Chain(self.draft_length)), MatchRule()
+
+
+@dataclass(frozen=True)
+class TraversalVerification(Combination):
+    name = "traversal"
+    title = "Traversal verification"
+    paper, section = "Weng et al. 2025 (traversal verification)", "algorithm 1"
+    summary = (
+        "Judges a tree of drafts from its leaves to its root, so that a late fit makes up for an "
+        "early doubt: exact, and more of the tree is kept."
+    )
+
+    expansion: tuple[int, ...] = EXPANSION
+    draft: str = draft(Tree, Traversal)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Tree(self.expansion)), Traversal()

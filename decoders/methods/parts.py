@@ -1,0 +1,113 @@
+"""The two parts of a decoder that drafts and verifies: a source of drafts, and a rule.
+
+Any two that fit make a decoder; see `decoders.methods.combination`.
+"""
+
+from collections.abc import Callable, Generator, Sequence
+from enum import StrEnum
+from typing import Any, ClassVar, NamedTuple
+
+from decoders.drafts import Draft, Predict
+from decoders.reading import Reading
+from decoders.request import Ask, Request
+from decoders.settings import Checked, Decoding, Law
+from decoders.shapes import NodeId
+from decoders.trace import Trial, Trials
+
+Propose = Callable[[Request], Generator[Ask, Any, Draft]]
+Verdict = tuple[Trials | list[Trial], NodeId]  # every trial, and the new tip
+
+
+class Kind(StrEnum):
+    """What a source drafts, as far as rules differ by it."""
+
+    CERTAIN = "a chain of tokens without probabilities"
+    CHAIN = "a drawn chain"
+    PATHS = "several chains, drawn independently"
+    TREE = "a tree of independent draws"
+    DISTINCT = "a tree of draws without replacement"
+    CHOSEN = "a tree of chosen tokens"
+
+
+CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN})
+DRAWN = frozenset({Kind.CHAIN, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
+
+
+class Drafting(NamedTuple):
+    """A source at work for one request.
+
+    Attributes:
+        propose: returns the draft of a round
+        predict: the distributions that it draws from; None if it draws nothing
+    """
+
+    propose: Propose
+    predict: Predict | None = None
+
+
+class Source(Checked):
+    """Where drafts come from: a frozen dataclass of settings.
+
+    Attributes:
+        kind: what it drafts
+        uses_draft: whether it needs a draft model
+        size: most draft tokens of a round, if they branch; 0 for a chain
+        longest: most draft tokens on a path
+    """
+
+    kind: ClassVar[Kind]
+    uses_draft: ClassVar[bool] = False
+
+    @property
+    def size(self) -> int:
+        return 0
+
+    @property
+    def longest(self) -> int:
+        raise NotImplementedError
+
+    def start(self, request: Request) -> Drafting:
+        raise NotImplementedError
+
+
+class Rule(Checked):
+    """How the target's distributions judge a draft: a frozen dataclass of settings.
+
+    Attributes:
+        law: the law of the output
+        judges: the drafts for which it is what it claims
+        beyond: whether it needs q after the last draft token too, for the bonus token
+    """
+
+    law: ClassVar[Law | None] = Law.TARGET
+    judges: ClassVar[frozenset[Kind]]
+    beyond: ClassVar[bool] = False
+
+    def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
+        """Judge the draft of a round.
+
+        Args:
+            request: the request being decoded
+            draft: the draft
+            readings: the target's readings at `draft.nodes`
+
+        Returns:
+            Every trial, and the new tip.
+        """
+        raise NotImplementedError
+
+
+def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
+    """Draft, verify, correct, for any source and any rule.
+
+    Source:
+        Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
+    """
+    propose, predict = drafting
+    while not request.finished:
+        draft = yield from propose(request)
+        if rule.beyond and predict:
+            (last,) = draft.nodes[-1:]
+            draft.q.update(zip([last], (yield from predict(request, [last])) or (), strict=True))
+        readings = yield request.ask("target", draft.nodes)
+        yield request.advance(*rule.judge(request, draft, readings))

@@ -1,0 +1,110 @@
+"""A rule and a draft source are two settings of one decoder."""
+
+import pytest
+
+from decoders import catalog
+from decoders.distribution import SeededSource
+from decoders.errors import InputError
+from decoders.methods.combination import RULES, SOURCES
+from decoders.testing.oracle import assert_exact, decode
+from decoders.testing.situations import drawn
+from decoders.warp import Warping
+
+# Small settings, so that every way can be taken.
+SMALL = {
+    "model": "model(draft_length=2)",
+    "paths": "paths(drafts=2, draft_length=2)",
+    "tree": "tree(expansion=2,1)",
+    "distinct": "distinct(expansion=2,1)",
+    "ngram": "ngram(draft_length=2)",
+    "lookup": "lookup(copy=2)",
+}
+FITTING = [
+    (rule, source)
+    for rule in RULES
+    for source in SOURCES
+    if SOURCES[source].kind in RULES[rule].judges
+]
+SITUATIONS = [
+    drawn(2, 1, prompt=(0, 1, 0)),
+    drawn(3, 2, warping=Warping(0.7, 2), end=frozenset({2}), prompt=(0, 1, 0)),
+]
+
+
+@pytest.mark.parametrize(("rule", "source"), FITTING)
+def test_every_combination_that_fits_has_the_law_that_it_claims(rule, source):
+    method = catalog["speculative"](rule=rule, draft=SMALL.get(source, source))
+    for situation in SITUATIONS:
+        if method.law:
+            assert_exact(method, situation, limit=60_000)
+        else:
+            decode(method, situation, SeededSource(0))
+
+
+@pytest.mark.parametrize(
+    ("named", "settings"),
+    [
+        ("block", {"rule": "block"}),
+        ("match", {"rule": "match"}),
+        ("typical", {"rule": "typical"}),
+        ("spectr", {"rule": "kseq", "draft": "paths"}),
+        ("specinfer", {"rule": "multiround", "draft": "tree"}),
+        ("mcss", {"rule": "multiround", "draft": "distinct"}),
+        ("traversal", {"rule": "traversal", "draft": "tree"}),
+        ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
+        ("lookup", {"draft": "lookup"}),
+        ("ngram", {"draft": "ngram"}),
+    ],
+)
+def test_named_decoders_are_combinations(named, settings):
+    for seed in range(3):
+        situation = drawn(5, seed, budget=20, prompt=(0, 1, 0))
+        one, other = (
+            decode(m, situation, SeededSource(seed))
+            for m in (catalog[named](), catalog["speculative"](**settings))
+        )
+        assert [r.trials for r in one.rounds] == [r.trials for r in other.rounds]
+
+
+def test_settings_in_brackets_are_the_parts_own():
+    assert catalog["speculative"](draft="tree( expansion=2,3 )", rule="match").branches == (1, 9)
+    with pytest.raises(InputError, match="lookup: copy must be"):
+        catalog["speculative"](draft="lookup(copy=0)")
+
+
+def test_a_decoders_settings_serve_another_part_that_has_them():
+    short, long = (
+        decode(catalog["speculative"](n, draft="ngram"), drawn(3, 0, budget=9), SeededSource(0))
+        for n in (1, 5)
+    )
+    assert max(r.drafted for r in short.rounds) == 1 < max(r.drafted for r in long.rounds)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings", "message"),
+    [
+        ("speculative", {"rule": "kseq", "draft": "lookup"},
+         "the rule kseq cannot judge the draft lookup, a chain of tokens without probabilities; "
+         "take the draft model"),
+        ("speculative", {"draft": "tree"}, "the rule tokenwise cannot judge the draft tree"),
+        ("block", {"draft": "tree"}, "the rule block cannot judge the draft tree"),
+        ("lookup", {"rule": "multiround"}, "the rule multiround cannot judge the draft lookup"),
+        ("speculative", {"rule": "blok"}, "there is no rule 'blok': did you mean 'block'"),
+        ("speculative", {"draft": "modell"}, "there is no draft 'modell': did you mean 'model'"),
+        ("speculative", {"draft": None}, "there is no draft None"),
+        ("speculative", {"draft": "lookup(7)"}, r"are written as lookup\(name=value\)"),
+        ("speculative", {"draft": "lookup(coppy=7)"}, "lookup has no setting 'coppy'"),
+        ("speculative", {"rule": "block", "lenience": 0.5}, "lenience is no setting of rule="),
+        ("speculative", {"draft": "lookup", "confidence": 0.5}, "confidence is no setting"),
+    ],
+)  # fmt: skip
+def test_parts_that_do_not_fit_are_refused_in_one_sentence(name, settings, message):
+    with pytest.raises(InputError, match=message):
+        catalog[name](**settings)
+
+
+def test_the_claims_follow_the_parts():
+    speculative = catalog["speculative"]
+    assert (speculative.law, speculative.uses_draft) == ("target", True)
+    assert speculative(rule="typical").law is None
+    assert not speculative(draft="lookup").uses_draft
