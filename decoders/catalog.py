@@ -17,19 +17,19 @@ from typing import Any
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
 from decoders.methods.dsbd import DSBD
+from decoders.methods.loose import BiLD, FLy, SpeculativeCascade, SpeculativeEnsemble, Typical
 from decoders.methods.mtad import MTAD, MTJD
 from decoders.methods.named import (
     MCSS,
-    BiLD,
     BlockVerification,
     Match,
+    MultiPathBlock,
     NGramDrafts,
     PromptLookup,
     SpecInfer,
     SpecTr,
     Speculative,
     TraversalVerification,
-    Typical,
 )  # fmt: skip
 from decoders.settings import Law, Method, nearest
 
@@ -137,7 +137,7 @@ def joined(method: Any, others: Mapping[str, type[Method]]) -> type[Method]:
 catalog = Catalog(
     Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
     MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
-    Match, TraversalVerification,
+    Match, TraversalVerification, MultiPathBlock, SpeculativeCascade, SpeculativeEnsemble, FLy,
 )  # fmt: skip
 
 

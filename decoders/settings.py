@@ -26,6 +26,8 @@ class Law(StrEnum):
     TARGET = "target"
     BEAM_SAMPLING = "beam sampling"
     PER_LAYER = "beam sampling per layer"
+    CASCADE = "cascade"
+    ENSEMBLE = "ensemble"
 
     @property
     def words(self) -> str:
@@ -33,15 +35,25 @@ class Law(StrEnum):
         return {
             Law.TARGET: "the target",
             Law.PER_LAYER: "beam sampling, given each layer's width",
+            Law.CASCADE: "the draft model where the target finds it good enough",
+            Law.ENSEMBLE: "the weighted mean of both models",
         }.get(self, self.value)
 
     @property
-    def tested(self) -> Literal["target", "first step"]:
+    def tested(self) -> Literal["target", "first step", "own"]:
         """The distribution that draws can be tested against.
 
-        It is the target's of texts, or beam sampling's of the beams of the first step.
+        It is the target's of texts, or beam sampling's of the beams of the first step; "own" if
+        such tests know neither.
         """
+        if self.mixed:
+            return "own"
         return "target" if self is Law.TARGET else "first step"
+
+    @property
+    def mixed(self) -> bool:
+        """Whether it is a mixture of target and draft model, and so not lossless."""
+        return self in (Law.CASCADE, Law.ENSEMBLE)
 
 
 def setting(
@@ -132,7 +144,7 @@ class Method(Checked):
 
     @property
     def lossless(self) -> bool:
-        return self.law is not None
+        return self.law is not None and not Law(self.law).mixed
 
     def warping(self, warping: Warping) -> Warping:
         """The warping that this decoder really uses, given the caller's."""

@@ -12,8 +12,10 @@ from typing import Any
 
 from decoders.errors import InputError, quoted
 from decoders.methods.block import Block, Traversal
-from decoders.methods.lossy import RollbackRule, TypicalRule
+from decoders.methods.lossy import FLyRule, RollbackRule, TypicalRule
+from decoders.methods.mixtures import Cascade, Ensemble
 from decoders.methods.modelless import Copied, Counted
+from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Rule, Source, speculate
 from decoders.methods.speculative import Chain, Tokenwise
 from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
@@ -23,7 +25,8 @@ from decoders.settings import Decoding, Law, Method, claim, nearest, setting
 Part = Rule | Source
 
 _RULES: tuple[type[Rule], ...] = (
-    Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, TypicalRule, RollbackRule,
+    Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
+    RollbackRule, Cascade, Ensemble, FLyRule,
 )  # fmt: skip
 _SOURCES: tuple[type[Source], ...] = (Chain, Paths, Tree, Distinct, Counted, Copied)
 RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
@@ -110,6 +113,12 @@ class Combination(Method):
                 f"{self.name}: the rule {rule.name} cannot judge the draft {source.name}, "
                 f"{source.kind}; take the draft {' or '.join(fit)}, or the rule "
                 f"{' or '.join(r.name for r in _RULES if source.kind in r.judges)}."
+            )
+
+        if source.longest <= rule.window:
+            raise InputError(
+                f"{self.name}: the rule {rule.name} needs drafts longer than its window of "
+                f"{rule.window}; lengthen the draft or shorten the window."
             )
 
     def chosen(self, own: Any) -> Any:

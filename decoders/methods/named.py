@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from decoders.inputs import as_references
 from decoders.methods.block import Block, Traversal
 from decoders.methods.combination import Combination, draft, rule
-from decoders.methods.lossy import DELTA, EPSILON, ROLLBACK, RollbackRule, TypicalRule
 from decoders.methods.modelless import (
     COPY,
     COUNTED_LENGTH,
@@ -16,6 +15,7 @@ from decoders.methods.modelless import (
     Copied,
     Counted,
 )  # fmt: skip
+from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Rule, Source
 from decoders.methods.speculative import AUTO_LENGTH, DRAFT_LENGTH, LENIENCE, Chain, Tokenwise
 from decoders.methods.variants import (
@@ -133,51 +133,6 @@ class MCSS(SpecInfer):
 
 
 @dataclass(frozen=True)
-class Typical(Combination):
-    name = "typical"
-    title = "Typical acceptance"
-    paper, section = "Cai et al. 2024 (Medusa)", "typical acceptance"
-    summary = (
-        "Keeps a draft token that the large model finds likely enough for how sure it is: fast, "
-        "not exact."
-    )
-
-    draft_length: int = DRAFT_LENGTH
-    epsilon: float = EPSILON
-    delta: float = DELTA
-    draft: str = draft(Chain, TypicalRule)
-
-    @property
-    def parts(self) -> Parts:
-        return self.chosen(Chain(self.draft_length)), TypicalRule(self.epsilon, self.delta)
-
-
-@dataclass(frozen=True)
-class BiLD(Combination):
-    name = "bild"
-    title = "BiLD"
-    stands_for = "big little decoder"
-    paper, section = "Kim et al. 2023 (BiLD)", "fallback and rollback policies"
-    summary = (
-        "The small model writes while it is sure; the large one takes over when it hesitates, and "
-        "undoes its mistakes."
-    )
-
-    draft_length: int = setting(10, "most draft tokens per round (gamma)", low=1, high=64)
-    fallback: float = setting(
-        0.9,
-        "stop drafting when the draft model's largest probability is below this; above 1: at once",
-        low=0.0,
-        high=2.0,
-    )
-    rollback: float = ROLLBACK
-
-    @property
-    def parts(self) -> Parts:
-        return Chain(self.draft_length, self.fallback), RollbackRule(self.rollback)
-
-
-@dataclass(frozen=True)
 class PromptLookup(Combination):
     name = "lookup"
     title = "Prompt lookup"
@@ -257,3 +212,22 @@ class TraversalVerification(Combination):
     @property
     def parts(self) -> Parts:
         return self.chosen(Tree(self.expansion)), Traversal()
+
+
+@dataclass(frozen=True)
+class MultiPathBlock(Combination):
+    name = "multipath"
+    title = "Multi-path block"
+    paper, section = "Multi-path block verification 2026 (arXiv 2602.16961)", "greedy"
+    summary = (
+        "Draws several drafts, takes the one that the large model likes best and judges it as a "
+        "whole: exact, because it knows how the best was chosen."
+    )
+
+    drafts: int = DRAFTS
+    draft_length: int = DRAFT_LENGTH
+    draft: str = draft(Paths, MultiPath)
+
+    @property
+    def parts(self) -> Parts:
+        return self.chosen(Paths(self.drafts, self.draft_length)), MultiPath()

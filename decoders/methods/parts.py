@@ -76,10 +76,12 @@ class Rule(Checked):
     Attributes:
         law: the law of the output
         judges: the drafts for which it is what it claims
+        window: it does nothing of its own in drafts of at most this length
         beyond: whether it needs q after the last draft token too, for the bonus token
     """
 
     law: ClassVar[Law | None] = Law.TARGET
+    window: int = 0
     judges: ClassVar[frozenset[Kind]]
     beyond: ClassVar[bool] = False
 

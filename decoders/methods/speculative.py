@@ -5,10 +5,11 @@ Source:
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, draft_model, tree
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
@@ -86,7 +87,11 @@ class Chain(Source):
 
 
 def walk(
-    request: Request, draft: Draft, readings: Sequence[Reading], rule: NodeRule
+    request: Request,
+    draft: Draft,
+    readings: Sequence[Reading],
+    rule: NodeRule,
+    mixed: Callable[[Distribution, Distribution], Distribution] | None = None,
 ) -> tuple[Trials, NodeId]:
     """Judge a draft: at each node, go on below the child that the rule keeps.
 
@@ -95,6 +100,7 @@ def walk(
         draft: the draft
         readings: the target's readings at `draft.nodes`
         rule: judges the children of each node
+        mixed: what is sampled in place of p, from p and q
 
     Returns:
         Every trial, and the new tip.
@@ -108,8 +114,9 @@ def walk(
     node = draft.root
     while draws := children.pop(node, None):
         reading = known[node]
-        p = request.warp(reading)
-        pick = rule.pick(p, draft.q.get(node), [d.token for d in draws], reading, request.source)
+        p, q = request.warp(reading), draft.q.get(node)
+        p = mixed(p, q) if mixed and q else p
+        pick = rule.pick(p, q, [d.token for d in draws], reading, request.source)
         judged.append((draws, pick.tests, pick.kept))
         if not pick.kept:
             assert pick.rest is not None  # a rule that refuses says what is left
@@ -119,7 +126,8 @@ def walk(
         kept.append(Trial(draw.node, draw.token, draw.parent, Fate.ACCEPTED, *pick.tests[-1]))
         node = draw.node
     else:
-        p = probs = request.warp(known[node])
+        p, q = request.warp(known[node]), draft.q.get(node)
+        p = probs = mixed(p, q) if mixed and q else p
         after, fate = node, Fate.BONUS if draft.draws else Fate.SAMPLED
     tested = sum(len(tests) for _, tests, _ in judged)
     untested = [draw for rest in children.values() for draw in rest]

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from decoders.settings import Law
+from decoders.testing.mixtures import Mixed, cascade, ensemble
 from decoders.warp import Warping
 
 Path = tuple[int, ...]  # the tokens of a text, its prompt included
@@ -165,11 +166,12 @@ def log_likelihood(situation: Situation, path: Path) -> float:
     )
 
 
-def ancestral(situation: Situation, warping: Warping) -> Chances:
-    """The law of sampling one token at a time from the warped target.
-
-    It goes on to an end token or the budget.
-    """
+def ancestral(
+    situation: Situation,
+    warping: Warping,
+    mixed: Mixed | None = None,
+) -> Chances:
+    """The law of sampling, token by token, from the warped target or from a mixture with the draft."""
     law: Chances = {}
 
     def extend(path: Path, probability: float) -> None:
@@ -177,7 +179,10 @@ def ancestral(situation: Situation, warping: Warping) -> Chances:
         if len(new) == situation.budget or (new and new[-1] in situation.end):
             law[new] = probability
             return
-        for token, p in enumerate(warp(logits(situation.target, path), warping)):
+        row = warp(logits(situation.target, path), warping)
+        if mixed:
+            row = mixed(row, warp(drafted(situation, path, 0), warping))
+        for token, p in enumerate(row):
             if p > 0:
                 extend((*path, token), probability * float(p))
 
@@ -241,5 +246,11 @@ OUTPUTS: dict[Law, Callable[[Situation, Warping, Any], Chances]] = {
     Law.TARGET: lambda situation, warping, method: ancestral(situation, warping),
     Law.BEAM_SAMPLING: lambda situation, warping, method: beam_sampling(
         situation, warping, method.beams
+    ),
+    Law.CASCADE: lambda situation, warping, method: ancestral(
+        situation, warping, cascade(method.parts[1].alpha, method.parts[1].defer)
+    ),
+    Law.ENSEMBLE: lambda situation, warping, method: ancestral(
+        situation, warping, ensemble(method.parts[1].weight)
     ),
 }

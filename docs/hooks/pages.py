@@ -20,6 +20,7 @@ import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
+from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
 from decoders.methods.parts import speculate  # noqa: E402
 from decoders.methods.speculative import Tokenwise  # noqa: E402
 from decoders.methods.variants import KSeq, MultiRound  # noqa: E402
@@ -36,11 +37,13 @@ PROVEN = {
         "beam sampling, layer by layer: given the layers above and their widths, the beams of a "
         "layer are i.i.d. draws"
     ),
+    Law.CASCADE: "sampling from the cascade's mixture of both models, one token at a time",
+    Law.ENSEMBLE: "sampling from the weighted mean of both models, one token at a time",
 }
 # The code that a rule hands its work to.
 JUDGING = {
     Tokenwise: (SpeculativeRule,), KSeq: (KSeqRule,), MultiRound: (MultiRoundRule,),
-    Traversal: (Block,),
+    Traversal: (Block,), Cascade: (SpeculativeRule,), Ensemble: (SpeculativeRule,),
 }  # fmt: skip
 PROMPT = "Once upon a time, there was a little girl who"
 STYLES = """.wb-chart { --ink: var(--md-default-fg-color);

@@ -32,12 +32,15 @@ _OURS = (
     Family(
         "exact", "Drafts, same text",
         "A small model guesses ahead. The text has exactly the distribution of plain sampling.",
-        ("speculative", "match", "block", "traversal", "spectr", "specinfer", "mcss"),
+        (
+            "speculative", "match", "block", "traversal", "spectr", "multipath", "specinfer",
+            "mcss",
+        ),
     ),
     Family(
         "other", "Likelier or other text",
         "They choose several tokens together, or keep guesses that are good enough.",
-        ("mtad", "dsbd", "mtjd", "bild", "typical"),
+        ("mtad", "dsbd", "mtjd", "bild", "typical", "fly", "cascade", "ensemble"),
     ),
     Family(
         "copying", "No draft model",

@@ -59,6 +59,11 @@ CLAIMS = {
         Law.PER_LAYER,
     ),
 }
+MIXED = "Its text is not the large model's: it has exactly the distribution of a mixture of both"
+CLAIMS |= {
+    Law.CASCADE: Claim("a mixture of both models", f"{MIXED}, the cascade’s.", None),
+    Law.ENSEMBLE: Claim("a mixture of both models", f"{MIXED}, their weighted mean.", None),
+}
 SEARCH = Claim("search", "It looks for likely text; nothing is left to chance.", None)
 OTHER = Claim(
     "changes the text",
@@ -72,7 +77,7 @@ def claim(method: Method, temperature: float) -> Claim:
     if method.name == BASELINE:
         return GREEDY
     if method.law is None:
-        return OTHER if method.uses_draft else SEARCH
+        return OTHER if method.uses_draft or hasattr(method, "parts") else SEARCH
     if method.law == Law.TARGET and temperature == 0:
         return SAME_AS_GREEDY
     if method.name in ITSELF:

@@ -24,6 +24,8 @@ FITTING = [
     for rule in RULES
     for source in SOURCES
     if SOURCES[source].kind in RULES[rule].judges
+    # The oracle mixes the target with the draft model alone.
+    and not (rule in ("cascade", "ensemble") and source == "ngram")
 ]
 SITUATIONS = [
     drawn(2, 1, prompt=(0, 1, 0)),
@@ -33,6 +35,7 @@ SITUATIONS = [
 
 @pytest.mark.parametrize(("rule", "source"), FITTING)
 def test_every_combination_that_fits_has_the_law_that_it_claims(rule, source):
+    rule = "fly(window=1)" if rule == "fly" else rule
     method = catalog["speculative"](rule=rule, draft=SMALL.get(source, source))
     for situation in SITUATIONS:
         if method.law:
