@@ -23,7 +23,7 @@ from decoders.rules import SpeculativeRule
 from decoders.settings import Law, setting
 
 ALPHA = setting(
-    0.3, "how much less likely the draft's token may be; 0 is the target alone", low=0.0, high=1.0
+    0.3, "how much less likely than its favourite the target may find a token", low=0.0, high=1.0
 )
 DEFER = setting(
     "token",

@@ -171,7 +171,7 @@ def ancestral(
     warping: Warping,
     mixed: Mixed | None = None,
 ) -> Chances:
-    """The law of sampling, token by token, from the warped target or from a mixture with the draft."""
+    """The law of drawing token by token from the warped target, or its mixture with the draft."""
     law: Chances = {}
 
     def extend(path: Path, probability: float) -> None:
@@ -243,14 +243,8 @@ def beam_sampling(situation: Situation, warping: Warping, width: int) -> Chances
 
 # The laws that are about whole outputs, each as it is for a method with these settings.
 OUTPUTS: dict[Law, Callable[[Situation, Warping, Any], Chances]] = {
-    Law.TARGET: lambda situation, warping, method: ancestral(situation, warping),
-    Law.BEAM_SAMPLING: lambda situation, warping, method: beam_sampling(
-        situation, warping, method.beams
-    ),
-    Law.CASCADE: lambda situation, warping, method: ancestral(
-        situation, warping, cascade(method.parts[1].alpha, method.parts[1].defer)
-    ),
-    Law.ENSEMBLE: lambda situation, warping, method: ancestral(
-        situation, warping, ensemble(method.parts[1].weight)
-    ),
+    Law.TARGET: lambda s, warping, method: ancestral(s, warping),
+    Law.BEAM_SAMPLING: lambda s, warping, method: beam_sampling(s, warping, method.beams),
+    Law.CASCADE: lambda s, warping, method: ancestral(s, warping, cascade(method.parts[1])),
+    Law.ENSEMBLE: lambda s, warping, method: ancestral(s, warping, ensemble(method.parts[1])),
 }

@@ -108,8 +108,5 @@ def test_an_expansion_that_is_none_is_refused(given):
     ],
 )
 def test_a_tree_too_large_is_refused(name, settings):
-    with pytest.raises(
-        InputError,
-        match=f"{'paths' if name == 'spectr' else name}: more than 512 draft tokens per round are too many; take fewer",
-    ):
+    with pytest.raises(InputError, match="more than 512 draft tokens per round are too many"):
         catalog[name](**settings)
