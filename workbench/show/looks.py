@@ -32,6 +32,12 @@ MARKS = {
     "bowtie": "M-1-.9 0-.25 1-.9V.9L0 .25-1 .9z",
     "diamond-wide": "M-1.4 0 0-.7 1.4 0 0 .7z",
     "star-diamond": "M0-1.25 .4-.4 1.25 0 .4.4 0 1.25-.4.4-1.25 0-.4-.4z",
+    "octagon": "M-.42-1h.84L1-.42v.84L.42 1h-.84L-1 .42v-.84z",
+    "diamond-tall": "M0-1.4.7 0 0 1.4-.7 0z",
+    "star-square": "M-1.1-1.1 0-.6 1.1-1.1.6 0 1.1 1.1 0 .6-1.1 1.1-.6 0z",
+    "star-triangle-up": "M0-1.25.35.2 1.2.9 0 .6-1.2.9-.35.2z",
+    "star-triangle-down": "M0 1.25.35-.2 1.2-.9 0-.6-1.2-.9-.35-.2z",
+    "hexagram": "M0-1.2.35-.6h.7L.7 0l.35.6h-.7L0 1.2-.35.6h-.7L-.7 0l-.35-.6h.7z",
 }
 
 
@@ -46,7 +52,7 @@ class Look(NamedTuple):
 def look(i: int) -> Look:
     """The look of the i-th line.
 
-    The first sixteen have different marks; colours and dashes come again.
+    As many as there are marks have different ones; colours and dashes come again.
     """
     again, marks = i // len(COLOURS), list(MARKS)
     return Look(COLOURS[i % len(COLOURS)], DASHES[(i + again) % len(DASHES)], marks[i % len(marks)])

@@ -34,6 +34,7 @@ def rules() -> dict[str, str]:
         for name, method in catalog.items()
         if method.uses_draft
         and "draft_length" in method.__dataclass_fields__
+        and "window" not in method.__dataclass_fields__  # longer than these drafts
         and method().branches == (1, 0)
     }
 
