@@ -37,7 +37,7 @@ WEIGHT = setting(0.5, "weight of the target in the mixture (w); 1 is the target"
 class Mixture(Rule):
     """A rule that is speculative sampling of pi(p, q)."""
 
-    judges = frozenset({Kind.CHAIN})
+    judges = frozenset({Kind.CHAIN})  # the law is a mixture with the draft model, not with counts
     beyond = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:

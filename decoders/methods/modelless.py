@@ -179,7 +179,7 @@ class Counted(Source):
     """Draws from counts of tokens and pairs seen so far."""
 
     name = "ngram"
-    kind = Kind.CHAIN
+    kind = Kind.COUNTED
 
     order: str = ORDER
     draft_length: int = COUNTED_LENGTH

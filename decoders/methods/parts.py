@@ -23,14 +23,15 @@ class Kind(StrEnum):
 
     CERTAIN = "a chain of tokens without probabilities"
     CHAIN = "a drawn chain"
+    COUNTED = "a chain drawn from counts"
     PATHS = "several chains, drawn independently"
     TREE = "a tree of independent draws"
     DISTINCT = "a tree of draws without replacement"
     CHOSEN = "a tree of chosen tokens"
 
 
-CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN})
-DRAWN = frozenset({Kind.CHAIN, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
+CHAINS = frozenset({Kind.CERTAIN, Kind.CHAIN, Kind.COUNTED})
+DRAWN = frozenset({Kind.CHAIN, Kind.COUNTED, Kind.PATHS, Kind.TREE, Kind.DISTINCT})
 
 
 class Drafting(NamedTuple):

@@ -26,7 +26,9 @@ from workbench.studies.schemes import (
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
-LATER = ("min_p", "top_n_sigma", "temperature_last")  # where off, older journals are resumed
+# Settings that are younger than the first journals: left out at their defaults, so that an
+# experiment keeps its name.
+LATER = ("min_p", "top_n_sigma", "temperature_last", "rule", "draft")
 
 
 @dataclass(frozen=True)
@@ -64,12 +66,17 @@ class Cell:
         """All settings that can change the answer, and the names that readers need."""
         shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
         sampled = {name: getattr(self.settings, name) for name in shared}
+        own_settings = {
+            field.name: getattr(self.method, field.name)
+            for field in dataclasses.fields(self.method)
+            if field.name not in LATER or getattr(self.method, field.name) != field.default
+        }
         own = ("batch_size", "scheme", "ignore_eos", "timed")
         return {
             "pair": pair_name(self.choice),
             "prompts": self.prompts,
             "decoder": self.method.name,
-            "settings": dataclasses.asdict(self.method),
+            "settings": own_settings,
             **{name: value for name, value in sampled.items() if value or name not in LATER},
             **{name: getattr(self, name) for name in own},
         }

@@ -24,8 +24,6 @@ FITTING = [
     for rule in RULES
     for source in SOURCES
     if SOURCES[source].kind in RULES[rule].judges
-    # The oracle mixes the target with the draft model alone.
-    and not (rule in ("cascade", "ensemble") and source == "ngram")
 ]
 SITUATIONS = [
     drawn(2, 1, prompt=(0, 1, 0)),

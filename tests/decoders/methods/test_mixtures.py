@@ -57,3 +57,9 @@ def test_the_bonus_token_comes_from_the_mixture_too():
 def test_a_source_without_q_is_refused():
     with pytest.raises(InputError, match="the rule cascade cannot judge the draft lookup, a chain"):
         PromptLookup(rule="cascade")
+
+
+def test_a_mixture_with_counts_is_refused():
+    """It claimed the law of a mixture with the draft model, and mixed with the counts."""
+    with pytest.raises(InputError, match="cannot judge the draft ngram, a chain drawn from counts"):
+        Speculative(rule="ensemble", draft="ngram")

@@ -84,6 +84,18 @@ def test_a_fault_is_told_at_its_input_and_only_for_chosen_decoders(form):
     assert all("threshold must be" in message for message in faults.values())
 
 
+def test_a_rule_that_does_not_fit_its_drafts_is_told_beside_the_box(form):
+    values = filled(form, {"decoders": ["speculative"]})
+    boxes = {c.field.name: c.component for c in form.controls if c.owner == "speculative"}
+    values |= {boxes["rule"]: "cascade(alpha=0.5)"}
+    assert form.faults(values) == {}
+    assert settings(form, values).methods[0].rule == "cascade(alpha=0.5)"
+    values |= {boxes["rule"]: "block", boxes["draft"]: "tree"}
+    faults = form.faults(values)
+    assert set(faults) == {boxes["rule"], form.decoders.first}
+    assert all("cannot judge the draft tree" in message for message in faults.values())
+
+
 def test_an_emptied_field_is_called_empty(form):
     """It once said: settings: max_new_tokens must be 1 to 100,000, not None."""
     values = filled(form, {"decoders": ["greedy"]})

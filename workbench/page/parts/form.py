@@ -63,6 +63,7 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
             label=label,
             info=help,
             min_width=180,
+            allow_custom_value=field.metadata["read"] is not None,
         )
     elif field.metadata["choices"]:
         component = gr.Textbox(
@@ -79,6 +80,7 @@ def control(owner: str, field: dataclasses.Field, value: Any, most: float | None
 
 # Settings that are shown only for pairs that they mean something for.
 OFFERED = ("chat_template", "penalties")
+PARTS = ("rule", "draft")  # settings that may not fit each other
 
 
 class SettingsForm:
@@ -173,6 +175,15 @@ class SettingsForm:
                     each.read(values[each.component])
                 except InputError as error:
                     faults[each.component] = str(error)
+                    faults.setdefault(self.decoders.first, str(error))
+        for name in chosen:
+            own = [each for each in self.controls if each.owner == name]
+            if not any(each.component in faults for each in own):
+                try:
+                    catalog[name](**{c.field.name: c.read(values[c.component]) for c in own})
+                except InputError as error:  # settings that do not fit each other
+                    box = next((c for c in own if c.field.name in PARTS), own[0])
+                    faults[box.component] = str(error)
                     faults.setdefault(self.decoders.first, str(error))
         if not chosen:
             faults[self.decoders.first] = "No decoder is chosen; choose at least one."
