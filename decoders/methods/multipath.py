@@ -69,13 +69,14 @@ class Order:
     def __init__(self, p: Distribution, q: Distribution):
         self.q = q
         if isinstance(q, Whole):
-            ids = q.mass.nonzero().flatten().cpu()
-            masses = q.mass.cpu()[ids].double()
+            mass = q.mass.to("cpu")
+            ids = mass.nonzero().flatten()
+            masses = mass[ids].double()
         else:
             ids = torch.tensor(list(q.mass))
             masses = torch.tensor(list(q.mass.values()), dtype=torch.float64)
         if isinstance(p, Whole):
-            target = p.mass.cpu()[ids].double()
+            target = p.mass.to("cpu")[ids].double()
         else:
             target = torch.tensor([p[x] for x in ids.tolist()], dtype=torch.float64)
         order = (target / masses).argsort(stable=True)

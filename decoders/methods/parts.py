@@ -3,6 +3,7 @@
 Any two that fit make a decoder; see `decoders.methods.combination`.
 """
 
+import math
 from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
@@ -53,7 +54,7 @@ class Source(Checked):
         kind: what it drafts
         uses_draft: whether it needs a draft model
         size: most draft tokens of a round, if they branch; 0 for a chain
-        longest: most draft tokens on a path
+        longest: most draft tokens on a path; infinite where nobody knows
     """
 
     kind: ClassVar[Kind]
@@ -64,8 +65,8 @@ class Source(Checked):
         return 0
 
     @property
-    def longest(self) -> int:
-        raise NotImplementedError
+    def longest(self) -> float:
+        return math.inf
 
     def start(self, request: Request) -> Drafting:
         raise NotImplementedError

@@ -82,7 +82,8 @@ def test_every_round_of_every_decoder_is_complete(name):
             assert e.tokens == [r.tree.tokens[n] for n in e.nodes]
             for t in e.trials:
                 assert (t.token, t.parent) == (r.tree.tokens[t.node], r.tree.parents[t.node])
-                if t.u is not None and t.accept_probability is not None:
+                # FLy's window overrules tests.
+                if t.u is not None and t.accept_probability is not None and name != "fly":
                     assert (t.u < t.accept_probability) == (t.fate == Fate.ACCEPTED)
             assert e.drafted == sum(t.fate in DRAFTED for t in e.trials) >= e.tested >= e.accepted
             assert e.verify_seconds > 0

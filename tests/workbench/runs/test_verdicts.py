@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from decoders.distribution import SeededSource
 from decoders.methods.named import Speculative
+from decoders.methods.speculative import Chain, Tokenwise
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from decoders.warp import Warping
+from tests.pieces import Made
 from tests.workbench.runs.simulated import directions, ever_unlike, found_share, laws
 from workbench.runs.verdicts import (
     LEAST,
@@ -165,9 +167,10 @@ def test_a_decoder_with_a_mistake_is_found_and_the_right_one_is_not():
     """Speculative sampling that keeps every draft token is off by more than 0.1, and 1,000 draws
     show it; the decoder itself passes."""
     situation = drawn(4, 5)
-    wrong = mutant(
-        Speculative, ("return Law.TARGET if self.lenience == 1 else None", "return Law.TARGET")
-    )(draft_length=2, lenience=0.05)
+    lenient = mutant(
+        Tokenwise, ("return Law.TARGET if self.lenience == 1 else None", "return Law.TARGET")
+    )
+    wrong = Made(Chain(draft_length=2), lenient(lenience=0.05))
     right = Speculative(draft_length=2)
     assert distance(wrong, situation) >= 0.1
     found = cells(prefixes(situation))
