@@ -1,15 +1,16 @@
 """Drivers that are killed with `kill -9` and resumed, and two at once."""
 
-import multiprocessing
 import random
 import sqlite3
 import time
 from collections import Counter
 from contextlib import closing
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
+from tests.processes import CLEAN
 from tests.workbench.experiments import killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments.journal import Journal
@@ -17,11 +18,9 @@ from workbench.experiments.journal import Journal
 ITEMS = 24  # 8 blocks of three decoders, 16 single samples
 
 
-def started(path: Path, seconds: float) -> multiprocessing.Process:
+def started(path: Path, seconds: float) -> BaseProcess:
     """A process that has all modules already; what it runs computes nothing with torch."""
-    process = multiprocessing.get_context("fork").Process(
-        target=killed.main, args=(str(path), seconds)
-    )
+    process = CLEAN.Process(target=killed.main, args=(str(path), seconds))
     process.start()
     return process
 

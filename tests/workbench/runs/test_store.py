@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import multiprocessing
 import os
 import resource
 import shutil
@@ -12,11 +11,13 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from decoders import InputError
+from tests.processes import CLEAN
 from workbench.page.tabs.runs import best
 from workbench.runs.database import data_folder
 from workbench.runs.record import Run
@@ -24,7 +25,6 @@ from workbench.runs.store import RunStore
 from workbench.runs.trace import Load
 
 VERSION_1 = Path(__file__).parent / "version1" / "runs.sqlite"
-FORK = multiprocessing.get_context("fork")
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def _add_many(path, run):
 
 
 def test_two_processes_that_add_the_same_run_at_once_lose_none(store, small):
-    workers = [FORK.Process(target=_add_many, args=(store.path, small)) for _ in range(2)]
+    workers = [CLEAN.Process(target=_add_many, args=(store.path, small)) for _ in range(2)]
     assert _exit_codes(workers) == [0, 0]
     assert len(store.list()) == 20
 
@@ -299,9 +299,9 @@ def _open_when(path, barrier):
 
 def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
     before = rows(old)
-    barrier = FORK.Barrier(4)
+    barrier = CLEAN.Barrier(4)
     assert (
-        _exit_codes([FORK.Process(target=_open_when, args=(old, barrier)) for _ in range(4)])
+        _exit_codes([CLEAN.Process(target=_open_when, args=(old, barrier)) for _ in range(4)])
         == [0] * 4
     )
     assert rows(old) == before
@@ -316,7 +316,7 @@ def _save_many(path, run, first):
 
 def test_two_processes_use_the_file_at_once(store, small):
     workers = [
-        FORK.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)
+        CLEAN.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)
     ]
     for worker in workers:
         worker.start()
@@ -344,8 +344,8 @@ def _die_in_mid_write(path, run, ready):
 
 
 def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
-    ready = FORK.Event()
-    worker = FORK.Process(target=_die_in_mid_write, args=(store.path, small, ready))
+    ready = CLEAN.Event()
+    worker = CLEAN.Process(target=_die_in_mid_write, args=(store.path, small, ready))
     worker.start()
     assert ready.wait(30)
     os.kill(worker.pid, signal.SIGKILL)
@@ -407,7 +407,7 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(small):
             file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         folder.chmod(0o555)
         assert _exit_codes(
-            [FORK.Process(target=_as_nobody, args=(lambda: store.save(small),))]
+            [CLEAN.Process(target=_as_nobody, args=(partial(store.save, small),))]
         ) == [0]
     finally:
         folder.chmod(0o755)
@@ -425,7 +425,7 @@ def _on_a_full_disk(store: RunStore, run: Run) -> None:
 def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
     store.save(small)
     assert _exit_codes(
-        [FORK.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]
+        [CLEAN.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]
     ) == [0]
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small
