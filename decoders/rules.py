@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from decoders.distribution import Distribution, RandomSource, minimum, point_mass, residual
 from decoders.reading import Reading
@@ -27,24 +27,25 @@ class Pick:
     rest: Distribution | None = None
 
 
-class NodeRule(Protocol):
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        """Judge the children of one node.
+class Node(NamedTuple):
+    """What a rule knows of a node.
 
-        Args:
-            p: the target's warped distribution of the next token there
-            q: the distribution that the children were drawn from; None for a certain child
-            tokens: the children, in the order drawn
-            reading: the target's raw numbers there
-            source: the randomness
-        """
+    Attributes:
+        p: the target's warped distribution of the next token there
+        q: the distribution that the children were drawn from; None for a certain child
+        tokens: the children, in the order drawn
+        reading: the target's raw numbers there
+    """
+
+    p: Distribution
+    q: Distribution | None
+    tokens: list[TokenId]
+    reading: Reading
+
+
+class NodeRule(Protocol):
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        """Judge the children of a node, with all chance from `source`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +64,8 @@ class SpeculativeRule:
     lenience: float = 1.0
     greedy: bool = False
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        (token,) = tokens
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, (token,), reading = node
         p_token = p[token]
         q_token = 1.0 if q is None else q[token]
         if self.greedy and self.lenience < 1:
@@ -99,14 +93,8 @@ class KSeqRule:
         Sun et al. 2023 (SpecTr, arXiv 2310.15141), K-SEQ.
     """
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens, _ = node
         assert q is not None  # its drafts are drawn
         rho = kseq_division(p, q, len(tokens))
         pick = Pick()
@@ -141,14 +129,8 @@ class MultiRoundRule:
 
     replacement: bool = True
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens, _ = node
         assert q is not None  # children of a tree are drawn
         pick, rest = Pick(), p
         for token in tokens:

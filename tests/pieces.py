@@ -11,7 +11,7 @@ from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.methods.combination import Combination
 from decoders.reading import Reading, Readings
 from decoders.request import Request
-from decoders.rules import NodeRule
+from decoders.rules import Node, NodeRule
 from decoders.settings import setting
 from decoders.testing.oracle import Source
 from decoders.testing.situations import Path
@@ -108,7 +108,7 @@ def _at_one_node(rule, p: Distribution, q: Distribution, target: Reading, k: int
     while untried:
         source = Source(untried.pop())
         tokens = sample(source, q, k)
-        pick = rule.pick(p, q, tokens, target, source)
+        pick = rule.pick(Node(p, q, tokens, target), source)
         token = tokens[len(pick.tests) - 1] if pick.kept else source.draw(pick.rest)[0]
         law[token] += source.probability
         accepted += source.probability * pick.kept

@@ -14,7 +14,7 @@ from transformers.generation.candidate_generator import (
 from decoders.drafts import Draft, certain
 from decoders.errors import InputError, ModelError, refuse
 from decoders.methods.combination import Combination
-from decoders.methods.parts import Drafting, Kind, Rule, Source
+from decoders.methods.parts import Drafting, Kind, Parts, Source
 from decoders.methods.speculative import LENIENCE, Tokenwise
 from decoders.reading import Reading
 from decoders.request import Ask, Request
@@ -106,5 +106,5 @@ class Candidates(Combination):
     lenience: float = LENIENCE
 
     @property
-    def parts(self) -> tuple[Source, Rule]:
+    def parts(self) -> Parts:
         return Proposals(self.generator), Tokenwise(self.lenience)

@@ -5,6 +5,7 @@ are combinations that papers have named.
 """
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
 from functools import partial
@@ -16,7 +17,7 @@ from decoders.methods.lossy import FLyRule, RollbackRule, TypicalRule
 from decoders.methods.mixtures import Cascade, Ensemble
 from decoders.methods.modelless import Copied, Counted
 from decoders.methods.multipath import MultiPath
-from decoders.methods.parts import Rule, Source, speculate
+from decoders.methods.parts import Parts, Rule, Source, speculate
 from decoders.methods.speculative import Chain, Tokenwise
 from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
 from decoders.request import Request
@@ -93,7 +94,7 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     )
 
 
-class Combination(Method):
+class Combination(Method, ABC):
     """A decoder made of a source and a rule.
 
     Raises:
@@ -101,8 +102,9 @@ class Combination(Method):
     """
 
     @property
-    def parts(self) -> tuple[Source, Rule]:
-        raise NotImplementedError
+    @abstractmethod
+    def parts(self) -> Parts:
+        """The source and the rule that its settings say."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -14,11 +14,9 @@ from decoders.methods.lossy import (
     TypicalRule,
 )  # fmt: skip
 from decoders.methods.mixtures import ALPHA, DEFER, WEIGHT, Cascade, Ensemble
-from decoders.methods.parts import Rule, Source
+from decoders.methods.parts import Parts
 from decoders.methods.speculative import DRAFT_LENGTH, Chain
 from decoders.settings import setting
-
-Parts = tuple[Source, Rule]
 
 
 @dataclass(frozen=True)

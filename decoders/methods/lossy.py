@@ -15,7 +15,7 @@ from decoders.methods.parts import CHAINS, Rule, Verdict
 from decoders.methods.variants import NodeWise
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import Pick, SpeculativeRule
+from decoders.rules import Node, Pick, SpeculativeRule
 from decoders.settings import setting
 from decoders.shapes import TokenId
 from decoders.trace import Fate, Trial
@@ -62,15 +62,8 @@ class TypicalRule(NodeWise):
     epsilon: float = EPSILON
     delta: float = DELTA
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        (token,) = tokens
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, (token,), _ = node
         probability = p[token]
         kept = probability > min(self.epsilon, self.delta * math.exp(-p.entropy))
         return tossless(token, probability, kept, p, q)
@@ -90,15 +83,8 @@ class RollbackRule(NodeWise):
 
     rollback: float = ROLLBACK
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
-        (token,) = tokens
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, (token,), reading = node
         log_p = reading.log_p(token)
         return tossless(token, math.exp(log_p), -log_p <= self.rollback, p, q)
 
@@ -126,7 +112,9 @@ class FLyRule(Rule):
         for i, d in enumerate(draws):
             if refused and i > refused[0] + self.window:
                 refused = None  # the window was accepted
-            pick = rule.pick(p[i], draft.q.get(d.parent), [d.token], readings[i], request.source)
+            pick = rule.pick(
+                Node(p[i], draft.q.get(d.parent), [d.token], readings[i]), request.source
+            )
             trial = trials[i]
             trial.p, trial.q, trial.accept_probability, trial.u = pick.tests[0]
             if pick.kept:

@@ -8,6 +8,7 @@ Source:
     ensemble, arXiv 2502.01662).
 """
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,8 +44,9 @@ class Mixture(Rule):
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         return walk(request, draft, readings, SpeculativeRule(), self.mixed)
 
+    @abstractmethod
     def mixed(self, p: Distribution, q: Distribution) -> Distribution:
-        raise NotImplementedError
+        """pi, from p and q."""
 
 
 @dataclass(frozen=True)

@@ -14,16 +14,11 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, certain, tree
-from decoders.inputs import as_references
 from decoders.methods.parts import Drafting, Kind, Source
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Request
 from decoders.settings import setting
 from decoders.shapes import NodeId, Probs, TokenId
-
-REFERENCES = setting(
-    (), "reference documents, as texts, that drafts may copy from", read=as_references
-)
 
 
 class Lookup:

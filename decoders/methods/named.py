@@ -16,7 +16,7 @@ from decoders.methods.modelless import (
     Counted,
 )  # fmt: skip
 from decoders.methods.multipath import MultiPath
-from decoders.methods.parts import Rule, Source
+from decoders.methods.parts import Parts
 from decoders.methods.speculative import AUTO_LENGTH, DRAFT_LENGTH, LENIENCE, Chain, Tokenwise
 from decoders.methods.variants import (
     DRAFTS,
@@ -33,7 +33,6 @@ from decoders.settings import setting
 REFERENCES = setting(
     (), "reference documents, as texts, that drafts may copy from", read=as_references
 )
-Parts = tuple[Source, Rule]
 
 
 @dataclass(frozen=True)

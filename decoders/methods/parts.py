@@ -4,6 +4,7 @@ Any two that fit make a decoder; see `decoders.methods.combination`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Generator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, NamedTuple
@@ -47,7 +48,7 @@ class Drafting(NamedTuple):
     predict: Predict | None = None
 
 
-class Source(Checked):
+class Source(Checked, ABC):
     """Where drafts come from: a frozen dataclass of settings.
 
     Attributes:
@@ -68,11 +69,12 @@ class Source(Checked):
     def longest(self) -> float:
         return math.inf
 
+    @abstractmethod
     def start(self, request: Request) -> Drafting:
-        raise NotImplementedError
+        """Begin to draft for a request."""
 
 
-class Rule(Checked):
+class Rule(Checked, ABC):
     """How the target's distributions judge a draft: a frozen dataclass of settings.
 
     Attributes:
@@ -87,6 +89,7 @@ class Rule(Checked):
     judges: ClassVar[frozenset[Kind]]
     beyond: ClassVar[bool] = False
 
+    @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         """Judge the draft of a round.
 
@@ -98,7 +101,9 @@ class Rule(Checked):
         Returns:
             Every trial, and the new tip.
         """
-        raise NotImplementedError
+
+
+Parts = tuple[Source, Rule]
 
 
 def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:

@@ -14,7 +14,7 @@ from decoders.drafts import Draft, Draw, chain, draft_model, tree
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import NodeRule, SpeculativeRule
+from decoders.rules import Node, NodeRule, SpeculativeRule
 from decoders.settings import Law, claim, setting
 from decoders.shapes import NodeId
 from decoders.theory import best_gamma
@@ -116,7 +116,7 @@ def walk(
         reading = known[node]
         p, q = request.warp(reading), draft.q.get(node)
         p = mixed(p, q) if mixed and q else p
-        pick = rule.pick(p, q, [d.token for d in draws], reading, request.source)
+        pick = rule.pick(Node(p, q, [d.token for d in draws], reading), request.source)
         judged.append((draws, pick.tests, pick.kept))
         if not pick.kept:
             assert pick.rest is not None  # a rule that refuses says what is left

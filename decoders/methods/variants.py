@@ -10,16 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.distribution import Distribution, RandomSource, point_mass
+from decoders.distribution import RandomSource, point_mass
 from decoders.drafts import Draft, draft_model, tree, tree_size, without_replacement
 from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.parts import DRAWN, Drafting, Kind, Rule, Source, Verdict
 from decoders.methods.speculative import DRAFT_LENGTH, walk
 from decoders.reading import Reading
 from decoders.request import Request
-from decoders.rules import KSeqRule, MultiRoundRule, NodeRule, Pick
+from decoders.rules import KSeqRule, MultiRoundRule, Node, NodeRule, Pick
 from decoders.settings import setting
-from decoders.shapes import TokenId
 
 
 def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
@@ -140,14 +139,8 @@ class MatchRule(NodeWise):
     name = "match"
     judges = frozenset(Kind)
 
-    def pick(
-        self,
-        p: Distribution,
-        q: Distribution | None,
-        tokens: list[TokenId],
-        reading: Reading,
-        source: RandomSource,
-    ) -> Pick:
+    def pick(self, node: Node, source: RandomSource) -> Pick:
+        p, q, tokens, _ = node
         (y,) = source.draw(p)
         kept = y in tokens
         tested = tokens[: tokens.index(y) + 1] if kept else tokens

@@ -26,9 +26,8 @@ from workbench.studies.schemes import (
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
-# Settings that are younger than the first journals: left out at their defaults, so that an
-# experiment keeps its name.
-LATER = ("min_p", "top_n_sigma", "temperature_last", "rule", "draft")
+# Younger than the first journals; left out at these values, so that an experiment keeps its name.
+LATER = {"min_p": 0, "top_n_sigma": 0, "temperature_last": 0, "rule": "tokenwise", "draft": "model"}
 
 
 @dataclass(frozen=True)
@@ -65,19 +64,14 @@ class Cell:
     def to_json(self) -> dict[str, Any]:
         """All settings that can change the answer, and the names that readers need."""
         shared = ("max_new_tokens", *GRID, "temperature_last", "seed", "chat_template")
-        sampled = {name: getattr(self.settings, name) for name in shared}
-        own_settings = {
-            field.name: getattr(self.method, field.name)
-            for field in dataclasses.fields(self.method)
-            if field.name not in LATER or getattr(self.method, field.name) != field.default
-        }
         own = ("batch_size", "scheme", "ignore_eos", "timed")
+        sampled = {name: getattr(self.settings, name) for name in shared}
         return {
             "pair": pair_name(self.choice),
             "prompts": self.prompts,
             "decoder": self.method.name,
-            "settings": own_settings,
-            **{name: value for name, value in sampled.items() if value or name not in LATER},
+            "settings": _told(dataclasses.asdict(self.method)),
+            **_told(sampled),
             **{name: getattr(self, name) for name in own},
         }
 
@@ -240,6 +234,10 @@ def label(cell: Cell, part: Part) -> str:
     if len(part.schemes) > 1 and cell.batch_size > 1:
         words.append(scheme_label(cell.method.name, cell.batch_size, cell.scheme))
     return ", ".join(words)
+
+
+def _told(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: x for name, x in values.items() if (name, x) not in LATER.items()}
 
 
 def digest(value: Any) -> str:

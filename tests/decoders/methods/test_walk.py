@@ -19,10 +19,11 @@ class Keep:
     def __init__(self, token):
         self.token = token
 
-    def pick(self, p, q, tokens, reading, source):
+    def pick(self, node, source):
+        tokens = node.tokens
         at = tokens.index(self.token) if self.token in tokens else len(tokens) - 1
         kept = tokens[at] == self.token
-        return Pick([(0.1, 0.2, 0.5, 0.0)] * (at + 1), kept, None if kept else p)
+        return Pick([(0.1, 0.2, 0.5, 0.0)] * (at + 1), kept, None if kept else node.p)
 
 
 def walked(edges, rule, end=frozenset()):

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from decoders.distribution import SeededSource, Whole
-from decoders.rules import KSeqRule, SpeculativeRule
+from decoders.rules import KSeqRule, Node, SpeculativeRule
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source
 from decoders.theory import kseq_division
@@ -54,7 +54,8 @@ def test_one_draft_is_speculative_decoding(seed):
     for token in q.nonzero().flatten().tolist():
         rules = KSeqRule(), SpeculativeRule()
         ours, plain = (
-            rule.pick(small(p), small(q), [token], reading(p), SeededSource(seed)) for rule in rules
+            rule.pick(Node(small(p), small(q), [token], reading(p)), SeededSource(seed))
+            for rule in rules
         )
         assert (ours.tests, ours.kept) == (plain.tests, plain.kept)
         if not ours.kept:
@@ -80,7 +81,7 @@ def test_the_division_is_a_root_rounded_up(seed, k):
 
 def test_drafts_that_the_target_never_writes_leave_the_target_whole():
     p, q = torch.tensor([[0.6, 0.4, 0, 0], [0, 0, 0.5, 0.5]], dtype=torch.float64)
-    pick = KSeqRule().pick(small(p), small(q), [2, 3], reading(p), Source())
+    pick = KSeqRule().pick(Node(small(p), small(q), [2, 3], reading(p)), Source())
     assert not pick.kept
     assert pick.rest.mass == small(p).mass
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders.distribution import point_mass
-from decoders.rules import SpeculativeRule
+from decoders.rules import Node, SpeculativeRule
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import outcomes
 from decoders.testing.situations import variation
@@ -51,7 +51,7 @@ def judged(rule, p, q, certain=None):
 def _judged(rule, p, q, target, certain):
     def run(source):
         token = source.draw(q)[0] if certain is None else certain
-        pick = rule.pick(p, None if certain is not None else q, [token], target, source)
+        pick = rule.pick(Node(p, None if certain is not None else q, [token], target), source)
         return (token, True) if pick.kept else (source.draw(pick.rest)[0], False)
 
     law, kept = Counter(), 0.0
@@ -92,7 +92,7 @@ def accepts_at_temperature_0(rule, probs, token, lenience=0.5):
     probs = torch.tensor(probs, dtype=torch.float64)
     p, q = point_mass(int(probs.argmax())), point_mass(token)
     (outcome,) = outcomes(
-        lambda s: rule(lenience, greedy=True).pick(p, q, [token], reading(probs), s)
+        lambda s: rule(lenience, greedy=True).pick(Node(p, q, [token], reading(probs)), s)
     )
     return outcome[1]
 
@@ -128,7 +128,7 @@ def test_the_printed_inequality_of_lenience_is_caught():
 def test_the_trace_holds_the_numbers_compared():
     p, q = torch.tensor([0.2, 0.8]), torch.tensor([0.6, 0.4])
     for probability, pick in outcomes(
-        lambda s: SpeculativeRule().pick(small(p), small(q), [0], reading(p), s)
+        lambda s: SpeculativeRule().pick(Node(small(p), small(q), [0], reading(p)), s)
     ):
         ((p_token, q_token, accept, u),) = pick.tests
         assert (p_token, q_token, accept) == (

@@ -5,6 +5,7 @@ import torch
 
 from decoders.catalog import catalog
 from decoders.methods.lossy import TypicalRule
+from decoders.rules import Node
 from decoders.testing.oracle import Source, output_law
 from decoders.testing.situations import ancestral, drawn, variation
 from decoders.warp import Warping
@@ -14,7 +15,7 @@ from tests.pieces import FORMS, reading, small
 def kept(p: list[float], token: int, **settings: float) -> bool:
     p = torch.tensor(p, dtype=torch.float64)
     (kept,) = {
-        TypicalRule(**settings).pick(P(p), None, [token], reading(p), Source()).kept
+        TypicalRule(**settings).pick(Node(P(p), None, [token], reading(p)), Source()).kept
         for P in FORMS.values()
     }
     return kept
@@ -37,7 +38,7 @@ def test_the_bound_itself_does_not_pass():
 def test_a_refused_token_makes_way_for_the_targets_own():
     """No residual: the refused token may come again."""
     p = torch.tensor([0.97, 0.03], dtype=torch.float64)
-    pick = TypicalRule().pick(small(p), small(p), [1], reading(p), Source())
+    pick = TypicalRule().pick(Node(small(p), small(p), [1], reading(p)), Source())
     assert not pick.kept
     assert pick.rest.mass == small(p).mass
     assert pick.tests == [(p[1].item(), p[1].item(), None, None)]  # nothing was tossed
