@@ -1,17 +1,21 @@
 """One training loop for target and draft.
 
-Passes are in bfloat16, weights in float32; the optimisers are Muon and AdamW."""
+Passes are in bfloat16 where the machine multiplies it, weights in float32; the optimisers are Muon
+and AdamW."""
 
 import json
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from copy import deepcopy
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
 from tqdm import tqdm
 from transformers import PreTrainedModel
 
@@ -71,21 +75,40 @@ def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:
     ]
 
 
-def in_half(model: PreTrainedModel) -> PreTrainedModel:
-    """A copy of `model` with bfloat16 weights.
+class InFloat32(TorchFunctionMode):
+    """Muon's products in float32: torch's Muon asks for bfloat16 whatever the processor."""
+
+    def __torch_function__(
+        self, func: Callable, types: object, args: tuple = (), kwargs: dict | None = None
+    ) -> Any:
+        if func is Tensor.bfloat16:
+            return args[0].clone()
+        return func(*args, **(kwargs or {}))
+
+
+def pass_type(device: torch.device) -> torch.dtype:
+    """The precision of passes: float32 on processors that have no products in bfloat16.
+
+    There, bfloat16 takes seven times as long."""
+    slow = device.type == "cpu" and not torch.ops.mkldnn._is_mkldnn_bf16_supported()
+    return torch.float32 if slow else torch.bfloat16
+
+
+def in_half(model: PreTrainedModel, dtype: torch.dtype = torch.bfloat16) -> PreTrainedModel:
+    """A copy of `model` with bfloat16 weights, or others.
 
     Its buffers stay float32: rounded frequencies would turn late positions by whole radians."""
     copy = deepcopy(model)
     for parameter in copy.parameters():
-        parameter.data = parameter.data.to(torch.bfloat16)
+        parameter.data = parameter.data.to(dtype)
     return copy
 
 
 def half_twin(model: PreTrainedModel) -> PreTrainedModel:
-    """The bfloat16 copy that makes the passes of training.
+    """The copy that makes the passes of training, in the precision of `pass_type`.
 
     On a CPU its attention is that of `block_attention`."""
-    twin = in_half(model)
+    twin = in_half(model, pass_type(model.device))
     if twin.device.type == "cpu":
         twin.set_attn_implementation(BLOCK_ATTENTION)
     return twin
@@ -101,8 +124,8 @@ def learn(
 ) -> float:
     """Make one step on tokens (B, T + 1) at `rate` times the peak rates and return its loss.
 
-    The passes are those of the `twin`. The gradients of its bfloat16 weights add up in the float32
-    weights of `model`, and these are copied back."""
+    The passes are those of the `twin`. The gradients of its weights add up in the float32 weights
+    of `model`, and these are copied back."""
     weights, halves, value = list(model.parameters()), list(twin.parameters()), 0.0
     for part in tokens.split(max(MICRO_BATCH[tokens.device.type] // (tokens.shape[1] - 1), 1)):
         share = loss(part) * (len(part) / len(tokens))
@@ -114,7 +137,8 @@ def learn(
     for opt in opts:
         for group in opt.param_groups:
             group["lr"] = group["peak"] * rate
-        opt.step()
+        with nullcontext() if pass_type(tokens.device) == torch.bfloat16 else InFloat32():
+            opt.step()
         opt.zero_grad()
     with torch.no_grad():
         torch._foreach_copy_(halves, weights)

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from training import checkpoints
 from training import fit as fit_script
 from training import train as script
 from training.attention import block_attention
-from training.fit import distillation_loss, fit, half_twin, next_token_loss
+from training.fit import InFloat32, distillation_loss, fit, half_twin, next_token_loss
 from training.recipe import Run, sizes
 from training.saving import atomic
 from training.weights import first_weights, save_pair
@@ -111,14 +112,34 @@ def test_the_rate_warms_up_and_decays_to_zero():
     assert rates[100] == 0
 
 
-def test_weights_learn_in_float32_and_pass_in_bfloat16():
+def test_weights_learn_in_float32_and_pass_in_bfloat16(monkeypatch):
     """Updates below half of bfloat16's spacing are kept, and positions keep float32 frequencies."""
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: True)
     torch.manual_seed(0)
     model = TINY.target.build(300, 2048)
     twin = half_twin(model)
     assert {p.dtype for p in twin.parameters()} == {torch.bfloat16}
     assert {p.dtype for p in model.parameters()} == {torch.float32}
     assert all(buffer.dtype == torch.float32 for buffer in twin.buffers())
+
+
+def test_passes_are_in_float32_where_bfloat16_is_slow(monkeypatch):
+    """On processors without products in bfloat16 a step took seven times as long."""
+    monkeypatch.setattr(torch.ops.mkldnn, "_is_mkldnn_bf16_supported", lambda: False)
+    twin = half_twin(TINY.target.build(300, 64))
+    assert {p.dtype for p in twin.parameters()} == {torch.float32}
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_muon_multiplies_in_the_precision_of_the_passes(quick):
+    """Its products in bfloat16 took half of a step where the processor has none."""
+    torch.manual_seed(0)
+    weight = torch.nn.Parameter(torch.zeros(8, 12))
+    weight.grad = torch.randn(8, 12)
+    with nullcontext() if quick else InFloat32():
+        torch.optim.Muon([weight], lr=1.0, weight_decay=0.0, adjust_lr_fn="original").step()
+    step = weight.detach()
+    assert torch.equal(step, step.bfloat16().float()) == quick
 
 
 @pytest.mark.parametrize("length", [1, 60, 128, 300])
