@@ -12,6 +12,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished, link, press_run, toggle
+from tests.opened import whole
 from tests.browser.conftest import visits
 
 FEW = (
@@ -146,7 +147,7 @@ def test_a_file_of_ones_own(tab, tmp_path):
 
 def test_a_path_that_a_client_sends_is_not_read(address):
     """The handler of an uploaded file takes only files that were uploaded."""
-    handlers = httpx.get(f"{address}config").json()["dependencies"]
+    handlers = whole(address, "a client")["dependencies"]
     upload = next(
         h["id"]
         for h in handlers

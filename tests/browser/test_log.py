@@ -7,6 +7,7 @@ import urllib.request
 from playwright.sync_api import Locator, expect
 
 from tests.browser.actions import link, panel, run
+from tests.opened import whole
 
 GARBAGE = (
     None,
@@ -24,9 +25,7 @@ GARBAGE = (
 def test_requests_that_no_page_sends_leave_no_traceback(server, capfd):
     """A fuzzed server printed 2,500 of them; the first trial had 25."""
     address, _ = server
-    with urllib.request.urlopen(f"{address}config") as answer:
-        functions = json.load(answer)["dependencies"]
-    for function in functions:
+    for function in whole(address, "h")["dependencies"]:
         for value in GARBAGE:
             body = {
                 "data": [value] * len(function["inputs"]),

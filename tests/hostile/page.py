@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx
 
+from tests.opened import whole
 from tests.served import Served
 
 SECONDS = 60  # for an answer: what takes longer has frozen
@@ -22,7 +23,7 @@ class Page:
         self.server, self.findings, self.seen, self.meanwhile = server, list[str](), 0, ""
         fresh = httpx.Limits(max_keepalive_connections=0)  # a connection that was refused is closed
         self.http = httpx.Client(base_url=server.address, timeout=SECONDS, limits=fresh)
-        self.config = self.http.get("config").json()
+        self.config = whole(server.address, "hostile")
         self.parts = {part["id"]: part for part in self.config["components"]}
 
     def found(self, what: str, call: str) -> None:

@@ -44,7 +44,7 @@ def build(host: Host) -> gr.Blocks:
             cards = [card for tab in made for card in getattr(tab, "cards", ())]
             studies = {t.study.kind: t for t in (*made, *cards) if isinstance(t, StudyTab)}
             visits = _Visits(host, studies, RunsTab(host, studies, tabs, pair), tabs, notice)
-            TheoryTab(host)
+            theory = TheoryTab(host)
             AboutTab()
         gr.HTML(
             BUILT if host.limits.public else f"{BUILT} · nothing you type leaves this machine",
@@ -59,16 +59,16 @@ def build(host: Host) -> gr.Blocks:
         )
         shown = [notice, tabs, *(part for tab in studies.values() for part in tab.outputs)]
         filling = visits.first.noted.filling
-        buttons = [tab.runner.run for tab in studies.values()]
         # `then`, whatever happened in `opened`.
         page.load(visits.opened, left, shown, js="WorkbenchPage.left", **filling).then(
-            None, None, buttons, js=f"WorkbenchPage.ready({len(buttons)})", api_visibility="private"
+            None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
         )
         for button, recording in zip(visits.first.gallery, recordings(), strict=True):
             show = partial(visits.beforehand, recording)
             button.click(show, None, shown, **filling)
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
+        page.send_later([*tabs.children[1:], *theory.pages])
     page.queue(max_size=host.limits.queue_size)
     return page
 
@@ -102,6 +102,10 @@ class _Visits:
         """
         query, host, tabs = dict(request.query_params), self.host, self.tabs
         updates, faults = self.first.greet(), [host.fault] if host.fault else []
+        # The other tabs come filled; in the first one, it is the browser that notes what is filled.
+        for tab in self.studies.values():
+            if tab is not self.first:
+                updates[tab.runner.run] = gr.update(interactive=True)
         try:
             if "run" in query:
                 known = recorded(query["run"])

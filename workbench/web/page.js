@@ -59,11 +59,10 @@ const WorkbenchPage = (() => {
   }
 
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = (buttons) => () => new Promise((resolve) => setTimeout(() => {
+  const ready = () => new Promise((resolve) => setTimeout(() => {
     document.getElementById("opening")?.remove();
     WorkbenchAddress.ready();
-    const update = { __type__: "update", interactive: true };
-    resolve(buttons === 1 ? update : Array(buttons).fill(update));
+    resolve({ __type__: "update", interactive: true });
   }, 50));
 
   /** A run ends when its page is left or reloaded, or with its server: the page that opens next in this tab says so, once the server has

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.browser.conftest import serving
+from tests.opened import whole
 from workbench.page.host import Host
 from workbench.runs.record import LARGEST_FILE, Run
 
@@ -34,7 +35,7 @@ def served(pair, uploads, tmp_path_factory) -> Iterator[tuple[str, Host]]:
 def fire(served) -> Fire:
     """Sends data to the handler of an event of this component, as the page does."""
     address = served[0]
-    config = httpx.get(f"{address}config").json()
+    config = whole(address, "a")
     names = {part["id"]: part["props"].get("elem_id") for part in config["components"]}
     handlers = {
         (names.get(i), e): each["id"]

@@ -61,6 +61,10 @@ class AdviceCard(StudyTab):
         self.results = Answer(self.prefix)
 
     @property
+    def refreshing(self) -> list[Any]:
+        return []
+
+    @property
     def inputs(self) -> list[Any]:
         return [self.count, self.temperature]
 

@@ -73,6 +73,10 @@ class CompareTab(StudyTab):
     def fields(self) -> list[Any]:
         return [self.prompt, self.asked, self.preset]
 
+    @property
+    def refreshing(self) -> list[Any]:
+        return [self.pair.change]
+
     def _wire(self) -> None:
         super()._wire()
         for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):

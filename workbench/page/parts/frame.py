@@ -180,6 +180,14 @@ class StudyTab:
             self.lay_out_more_folds()
         self.runner.lay_out_progress()
 
+    @property
+    def refreshing(self) -> list[Any]:
+        """The events, besides changes, after which the form is summed up again.
+
+        Another pair may have been loaded.
+        """
+        return [self.tab.select]
+
     def lay_out_more_folds(self) -> None:
         """Lay out further folds below those of the settings."""
 
@@ -199,7 +207,7 @@ class StudyTab:
         if self.form.offered:
             self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
         gr.on(
-            [self.noted.values.change, self.pair.change],
+            [self.noted.values.change, *self.refreshing],
             self._told,
             [self.noted.values, self.pair],
             self.told,

@@ -6,6 +6,7 @@ import gradio as gr
 
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import Updates
+from workbench.page.widgets.later import arrival
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
 from workbench.show import tables
@@ -29,8 +30,8 @@ class Kept:
             with gr.Accordion("Environment of these measurements", open=False):
                 self.environment = gr.HTML(elem_id=f"{prefix}environment", elem_classes="wb-note")
         self.run_id = gr.Textbox(visible="hidden")
-        self.run_id.change(
-            None, self.run_id, None, api_visibility="private",
+        gr.on(
+            [arrival(), self.run_id.change], None, self.run_id, None, api_visibility="private",
             js=f"(id) => WorkbenchPage.address(id, '{prefix}')",
         )  # fmt: skip
         self.outputs: list[Any] = [self.box, self.link, self.environment, self.run_id]

@@ -39,12 +39,15 @@ class TheoryTab:
             self.measured = gr.State(Measured())
             self.picked = self.run.change(self._pick, self.run, [self.measured, self.note], **QUIET)
             with gr.Tabs(overflow_behavior="wrap"):
-                for page in PAGES:
-                    with gr.Tab(page.title):
-                        self._lay_out(page)
+                self.pages = [self._lay_out(page) for page in PAGES]
         self.tab.select(self._list, None, self.run, **QUIET)
 
-    def _lay_out(self, page: Page) -> None:
+    def _lay_out(self, page: Page) -> gr.Tab:
+        with gr.Tab(page.title) as tab:
+            self._lay_out_in(tab, page)
+        return tab
+
+    def _lay_out_in(self, tab: gr.Tab, page: Page) -> None:
         first = draw(page, Measured(), [field.value for field in page.fields])
         with gr.Row():
             fields = [control(field) for field in page.fields]
@@ -64,9 +67,9 @@ class TheoryTab:
             with gr.Accordion("The paper’s tables next to its formulas", open=False):
                 outputs.append(gr.Markdown(first[-1]))
         gr.Markdown(page.source, elem_classes="wb-note")
-        self._redraw(page, fields, outputs)
+        self._redraw(tab, page, fields, outputs)
 
-    def _redraw(self, page: Page, fields: list[Any], outputs: list[Any]) -> None:
+    def _redraw(self, tab: gr.Tab, page: Page, fields: list[Any], outputs: list[Any]) -> None:
         def redraw(found: Measured, *values: Any) -> list[Any]:
             if wrong := fault(page, values):
                 return [words.note(wrong, "alert"), *(gr.skip() for _ in outputs[1:])]
@@ -75,7 +78,7 @@ class TheoryTab:
         inputs = [self.measured, *fields]
         self.picked.then(redraw, inputs, outputs, **QUIET)
         gr.on(
-            [self.tab.select, *(field.change for field in fields)],
+            [tab.select, *(field.change for field in fields)],
             redraw,
             inputs,
             outputs,
