@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished, link, press_run, toggle
-from tests.opened import whole
 from tests.browser.conftest import visits
+from tests.opened import whole
 
 FEW = (
     "kind=batch&count=3&sizes=1,2&decoders=lookup,speculative"
