@@ -124,6 +124,6 @@ def test_texts_of_the_opening_run_stay_texts(server, monkeypatch):
         pass
     blocks.theme_hash = "0"
     page = first_paint.FirstPaint(host, blocks)
-    text = page.completed(b"<head></head><gradio-app>", {}).decode()
+    text = page.completed(b"<head></head><gradio-app>", {}).decode() + page.panels.decode()
     assert "<img" not in text
     assert text.count("</script>") == 3  # the two of the head, and the picture's own

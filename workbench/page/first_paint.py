@@ -3,12 +3,15 @@
 The served HTML shows the run that the page opens with before any of Gradio's scripts has run.
 """
 
+import hashlib
 import html
 from collections.abc import Iterable, Mapping
 from string import Template
 
 import gradio as gr
 from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from workbench.kinds import links
@@ -34,7 +37,8 @@ class FirstPaint:
 
     The picture is drawn by the script that later draws the panels, which take their data from it.
     It is inert: it cannot be pressed and is not read aloud. `WorkbenchPage.ready` removes it once
-    Gradio's page shows the same.
+    Gradio's page shows the same. The panels are most of it; they come in a file of their own, which
+    a browser keeps until they change.
 
     Args:
         host: the page's host
@@ -44,7 +48,17 @@ class FirstPaint:
     def __init__(self, host: Host, page: gr.Blocks):
         self.page = page
         # Drawn now, and not while the first visitor waits.
-        self.picture = _picture(host, page) if recordings() else b""
+        self.picture, self.panels = _picture(host, page) if recordings() else (b"", b"")
+
+    @property
+    def route(self) -> Route:
+        """The route of the panels, `/opening/<anything>`, whose name changes with the content."""
+
+        def panels(request: Request) -> Response:
+            kept = {"Cache-Control": "public, max-age=31536000, immutable"}
+            return Response(self.panels, media_type="text/javascript", headers=kept)
+
+        return Route("/opening/{name}", panels)
 
     def completed(self, text: bytes, query: Mapping[str, str]) -> bytes:
         """The complete HTML.
@@ -64,10 +78,12 @@ class FirstPaint:
         return text
 
 
-def _picture(host: Host, page: gr.Blocks) -> bytes:
+def _picture(host: Host, page: gr.Blocks) -> tuple[bytes, bytes]:
+    """The picture, and the script that draws its panels."""
     drawn, prompt = drawn_run(recordings()[0].run), next(iter(presets.PROMPTS.values()))
     tabs = next(block for block in page.blocks.values() if isinstance(block, gr.Tabs))
-    return TEMPLATE.substitute(
+    panels = f"WorkbenchPage.open({web.embed(drawn.panels)})".encode()
+    picture = TEMPLATE.substitute(
         style=web.opening_style(),
         header=words.header(),
         tabs=_each(str(getattr(tab, "label", "")) for tab in tabs.children),
@@ -78,8 +94,9 @@ def _picture(host: Host, page: gr.Blocks) -> bytes:
         asked=words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
         headline=drawn.headline,
         steps=drawn.steps,
-        panels=web.embed(drawn.panels),
-    ).encode()
+        panels=f"opening/{hashlib.sha256(panels).hexdigest()[:12]}.js",
+    )
+    return picture.encode(), panels
 
 
 def _each(texts: Iterable[str]) -> str:

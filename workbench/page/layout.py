@@ -19,6 +19,7 @@ from workbench.page.tabs.about import AboutTab
 from workbench.page.tabs.runs import RunsTab
 from workbench.page.tabs.theory import TheoryTab
 from workbench.page.widgets.handlers import QUIET, CheckedBlocks, Updates
+from workbench.page.widgets.later import LightBlocks
 from workbench.runs.recorded import Recording, recorded, recordings
 
 # The licence of the models that wrote the embedded pair's stories asks for it.
@@ -28,11 +29,13 @@ BUILT = "Built with Llama"
 UNREAD_SECONDS = (300, 3600)
 
 
+class _Page(LightBlocks, CheckedBlocks):
+    """What a browser lacks is put in before what it sends is checked."""
+
+
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `workbench.page.opening.launch_options(host, page)`."""
-    with CheckedBlocks(
-        title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS
-    ) as page:
+    with _Page(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
         header = gr.HTML(words.header(), elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.

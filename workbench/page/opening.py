@@ -86,6 +86,7 @@ def serve(host: Host, page: gr.Blocks, port: int | None = None) -> None:
 
 def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
     """The options of `page.launch`."""
+    paint = FirstPaint(host, page)
     return {
         "theme": THEME,
         "css_paths": web.WEB / "page.css",
@@ -98,9 +99,9 @@ def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
         # `pip install "gradio[mcp]"` makes /compare a tool.
         "mcp_server": find_spec("mcp") is not None,
         "app_kwargs": {
-            "routes": [export_route(host.store)],
+            "routes": [export_route(host.store), paint.route],
             "exception_handlers": {RequestValidationError: unread},
-            "middleware": [Middleware(Completing, paint=FirstPaint(host, page))],
+            "middleware": [Middleware(Completing, paint=paint)],
         },
     }
 

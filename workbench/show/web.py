@@ -71,7 +71,7 @@ def head() -> str:
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    return f"<script>{joined(('address.js', 'page.js'))}</script>"
+    return f"<script>{joined(('frames.js', 'address.js', 'page.js'))}</script>"
 
 
 @cache

@@ -7,7 +7,7 @@ import gradio as gr
 from gradio_client import utils as client_utils
 
 from workbench.page.widgets.components import Drawn
-from workbench.page.widgets.later import LightBlocks, arrival
+from workbench.page.widgets.later import arrival
 
 # Options of handlers, which run outside the queue or on the one device.
 QUIET: dict[str, Any] = {"queue": False, "show_progress": "hidden", "api_visibility": "private"}
@@ -21,7 +21,7 @@ Updates = dict[Any, Any]  # component -> its new value
 LARGEST = 1e300  # number; JSON has larger ones, and infinities
 
 
-class CheckedBlocks(LightBlocks):
+class CheckedBlocks(gr.Blocks):
     """A page that refuses, in a sentence, data that it could not have sent itself."""
 
     async def preprocess_data(

@@ -33,6 +33,8 @@ class LightBlocks(gr.Blocks):
     def __init__(self, **options: Any):
         self._tabs: dict[int, gr.Tab] = {}  # by id: those that are sent later
         self._senders: dict[int, int] = {}  # by the id of the handler that sends it: a tab's id
+        self._inside: dict[int, int] = {}  # by a component's id: the tab with which it is sent
+        self._parts: dict[int, int | None] = {}  # the same of a handler
         # By session, and there by the id of a component that its browser lacks.
         self._sessions: WeakKeyDictionary[SessionState, dict[int, Config]] = WeakKeyDictionary()
         super().__init__(**options)
@@ -42,6 +44,9 @@ class LightBlocks(gr.Blocks):
 
         All components inside of a tab must be there by now, and all handlers. A handler with an
         event in such a tab, or of its selection, listens to nothing outside of it but `arrival`.
+
+        Raises:
+            ValueError: if one does
         """
         for tab in tabs:
             tab.select(
@@ -66,12 +71,14 @@ class LightBlocks(gr.Blocks):
         """The id of each handler, and of the tab with which it is sent; None for the page's own."""
         found: dict[int, int | None] = {}
         for id, handler in self.fns.items():
-            places = {self._place(*target) for target in handler.targets if target[0] is not None}
+            places = {self._place(*target) for target in handler.targets if target[1] != "load"}
             if id in self._senders:
                 places = {self._inside.get(self._senders[id])}
             elif handler.trigger_after is not None:
                 places = {found[handler.trigger_after]}
-            found[id] = next((place for place in places if place is not None), None)
+            if len(places) > 1:
+                raise ValueError(f"The handler {handler.name} has events in several tabs.")
+            found[id] = next(iter(places), None)
             yield id, found[id]
 
     def _place(self, component: int, event: str) -> int | None:
@@ -88,7 +95,9 @@ class LightBlocks(gr.Blocks):
         later = self._inside.keys()
         self._components = {each["id"]: _plain(each) for each in config["components"]}
         config["components"] = [c for id, c in self._components.items() if id not in later]
-        config["dependencies"] = [d for d in config["dependencies"] if self._parts[d["id"]] is None]
+        config["dependencies"] = [
+            d for d in config["dependencies"] if self._parts.get(d["id"]) is None
+        ]
         self._prune(config["layout"])
         page = config["page"][""]
         page["components"] = [id for id in page["components"] if id not in later]
