@@ -81,6 +81,13 @@ def test_a_tab_comes_with_its_events_and_its_arrival_is_its_first_selection(page
     assert props(page.open(page.third), page.slider)["value"] == 3
 
 
+def test_a_field_of_a_tab_can_be_typed_into_though_handlers_fill_it(page):
+    """Gradio takes a component that handlers write and none reads for one that only shows."""
+    part = page.open(page.second)
+    assert props(part, page.field)["interactive"] is True
+    assert "interactive" not in props(page.blocks.get_config_file(), page.answer)
+
+
 def test_what_was_given_before_a_tab_is_opened_is_in_it_and_goes_through_afterwards(page):
     answer = page.fire(page.button, "click")["data"]
     assert answer == [{"__type__": "update"}] * 3 + ["done"]

@@ -94,6 +94,15 @@ class LightBlocks(gr.Blocks):
             return config
         later = self._inside.keys()
         self._components = {each["id"]: _plain(each) for each in config["components"]}
+        inputs, outputs = (
+            {block._id for handler in self.fns.values() for block in getattr(handler, side)}
+            for side in ("inputs", "outputs")
+        )
+        for id in later:
+            # Gradio's scripts find it out from all handlers; they have only the page's own then.
+            props = self._components[id]["props"]
+            written = id in outputs or props.get("value")
+            props.setdefault("interactive", id in inputs or not written)
         config["components"] = [c for id, c in self._components.items() if id not in later]
         config["dependencies"] = [
             d for d in config["dependencies"] if self._parts.get(d["id"]) is None

@@ -1,0 +1,63 @@
+"""What a visit costs: little to read before the page can be used, and nothing while it is idle."""
+
+import urllib.request
+
+from playwright.sync_api import expect
+
+from tests.browser.actions import link
+
+COUNT = """
+window.asked = 0;
+const real = window.requestAnimationFrame.bind(window);
+window.requestAnimationFrame = (draw) => { window.asked += 1; return real(draw); };
+"""
+
+
+def test_the_html_is_small(address):
+    """It had 1,158 kB: all tabs, and the panels of the recorded run."""
+    assert len(urllib.request.urlopen(address).read()) < 400_000
+
+
+def test_an_idle_page_asks_for_no_frames(chromium, address):
+    """Gradio's tracker for the page itself counted for ever: 60 frames a second."""
+    context = chromium.new_context()
+    context.add_init_script(COUNT)
+    page = context.new_page()
+    page.goto(address)
+    expect(page.locator("#run")).to_be_enabled()
+    # Once it is idle: what follows the load has been drawn.
+    page.wait_for_function(
+        """() => {
+            const since = performance.now() - (window.since || 0);
+            if (window.asked !== window.before || !window.since) {
+                [window.before, window.since] = [window.asked, performance.now()];
+                return false;
+            }
+            return since > 2000;
+        }""",
+        polling=200,
+    )
+    context.close()
+
+
+def test_a_tab_is_not_on_the_page_until_it_is_opened_and_then_stays_as_it_was_left(visit, address):
+    """All 651 components were there from the start, and Gradio went through them twice."""
+    page = visit(address)
+    assert page.locator("#draw-prompt, #batch-count, #theory-run").count() == 0
+    page.get_by_role("tab", name="Batch").click()
+    page.locator("#batch-count input").fill("7")
+    page.get_by_role("tab", name="Compare").click()
+    page.get_by_role("tab", name="Batch").click()
+    expect(page.locator("#batch-count input")).to_have_value("7")
+
+
+def test_a_tab_that_a_link_fills_can_be_run_at_once(visit, server):
+    """The form's values arrive with the tab; those of before must not be run."""
+    address, host = server
+    asked = link(address, "Twice upon", kind="draw", decoders="greedy", draws=10, max_new_tokens=4)
+    page = visit(asked)
+    page.locator("#draw-run").click()
+    expect(page.locator("#draw-progress")).to_contain_text("Done", timeout=120_000)
+    assert host.store.list(kind="draw")[0].title == "Twice upon"
+    page.get_by_role("tab", name="Compare").click()
+    expect(page.locator("#prompt textarea")).not_to_have_value("Twice upon")
