@@ -210,6 +210,16 @@ def test_every_decoder_has_a_page_with_a_round_and_figures(site):
         assert measured if name in table else "Not measured yet on the embedded pair." in text, name
 
 
+def test_each_page_answers_as_markdown_and_is_listed_for_language_models(site):
+    listed = re.findall(r"^- \[.+\]\((.+)\)$", (site / "llms.txt").read_text("utf-8"), re.M)
+    pages = {file.relative_to(site).with_suffix(".md").as_posix() for file in site.rglob("*.html")}
+    assert {*listed} == pages - {"404.md"}
+    assert len(listed) == len({*listed})
+    for path in listed:
+        assert (site / path).read_text("utf-8").startswith(("# ", "---", "<")), path
+    assert "hf repos create" in (site / "spaces.md").read_text("utf-8")
+
+
 class Links(HTMLParser):
     """The links of a page, and the names of its places."""
 

@@ -27,7 +27,7 @@ def offer(job: Callable[..., Any]) -> None:
 
 def answers(
     host: Host, make: Callable[[], Study], more: Callable[[Run], dict[str, Any]]
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Any]:
     """Run a study.
 
     The answer is the run's JSON with the fields of its study, those of `more`, and the reason why

@@ -25,6 +25,11 @@ from workbench.runs.recorded import Recording, recorded, recordings
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
 
+KEPT = {
+    False: "nothing you type leaves this machine",
+    True: "runs are kept until this Space restarts; download what you want to keep",
+}
+
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
 
@@ -50,7 +55,7 @@ def build(host: Host) -> gr.Blocks:
             theory = TheoryTab(host)
             AboutTab()
         gr.HTML(
-            BUILT if host.limits.public else f"{BUILT} · nothing you type leaves this machine",
+            f"{BUILT} · {KEPT[host.limits.public]}",
             elem_id="footer",
             elem_classes="wb-note",
         )

@@ -96,7 +96,7 @@ def launch_options(host: Host, page: gr.Blocks) -> dict[str, Any]:
         "show_error": True,
         # Of the files that the page reads, a run is the largest.
         "max_file_size": LARGEST_FILE,
-        # `pip install "gradio[mcp]"` makes /compare a tool.
+        # The endpoints are tools of agents, too; an older environment may lack the package.
         "mcp_server": find_spec("mcp") is not None,
         "app_kwargs": {
             "routes": [export_route(host.store), paint.route],

@@ -11,6 +11,7 @@ from workbench.kinds.branch import branching
 from workbench.kinds.comparison.results import ComparisonResults, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
+from workbench.page.answers import Alternatives, Answer
 from workbench.page.api import answers, offer, told
 from workbench.page.host import Host
 from workbench.page.parts.runner import Runner, sentence
@@ -103,7 +104,7 @@ def names(asked: Asked) -> list[str]:
 
 
 def endpoints(host: Host) -> None:
-    def alternatives(run: str, decoder: str, at: int) -> dict[str, Any]:
+    def alternatives(run: str, decoder: str, at: int) -> Alternatives:
         """List the tokens that could stand at a place of a comparison's text.
 
         They come from one pass of the large model over the tokens before the place. Each has an id,
@@ -120,11 +121,12 @@ def endpoints(host: Host) -> None:
         """
         with told():
             choices, _ = likely(host, {"run": run, "decoder": decoder, "at": at}, PairChoice())
-            return {"alternatives": [asdict(each) for each in choices]}
+            listed: Any = [asdict(each) for each in choices]
+            return {"alternatives": listed}
 
     def branch(
         run: str, decoder: str, at: int, token: int | str, decoders: list[str] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Continue a comparison's text from a place with another token, as a new run.
 
         Args:

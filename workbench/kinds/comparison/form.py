@@ -9,6 +9,7 @@ from workbench.kinds.branch.form import Branching
 from workbench.kinds.comparison.results import ComparisonResults, Live, samples
 from workbench.kinds.comparison.study import Comparison
 from workbench.models.presets import PairChoice
+from workbench.page.answers import Answer
 from workbench.page.api import answers, asked, offer
 from workbench.page.host import Host
 from workbench.page.parts import form, words
@@ -151,7 +152,7 @@ TAB = CompareTab
 def endpoints(host: Host) -> None:
     def compare(
         prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Answer]:
         """Decode one prompt with several decoders on the embedded pair, and compare them.
 
         They run one after another. Settings of all: max_new_tokens, temperature, top_k, top_p,

@@ -6,6 +6,7 @@ import gradio as gr
 
 from workbench.kinds.divergence.texts import DTYPES, compared
 from workbench.models.presets import PairChoice
+from workbench.page.answers import Verdict
 from workbench.page.api import offer, told
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -61,7 +62,7 @@ class Divergence:
 
 
 def endpoints(host: Host) -> None:
-    def diverge(prompt: str, first: str, second: str, dtype: str = "auto") -> dict[str, Any]:
+    def diverge(prompt: str, first: str, second: str, dtype: str = "auto") -> Verdict:
         """Say where two greedy texts of the large model part: at a near-tie or at a fault.
 
         The candidates' logits are compared in float32 and float64 with the rounding of its passes.
@@ -76,6 +77,7 @@ def endpoints(host: Host) -> None:
             verdict, says, place, tokens, gap_float32, gap_float64, behind, bound, at_fault
         """
         with told():
-            return host.device.ask(PairChoice(), compared, prompt, first, second, dtype)
+            found: Any = host.device.ask(PairChoice(), compared, prompt, first, second, dtype)
+            return found
 
     offer(diverge)

@@ -10,6 +10,7 @@ from workbench.kinds.branch.branching import of_pair
 from workbench.kinds.draw.again import again
 from workbench.kinds.draw.study import START, Draw
 from workbench.models.presets import PairChoice
+from workbench.page.answers import Drawn
 from workbench.page.api import answers, asked, offer
 from workbench.page.host import Host
 from workbench.page.parts import runner, words
@@ -123,7 +124,7 @@ TAB = DrawTab
 def endpoints(host: Host) -> None:
     def draw(
         prompt: str, decoders: list[str], settings: dict[str, Any] | None = None
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Drawn]:
         """Continue one prompt with many seeds, and compare the draws with the exact law.
 
         Each decoder makes 10 to 1,000 draws on the embedded pair. Settings of all: draws,
