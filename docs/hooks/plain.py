@@ -3,15 +3,24 @@
 The form of that file is that of https://llmstxt.org.
 """
 
+import re
 from pathlib import Path
 from typing import Any
+
+ROOT = Path(__file__).parents[2]
 
 
 def on_post_page(output: str, page: Any, config: Any) -> str:
     file = (Path(config.site_dir) / page.file.dest_uri).with_suffix(".md")
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(page.markdown, encoding="utf-8")
+    file.write_text(included(page.markdown), encoding="utf-8")
     return output
+
+
+def included(text: str) -> str:
+    """The text with the files that it includes."""
+    found = re.compile(r'^--8<-- "(.+)"$', re.M)
+    return found.sub(lambda match: (ROOT / match[1]).read_text("utf-8"), text)
 
 
 def on_post_build(config: Any) -> None:
