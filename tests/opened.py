@@ -21,11 +21,8 @@ def whole(address: str, session: str) -> dict[str, Any]:
                 part = http.post("gradio_api/run/predict", json=body).json().get("render_config")
                 if part is not None:
                     for kind in ("components", "dependencies"):
-                        config[kind] += [
-                            each
-                            for each in part[kind]
-                            if each["id"] not in {known["id"] for known in config[kind]}
-                        ]
+                        known = {each["id"]: each for each in (*config[kind], *part[kind])}
+                        config[kind] = list(known.values())
     return config
 
 

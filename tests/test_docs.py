@@ -218,7 +218,9 @@ def test_each_page_answers_as_markdown_and_is_listed_for_language_models(site):
     for path in listed:
         assert (site / path).read_text("utf-8").startswith(("# ", "---", "<")), path
     assert "hf repos create" in (site / "spaces.md").read_text("utf-8")
-    assert "class Traversal(Block)" in (site / "own.md").read_text("utf-8")  # a file that it includes
+    assert "class Traversal(Block)" in (site / "own.md").read_text(
+        "utf-8"
+    )  # a file that it includes
 
 
 class Links(HTMLParser):

@@ -49,6 +49,7 @@ def test_an_agent_finds_the_tools_and_gets_typed_results(address):
         assert len(tool.description) > 60
         assert tool.outputSchema["type"] == "object"
         assert tool.inputSchema["properties"]
+    assert not answer.isError, answer.content
     run = answer.structuredContent
     jsonschema.validate(run, tools["compare"].outputSchema)
     assert [each["decoder"] for each in run["results"]] == ["greedy", "speculative"]

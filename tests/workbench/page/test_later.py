@@ -56,18 +56,31 @@ def props(config: dict[str, Any], component: Any) -> dict[str, Any]:
     return next(each["props"] for each in config["components"] if each["id"] == component._id)
 
 
+def laid_out(node: dict[str, Any]) -> set[int]:
+    return {node["id"]}.union(*(laid_out(child) for child in node.get("children", ())))
+
+
 def ids(config: dict[str, Any], kind: str) -> set[int]:
     return {each["id"] for each in config[kind]}
 
 
 def test_the_page_comes_without_the_content_of_its_tabs(page):
     config = page.blocks.get_config_file()
-    assert {page.second._id, page.answer._id} <= ids(config, "components")
-    assert not {page.field._id, page.third._id, page.slider._id} & ids(config, "components")
+    shown = laid_out(config["layout"])
+    assert {page.second._id, page.answer._id} <= shown
+    assert not {page.field._id, page.third._id, page.slider._id} & shown
+    assert props(config, page.field) == {"visible": False}
     targets = [tuple(target) for each in config["dependencies"] for target in each["targets"]]
     assert (page.button._id, "click") in targets
     assert targets.count((page.second._id, "select")) == 1  # it asks for the tab
     assert (page.field._id, "change") not in targets
+
+
+def test_a_client_finds_every_component_that_a_handler_names(house):
+    """Gradio's client for Python broke: "coroutine raised StopIteration"."""
+    config = house[1].get_config_file()
+    named = {id for each in config["dependencies"] for id in each["inputs"] + each["outputs"]}
+    assert named <= ids(config, "components")
 
 
 def test_a_tab_comes_with_its_events_and_its_arrival_is_its_first_selection(page):

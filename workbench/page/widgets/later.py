@@ -103,13 +103,19 @@ class LightBlocks(gr.Blocks):
             props = self._components[id]["props"]
             written = id in outputs or props.get("value")
             props.setdefault("interactive", id in inputs or not written)
-        config["components"] = [c for id, c in self._components.items() if id not in later]
         config["dependencies"] = [
-            d for d in config["dependencies"] if self._parts.get(d["id"]) is None
+            each for each in config["dependencies"] if self._parts.get(each["id"]) is None
+        ]
+        # Clients look up all that a handler names; it is nowhere in the layout.
+        named = {id for each in config["dependencies"] for id in each["inputs"] + each["outputs"]}
+        config["components"] = [
+            each if id not in later else _stub(each)
+            for id, each in self._components.items()
+            if id not in later or id in named
         ]
         self._prune(config["layout"])
         page = config["page"][""]
-        page["components"] = [id for id in page["components"] if id not in later]
+        page["components"] = [each["id"] for each in config["components"]]
         page["dependencies"] = [d["id"] for d in config["dependencies"]]
         return config
 
@@ -212,6 +218,13 @@ def _layout(block: Any) -> Config:
     return {
         "id": block._id,
         **({} if children is None else {"children": [_layout(child) for child in children]}),
+    }
+
+
+def _stub(component: Config) -> Config:
+    """A component that is known and not shown."""
+    return {name: component[name] for name in ("id", "type", "skip_api")} | {
+        "props": {"visible": False}
     }
 
 
