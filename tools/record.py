@@ -73,8 +73,7 @@ ENTRIES = (
     Entry(
         "story",
         "A story, five decoders",
-        "Greedy asks the large model for each single token; "
-        "the others aim at speed, or at likelier text.",
+        "Greedy asks the large model for each token; the others aim at speed or at likelier text.",
         compared(STORY, USUAL, OPENING, seed=3),
     ),
     Entry(

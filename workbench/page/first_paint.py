@@ -90,7 +90,6 @@ def _picture(host: Host, page: gr.Blocks) -> tuple[bytes, bytes]:
         gallery=_each(recording.title for recording in recordings()),
         prompt=html.escape(prompt),
         preset=html.escape(presets.described(presets.OPENING)),
-        examples=_each(presets.PROMPTS),
         asked=words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
         headline=drawn.headline,
         steps=drawn.steps,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from decoders import Fate, Method, catalog
-from workbench.runs.estimates import Row, label, unsteady
+from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
 from workbench.runs.record import Agreement
@@ -14,11 +14,15 @@ from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.laws import Claim, Rule, claim
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
+from workbench.show.terms import TERMS
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
-# The figures in every panel; the others unfold. If greedy did not run, tokens/s replaces the first.
-MAIN = ("x_greedy", "block_efficiency", "perplexity")
+# The figures above each text, the certain one first (tokens/s if greedy did not run), and those
+# below it; the others unfold.
+TOP = ("block_efficiency", "x_greedy")
+MAIN = ("perplexity", "acceptance")
 UNUSED = (Fate.REJECTED, Fate.DISCARDED)
+SHORT = {"block_efficiency": "tokens per pass"}  # where a column is narrow
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
 NEAR_TIE = (
     "A near-tie: the two likeliest tokens differ by less than the rounding measured between passes "
@@ -130,6 +134,8 @@ class Panel:
             "tokens": self.tokens,
             "rounds": self.rounds,
             "clock": round_seconds(first) if first else [],
+            "drafts": method.uses_draft,
+            "passes": number(first, "target_calls") if first else None,
             "place": self.place,
             "provisional": self.provisional,
             "rule": self.rule,
@@ -146,15 +152,15 @@ class Panel:
         row = self.row
         if row is None or row.first.error is not None:
             return []
-        main = MAIN if any(row.greedy) else ("speed", *MAIN[1:])
+        top = TOP if any(row.greedy) else (TOP[0], "speed")
         return [
             {
                 "name": q.name,
-                "label": q.label,
+                "label": SHORT.get(q.name, q.label),
                 "value": figure(q, row, not unsteady(row)),
                 "detail": self._detail(q, row),
-                "help": q.help,
-                "main": q.name in main,
+                "help": TERMS.get(SHORT.get(q.name, q.label), q.help),
+                "place": "top" if q.name in top else "main" if q.name in MAIN else "",
             }
             for q in QUANTITIES
         ]

@@ -1,4 +1,4 @@
-"""Four steps that explain drafting, from one real round of a run."""
+"""Four pictures that explain drafting, from one real round of a run."""
 
 import html
 from collections.abc import Callable, Sequence
@@ -9,11 +9,15 @@ from decoders import Fate, catalog
 from decoders.settings import Law
 from workbench.runs.estimates import label
 from workbench.runs.record import Result, Run
-from workbench.runs.trace import RoundRecord, TrialRecord
-from workbench.show import quantities, sums
+from workbench.runs.trace import RoundRecord, TokenRecord, TrialRecord
+from workbench.show import quantities, sums, terms
 from workbench.studies.text import counted
 
 DRAFTED = (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
+BEFORE = 3  # tokens of the text before the round that the pictures begin with
+SIGNS = {Fate.ACCEPTED: "✓", Fate.REJECTED: "✗", Fate.CORRECTED: "✓"}
+
+Token = TrialRecord | TokenRecord
 
 
 @dataclass(frozen=True)
@@ -21,12 +25,22 @@ class Step:
     """A step.
 
     Attributes:
-        title: one word
+        title: a few words
         parts: the event in words, with tokens in between
+        who: the model at work
+        before: the end of the text so far
+        drawn: the tokens of its picture
+        looks: how the picture draws them: "guess", "read" or "fate"
+        chances: the probabilities (draft, large model) of a token that was refused
     """
 
     title: str
-    parts: Sequence[str | TrialRecord]
+    parts: Sequence[str | Token]
+    who: str
+    before: Sequence[Token]
+    drawn: Sequence[Token]
+    looks: str
+    chances: tuple[float, float] | None = None
 
 
 def four_steps(run: Run) -> tuple[str, list[Step]]:
@@ -40,17 +54,17 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
     if found is None:
         return "", []
     result, round_ = found
+    before = [t for t in result.alone.tokens if (t.round or 0) < round_.index][-BEFORE:]
     drafted = [t for t in round_.trials if t.fate in DRAFTED]
     kept = [t for t in drafted if t.fate == Fate.ACCEPTED]
     refused = next(t for t in drafted if t.fate == Fate.REJECTED)
+    corrected = next(t for t in round_.trials if t.fate == Fate.CORRECTED)
     was, them = ("was", "it") if len(kept) == 1 else ("were", "them")
     return f"{label(result.decoder)}, round {round_.index + 1} of {len(result.alone.rounds)}", [
         Step(
             "Guess",
-            [
-                f"The small model, which is quick, guesses {counted(len(drafted), 'token')}: ",
-                *drafted,
-            ],
+            [f"The small model, which is quick, guesses {counted(len(drafted), 'token')} ahead."],
+            "small model", before, drafted, "guess",
         ),
         Step(
             "Read",
@@ -58,6 +72,7 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
                 "The large model reads all of them in one pass. Alone it would need a pass for "
                 "each token."
             ],
+            "large model", before, drafted, "read",
         ),
         Step(
             "Test",
@@ -68,17 +83,19 @@ def four_steps(run: Run) -> tuple[str, list[Step]]:
                 _refusal(refused),
                 " The guesses after it are dropped." if len(drafted) > len(kept) + 1 else "",
             ],
+            "large model", before, drafted, "fate", (refused.q or 0.0, refused.p or 0.0),
         ),
         Step(
             "Correct",
             [
                 "In its place the large model writes ",
-                next(t for t in round_.trials if t.fate == Fate.CORRECTED),
+                corrected,
                 f". So one pass gave {counted(len(kept) + 1, 'token')}, and the text is "
                 "distributed exactly as if the large model had written it alone.",
             ],
+            "large model", before, [*kept, corrected], "fate",
         ),
-    ]
+    ]  # fmt: skip
 
 
 def _example(run: Run) -> tuple[Result, RoundRecord] | None:
@@ -128,26 +145,59 @@ def _refusal(trial: TrialRecord) -> str:
 
 
 def how_it_works(run: Run) -> str:
-    """Drafting in four steps, from a round of this run; "" if it has none to show."""
+    """Drafting in four pictures, from a round of this run; "" if it has none to show."""
     where, steps = four_steps(run)
     if not steps:
         return ""
-    items = "".join(f"<li><b>{step.title}.</b> {_sentence(step.parts)}</li>" for step in steps)
+    items = "".join(
+        f'<li><h4><span class="number">{number}</span> {step.title}</h4>{_picture(step)}'
+        f"<p>{_sentence(step.parts)}</p></li>"
+        for number, step in enumerate(steps, 1)
+    )
     return (
-        '<details class="wb wb-steps"><summary>How speculative decoding works, in four steps '
-        f'<span class="wb-where">from {html.escape(where)}</span></summary>'
-        f"<ol>{items}</ol></details>"
+        '<section class="wb wb-steps" aria-label="How speculative decoding works">'
+        "<h3>How speculative decoding works, in four pictures "
+        f'<span class="wb-where">from {html.escape(where)}</span></h3><ol>{items}</ol></section>'
     )
 
 
-def _sentence(parts: Sequence[str | TrialRecord]) -> str:
+def _picture(step: Step) -> str:
+    """The end of the text, and the tokens of the step; the sentence below it says the same."""
+    before = html.escape("".join(t.text for t in step.before).replace("\n", "⏎"))
+    tokens = "".join(
+        f'<span class="box"><span class="tok {t.fate if step.looks == "fate" else ""}">'
+        f"<bdi>{_shown(t)}</bdi></span>"
+        f"<i>{'?' if step.looks == 'guess' else SIGNS.get(Fate(t.fate), '·')}</i></span>"
+        for t in step.drawn
+    )
+    bars = "".join(
+        f'<div class="bar-line"><span>{name}</span><span class="track"><i class="{kind}" '
+        f'style="width:{max(1.0, 100 * min(1.0, p)):.1f}%"></i></span></div>'
+        for kind, name, p in zip(
+            "qp", ("small model", "large model"), step.chances or (), strict=False
+        )
+    )
+    return (
+        f'<div class="picture {step.looks}" aria-hidden="true"><span class="who">{step.who}</span>'
+        f'<div class="row"><span class="before">…{before}</span>'
+        f'<span class="tokens">{tokens}</span></div>{bars}</div>'
+    )
+
+
+def _shown(token: Token) -> str:
+    return html.escape(token.text.strip(" ").replace("\n", "⏎") or "␣")
+
+
+def _sentence(parts: Sequence[str | Token]) -> str:
     """Texts, and tokens with their marks; spaces separate tokens next to each other."""
     text, after_token = "", False
     for part in parts:
         if isinstance(part, str):
-            text += html.escape(part)
+            text += terms.explained(part)
         else:
-            shown = html.escape(part.text.strip(" ").replace("\n", "⏎") or "␣")
-            text += " " * after_token + f'<span class="tok {part.fate}"><bdi>{shown}</bdi></span>'
+            text += (
+                " " * after_token
+                + f'<span class="tok {part.fate}"><bdi>{_shown(part)}</bdi></span>'
+            )
         after_token = not isinstance(part, str)
     return text

@@ -10,7 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from workbench.show.looks import FATES
+from workbench.show.terms import TERMS
 
+LIT = (
+    "background: color-mix(in srgb, var(--fate) 42%, transparent); outline: 2px solid var(--fate);"
+)
 WEB = Path(__file__).parents[1] / "web"
 STYLES = (
     "workbench.css",
@@ -20,9 +24,13 @@ STYLES = (
     "draws.css",
     "branch.css",
     "race.css",
+    "lanes.css",
+    "steps.css",
+    "terms.css",
 )
 SCRIPTS = (
     "strip.js",
+    "terms.js",
     "sums.js",
     "stage.js",
     "card.js",
@@ -33,6 +41,7 @@ SCRIPTS = (
     "replay.js",
     "branch.js",
     "race.js",
+    "lanes.js",
 )
 
 
@@ -50,7 +59,9 @@ def fate_styles() -> str:
     return "\n".join(
         f".wb .{name} {{ --fate: {fate.colour}; --line: {fate.line}; "
         f"--weight: {'600' if fate.bold else 'inherit'}; }}\n"
-        f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}"
+        f".dark .wb .{name} {{ --fate: {fate.colour_dark}; }}\n"
+        # What the legend points at.
+        f'.wb[data-lit="{name}"] .wb-paper .tok.{name} {{ {LIT} }}'
         for name, fate in FATES.items()
     )
 
@@ -64,7 +75,8 @@ def head() -> str:
     fates = {name: dataclasses.asdict(fate) for name, fate in FATES.items()}
     return (
         f"<style>{joined(STYLES)}{fate_styles()}</style>\n"
-        f"<script>{joined(SCRIPTS)}\nWorkbench.fates = {embed(fates)};</script>"
+        f"<script>{joined(SCRIPTS)}\nWorkbench.fates = {embed(fates)};"
+        f"Workbench.terms = {embed(TERMS)};</script>"
     )
 
 

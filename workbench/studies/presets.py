@@ -1,13 +1,13 @@
 """Settings and prompts by name."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
 from decoders import Warping, catalog
 from workbench.studies.settings import Settings
 
-SHOWN = tuple(catalog[name]() for name in ("greedy", "beam_search", "speculative", "mtad", "dsbd"))
+SHOWN = tuple(catalog[name]() for name in ("greedy", "speculative", "mtad", "dsbd", "beam_search"))
 OPENING = "stories"  # the page opens with it: it suits the pair that ships with this project
 # Sampling, and nothing else: decoders and the number of tokens stay as they are. A decoder's
 # defaults are those of its paper; a paper's preset adds its warping.
@@ -29,6 +29,12 @@ PROMPTS = {
     "A dialogue": '"Can I play with you?" asked the small bear.',
     "A surprise": "Mia opened the big red box. Inside she found",
 }
+
+
+def placed(names: Iterable[str]) -> list[str]:
+    """Decoders in the order in which they run and are shown: those of `SHOWN`, then the others."""
+    names, first = list(names), [method.name for method in SHOWN]
+    return [n for n in first if n in names] + [n for n in names if n not in first]
 
 
 def described(name: str) -> str:

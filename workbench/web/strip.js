@@ -103,7 +103,7 @@ const Workbench = (() => {
   function numbersList(numbers) {
     const list = make("dl.numbers");
     for (const n of numbers) {
-      list.append(make(`div.${n.name}`, { title: n.help }, make("dt", {}, n.label), make("dd", {}, n.value), n.detail ? make("dd.detail", {}, n.detail) : null));
+      list.append(make(`div.${n.name}`, {}, make("dt", {}, Workbench.term(n.label, n.help)), make("dd", {}, n.value), n.detail ? make("dd.detail", {}, n.detail) : null));
     }
     return list;
   }
@@ -158,13 +158,13 @@ const Workbench = (() => {
 
   function newPanel(root, index) {
     const parts = {
-      title: make("h3"), pace: make("span.pace"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
+      title: make("h3"), pace: make("span.pace"), top: make("div.top"), marks: make("span.marks"), claim: make("span.claim"), unsteady: make("details.unsteady"), state: make("span.state"), summary: make("p.summary"),
       prompt: make("span.prompt", { dir: "auto" }), text: make("div.wb-text", { dir: "auto" }),
       end: make("span.end"), foot: make("div.foot"),
     };
     const box = make("article.wb-panel", {}, make("header", {}, parts.title, parts.pace),
-      make("div.chips-line", {}, parts.marks, parts.claim, parts.unsteady, parts.state), parts.summary,
-      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.foot);
+      parts.top, make("div.chips-line", {}, parts.marks, parts.claim, parts.unsteady, parts.state), 
+      make("div.wb-paper", { dir: "auto" }, parts.prompt, parts.text, parts.end), parts.summary, parts.foot);
     root.panels[index] = { box, parts };
     root.grid.append(box);
     return root.panels[index];
@@ -176,15 +176,14 @@ const Workbench = (() => {
     box.dataset.status = panel.status;
     parts.title.textContent = panel.title;
     parts.title.title = panel.stands_for || "";
-    parts.claim.textContent = panel.claim;
-    parts.claim.title = panel.claim_help;
+    parts.claim.replaceChildren(Workbench.term(panel.claim, panel.claim_help));
     const written = panel.status === "done" && panel.tokens.length > 0;
     parts.state.textContent = written ? "" : panel.state;
     parts.end.textContent = written ? ` (${panel.state})` : "";
     parts.pace.textContent = panel.pace || "";
     parts.pace.title = panel.status === "running" ? "provisional: the first timing is under way" : "";
     parts.marks.replaceChildren(...(panel.marks || []).map((mark) => make("span.mark", {}, mark)));
-    parts.summary.textContent = panel.summary;
+    parts.summary.replaceChildren(...Workbench.explained(panel.summary));
     parts.prompt.textContent = panel.prompt;
     fillText(parts.text, panel.tokens, panel.rounds, panel.provisional);
     parts.foot.replaceChildren();
@@ -192,13 +191,15 @@ const Workbench = (() => {
     parts.unsteady.hidden = !panel.unsteady;
     parts.unsteady.replaceChildren(make("summary", {}, "≈ unsteady"), make("p", {}, `${panel.unsteady}.`));
     for (const note of panel.notes || []) parts.foot.append(make("p.timing", {}, note));
-    if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, { title: panel.badge.help }, panel.badge.text));
+    if (panel.badge) parts.foot.append(make(`p.badge.${panel.badge.kind}`, {}, Workbench.term(panel.badge.text, panel.badge.help)));
     const over = panel.status === "done" && panel.rounds.length;
     const beams = over && beamsFold(panel);
     if (beams) parts.foot.append(beams);
+    const placed = (place) => panel.numbers.filter((n) => n.place === place);
+    parts.top.replaceChildren(...(panel.numbers.length ? [numbersList(placed("top").reverse())] : []));
     if (panel.numbers.length) {
-      parts.foot.append(numbersList(panel.numbers.filter((n) => n.main)));
-      const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(panel.numbers.filter((n) => !n.main)));
+      parts.foot.append(numbersList(placed("main").filter((n) => n.value !== "–")));
+      const others = make("details.more", {}, make("summary", {}, "More figures"), numbersList(placed("")));
       others.open = root.more.has(panel.decoder);
       others.addEventListener("toggle", () => root.more[others.open ? "add" : "delete"](panel.decoder));
       others.append(make("p.fates", {}, countFates(panel)));
@@ -221,10 +222,11 @@ const Workbench = (() => {
     const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
     const says = make("p.says", { "aria-live": "polite" }, POINT);
     for (const [name, fate] of Object.entries(fates())) {
-      bar.append(make("span.entry", { title: fate.help, "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
+      bar.append(make("button.entry", { type: "button", "aria-pressed": "false", "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
     }
-    bar.append(Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"), says);
+    bar.append(says, Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"));
     explain(root, bar, says);
+    light(root, bar);
     return bar;
   }
 
@@ -253,6 +255,39 @@ const Workbench = (() => {
     root.addEventListener("focusout", hide);
   }
 
+  /** An entry of the legend lights its tokens: while it is pointed at or has the focus, and after a click or a tap until the next. */
+  function light(root, bar) {
+    const entries = [...bar.querySelectorAll(".entry")];
+    let kept = null;
+    const lit = (entry) => {
+      const fate = (entry || kept || { dataset: {} }).dataset.fate;
+      if (fate) root.dataset.lit = fate;
+      else delete root.dataset.lit;
+    };
+    for (const entry of entries) {
+      entry.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && lit(entry));
+      entry.addEventListener("pointerleave", () => lit(null));
+      entry.addEventListener("focus", () => entry.matches(":focus-visible") && lit(entry));
+      entry.addEventListener("blur", () => lit(null));
+      entry.addEventListener("click", () => {
+        kept = kept === entry ? null : entry;
+        for (const each of entries) each.setAttribute("aria-pressed", String(each === kept));
+        lit(null);
+      });
+    }
+  }
+
+  /** As many columns as there is room for, and no gap at the end of a row: 5 panels stand in a row of five, or of three and two. */
+  function arrange(root) {
+    const count = root.panels.length, width = root.grid.clientWidth;
+    if (!count || !width) return;
+    const rows = Math.ceil(count / Math.max(1, Math.floor((width + GAP) / (NARROWEST + GAP))));
+    const few = Math.floor(count / rows), long = count % rows; // the first rows have one panel more
+    root.grid.style.gridTemplateColumns = `repeat(${few * (few + 1)}, minmax(0, 1fr))`;
+    root.panels.forEach(({ box }, i) => { box.style.gridColumnEnd = `span ${i < long * (few + 1) ? few : few + 1}`; });
+  }
+  const NARROWEST = 230, GAP = 12; // px, of a panel, and between two
+
   /** Only fates that occur are in the legend; refused drafts once they are shown. */
   function trimLegend(root, panels) {
     const occurring = new Set(panels.flatMap((panel) => panel.tokens.map((token) => token.fate)));
@@ -272,7 +307,9 @@ const Workbench = (() => {
       root.more = new Set(); // decoders whose figures are unfolded
       root.grid = make("div.wb-grid");
       root.stage = Workbench.stage(root);
-      root.replaceChildren(legend(root), root.grid);
+      root.lanes = Workbench.lanes();
+      root.replaceChildren(root.lanes, legend(root), root.grid);
+      new ResizeObserver(() => arrange(root)).observe(root.grid);
       Workbench.card(root);
       Workbench.branches(root);
     }
@@ -287,9 +324,11 @@ const Workbench = (() => {
       root.shown[i] = JSON.parse(source);
       showPanel(root, i, root.shown[i]);
     });
+    arrange(root);
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
     trimLegend(root, root.shown);
     root.racing();
+    root.lanes.show(value, root.shown);
   }
 
   return { show, make, visible, number, timed, calm, tokenSpan, fates: {} };

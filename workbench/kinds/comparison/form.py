@@ -31,7 +31,7 @@ class CompareTab(StudyTab):
     study: ClassVar[type[Comparison]] = Comparison
     id, title, prefix = "compare", "Compare", ""
     folded = "Decoders, settings, models"
-    empty = "The prompt is empty; write a few words, or take an example."
+    empty = "The prompt is empty; write a few words, or try one of those above."
     opening: ClassVar[Mapping[str, Any]] = {"prompt": PROMPT, "settings": START}
     linked: ClassVar[Mapping[str, Any]] = {"settings": {"decoders": form.DEFAULT_DECODERS}}
 
@@ -39,7 +39,7 @@ class CompareTab(StudyTab):
 
     def lay_out(self) -> None:
         with gr.Row(elem_id="gallery", elem_classes="chips", visible=bool(recordings())):
-            gr.HTML("Recorded runs:", elem_classes="wb-note chips-name")
+            gr.HTML("Try:", elem_classes="wb-note chips-name")
             self.gallery = [
                 gr.Button(each.title, size="sm", elem_classes="chip") for each in recordings()
             ]
@@ -57,10 +57,6 @@ class CompareTab(StudyTab):
                 )
                 self.lay_out_buttons()
         with gr.Row(elem_classes="chips"):
-            gr.HTML("Examples:", elem_classes="wb-note chips-name")
-            self.examples = [
-                gr.Button(name, size="sm", elem_classes="chip") for name in presets.PROMPTS
-            ]
             self.lay_out_asked("token-count")
         self.told.append(self.preset)
         self.lay_out_folds()
@@ -80,8 +76,6 @@ class CompareTab(StudyTab):
 
     def _wire(self) -> None:
         super()._wire()
-        for button, text in zip(self.examples, presets.PROMPTS.values(), strict=True):
-            button.click(lambda text=text: text, None, self.prompt, **self.noted.filling)
         self.preset.input(
             self._preset,
             self.preset,

@@ -1,4 +1,4 @@
-"""A comparison on the page: results in sentences, explanation, panels, charts, and links."""
+"""A comparison on the page: results in sentences, panels, explanation, charts, and links."""
 
 import dataclasses
 from typing import Any
@@ -14,6 +14,7 @@ from workbench.page.widgets.handlers import Updates
 from workbench.runs.estimates import rows, times_greedy
 from workbench.runs.events import At, Finished, Progress, Started
 from workbench.runs.record import Run
+from workbench.runs.recorded import recorded
 from workbench.show import comparison, laws, steps, tables
 from workbench.show.panel import Panel
 from workbench.studies.schemes import BASELINE
@@ -32,17 +33,17 @@ def drawn(run: Run) -> Drawn:
     return Drawn(
         words.trail(run) + words.headline(run),
         steps.how_it_works(run),
-        view(run_panels(run), run.id),
+        {**view(run_panels(run), run.id), "recorded": recorded(run.id) is not None},
     )
 
 
 class ComparisonResults:
-    """The results in sentences, the explanation, the panels, charts and figures, and links."""
+    """The results in sentences, the panels, the explanation, charts and figures, and links."""
 
     def __init__(self) -> None:
         self.headline = gr.HTML(elem_id="headline", elem_classes="wb-note")
-        self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.strip = TokenStrip(elem_id="panels")
+        self.steps = gr.HTML(elem_id="steps", elem_classes="wb-note")
         self.alternatives = Alternatives(visible="hidden")
         with gr.Column(visible=False) as self.box:
             self.charts = gr.HTML(elem_id="charts", elem_classes="wb-note")
@@ -50,7 +51,7 @@ class ComparisonResults:
             self.timing = gr.HTML(elem_id="timing", elem_classes="wb-note")
         self.kept = Kept()
         top, charts = (
-            [self.headline, self.steps, self.strip],
+            [self.headline, self.strip, self.steps],
             [self.charts, self.table, self.timing],
         )
         self.outputs: list[Any] = [*top, self.box, *charts, *self.kept.outputs]

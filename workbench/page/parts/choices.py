@@ -14,6 +14,7 @@ from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
 from workbench.runs.estimates import label
 from workbench.show.families import FAMILIES
+from workbench.studies.presets import placed
 
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"
@@ -59,9 +60,9 @@ class DecoderChoice:
                 ).click(None, None, self.groups, js=f"() => {boxes}", api_visibility="private")
 
     def chosen(self, values: Values) -> list[str]:
-        """The ticked decoders, in the order of the catalog."""
+        """The ticked decoders in their order on the page."""
         ticked = {name for group in self.groups for name in values[group]}
-        return [name for name in catalog if name in ticked]
+        return placed(name for name in catalog if name in ticked)
 
     def filled(self, names: Iterable[str]) -> Updates:
         """Updates that tick these decoders; names that the catalog lacks are left out."""

@@ -15,6 +15,7 @@ from workbench.runs.recorded import recorded, recordings
 from workbench.show import looks, tables
 from workbench.show.files import WRITERS
 from workbench.show.headline import headline as sentences
+from workbench.show.terms import explained
 from workbench.studies import presets, schemes
 from workbench.studies.settings import Settings
 from workbench.studies.start import Start
@@ -22,7 +23,7 @@ from workbench.studies.text import counted
 
 EMBEDDED_CHOICE = PairChoice()
 TITLE = "Decoding Workbench"
-SAYS = "Watch a language model continue a text in several ways, and see which is fastest."
+SAYS = "One text, written in several ways: see which is fastest, and why."
 JUMPS = (
     '<nav class="wb-jump" aria-label="On this page">'
     '<a href="#panels">Texts</a> <a href="#charts">Charts</a> '
@@ -179,8 +180,8 @@ def kept(run: Run, unkept: bool = False) -> str:
 
 def headline(run: Run) -> str:
     """The results in sentences and, if the run was recorded beforehand, its place and date."""
-    first, *others = [html.escape(sentence) for sentence in sentences(run)] or [""]
-    says = f"<h2>{first}</h2><p>{' '.join(others)}</p>" if first else ""
+    first, *others = sentences(run) or [""]
+    says = f"<h2>{html.escape(first)}</h2><p>{explained(' '.join(others))}</p>" if first else ""
     return f'<div class="wb-headline">{JUMPS}{says}{source(run)}</div>'
 
 
@@ -205,7 +206,7 @@ def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ())
         parameters = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
     sizes = " and ".join(map(sized, parameters))
     counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
-    writes = f"This page runs two tiny story models{counts}; don't expect facts."
+    writes = f"Two tiny story models{counts} run here; don't expect facts."
     if choice.target is not None:
         writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
         writes += "." if len(parameters) > 1 else ", without a draft model."
@@ -221,17 +222,14 @@ def sized(parameters: int) -> str:
 
 
 def source(run: Run) -> str:
-    """A caption with the date and machine of a run that was recorded beforehand; "" for others."""
+    """A caption with the date and sampling of a run that was recorded beforehand; "" for others."""
     recording = recorded(run.id)
     if recording is None:
         return ""
-    device = run.environment.get("device_name", "another machine")
-    machine = f"{device}, {counted(int(run.environment.get('threads') or 1), 'thread')}"
     return (
-        f'<p class="source"><b>{html.escape(recording.title)}:</b> {html.escape(recording.says)} '
-        f"Recorded on {html.escape(run.created[:10])}"
-        f'<span class="wide"> on {html.escape(machine)}</span>. '
-        f"Press <b>{registry.study_of(run.kind).verb}</b> to do it here.</p>"
+        f'<p class="source"><b>{html.escape(recording.title)}:</b> {explained(recording.says)} '
+        f"Recorded on {html.escape(run.created[:10])}, {explained(presets.asked(run.settings))}. "
+        f"Press <b>{registry.study_of(run.kind).verb}</b> to repeat it.</p>"
     )
 
 
