@@ -40,6 +40,7 @@ train: $(VENV)/.run
 
 record: $(VENV)/.run
 	$(bin)/python -m tools.record
+	$(bin)/python -m tools.experiment
 
 bench: $(VENV)/.run
 	$(bin)/python -m tests.speed

@@ -26,6 +26,7 @@ from decoders import catalog
 from decoders.engine.loading.load import EMBEDDED
 from workbench.kinds.batch.study import Batch
 from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.draw.study import START, Draw
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
@@ -34,7 +35,7 @@ from workbench.runs.estimates import rows, unsteady
 from workbench.runs.record import Run
 from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
 from workbench.show.headline import headline
-from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN
+from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, placed
 from workbench.studies.prompts import built_in
 from workbench.studies.settings import Settings
 from workbench.studies.study import Study
@@ -69,6 +70,12 @@ def batch(_: dict[str, Any]) -> Study:
     )  # timed as often as a batch is
 
 
+def draws(_: dict[str, Any]) -> Study:
+    return Draw.from_json(
+        {"prompt": STORY, "settings": {**tuned(), **START, **SETTINGS[OPENING], "seed": 1}}
+    )
+
+
 ENTRIES = (
     Entry(
         "story",
@@ -92,7 +99,12 @@ ENTRIES = (
         "Beam search or sampling",
         "Search is the likeliest text and always the same; "
         "sampling draws several and keeps the best.",
-        compared(STORY, ["multinomial", "beam_search", "beam_sampling"], "MTAD paper", seed=1),
+        compared(
+            PROMPTS["A dialogue"],
+            ["multinomial", "beam_search", "beam_sampling"],
+            "MTAD paper",
+            seed=1,
+        ),
     ),
     Entry(
         "mtad",
@@ -118,13 +130,20 @@ ENTRIES = (
         "all",
         "Every decoder",
         "All of them on one prompt.",
-        compared(STORY, list(catalog), OPENING, seed=1, max_new_tokens=40),
+        compared(STORY, placed(catalog), OPENING, seed=1, max_new_tokens=40),
     ),
     Entry(
         "batch",
         "A batch",
         "Eight prompts at once, padded and unpadded: same tokens, other speeds.",
         batch,
+    ),
+    Entry(
+        "draws",
+        "A hundred draws",
+        "The same prompt with a hundred seeds, as one tree for each decoder: the texts of those "
+        "that keep the distribution branch alike.",
+        draws,
     ),
 )
 

@@ -16,9 +16,9 @@ COMPARED = [each for each in recordings() if each.run.kind == Comparison.kind]
 
 
 def test_there_is_a_gallery_that_opens_with_a_comparison():
-    assert 6 <= len(recordings()) <= 8
+    assert 6 <= len(recordings()) <= 9
     assert recordings()[0].run.kind == Comparison.kind
-    assert {each.run.kind for each in recordings()} == {"comparison", "batch"}
+    assert {each.run.kind for each in recordings()} == {"comparison", "batch", "draw"}
 
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda each: each.title)

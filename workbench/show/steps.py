@@ -179,7 +179,7 @@ def _picture(step: Step) -> str:
     )
     return (
         f'<div class="picture {step.looks}" aria-hidden="true"><span class="who">{step.who}</span>'
-        f'<div class="row"><span class="before">…{before}</span>'
+        f'<div class="row"><span class="before">…<bdi>{before}</bdi></span>'
         f'<span class="tokens">{tokens}</span></div>{bars}</div>'
     )
 

@@ -26,6 +26,7 @@ STYLES = (
     "race.css",
     "lanes.css",
     "steps.css",
+    "orderings.css",
     "terms.css",
 )
 SCRIPTS = (

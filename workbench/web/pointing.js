@@ -77,7 +77,12 @@
     const show = (anchor, sheet = false) => {
       hide();
       card.replaceChildren(...Workbench.told(root, anchor).card);
-      if (sheet) card.append(actions(root, anchor, show, hide));
+      if (sheet) {
+        const close = make("button.close", { type: "button", "aria-label": "close the card" }, "✕");
+        close.addEventListener("click", hide);
+        card.firstElementChild.append(close);
+        card.append(actions(root, anchor, show, hide));
+      }
       card.classList.toggle("sheet", sheet);
       card.setAttribute("role", sheet ? "dialog" : "tooltip");
       place(card, anchor);

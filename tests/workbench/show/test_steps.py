@@ -25,7 +25,8 @@ def test_the_steps_are_those_of_one_round(pair, unmetered):
     assert [step.title for step in steps] == ["Guess", "Read", "Test", "Correct"]
     number = int(where.split("round ")[1].split(" of")[0])
     [round_] = [r for r in run.results[1].alone.rounds if r.index == number - 1]
-    drafted = [t for t in steps[0].parts if not isinstance(t, str)]
+    drafted = steps[0].drawn
+    assert drafted == steps[1].drawn == steps[2].drawn
     assert drafted == [
         t for t in round_.trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
     ]
@@ -33,6 +34,10 @@ def test_the_steps_are_those_of_one_round(pair, unmetered):
     assert refused.u >= refused.accept_probability
     assert f"{refused.u:.3g}" in "".join(part for part in steps[2].parts if isinstance(part, str))
     kept = sum(t.fate == Fate.ACCEPTED for t in drafted)
+    assert [t.fate for t in steps[3].drawn] == [Fate.ACCEPTED] * kept + [Fate.CORRECTED]
+    assert steps[2].chances == (refused.q, refused.p)
+    text = "".join(t.text for t in run.results[1].alone.tokens if t.round < number - 1)
+    assert text.endswith("".join(t.text for t in steps[0].before))
     assert f"So one pass gave {kept + 1} tokens" in "".join(
         p for p in steps[3].parts if isinstance(p, str)
     )
@@ -83,6 +88,10 @@ def test_tokens_in_the_steps_stay_text(pair, unmetered):
         replace(r, trials=[replace(t, text=hostile) for t in r.trials]) for r in result.alone.rounds
     ]
     run = replace(run, results=[replace(result, samples=[replace(result.alone, rounds=rounds)])])
-    shown = how_it_works(run)
+    tokens = [replace(t, text=hostile) for t in result.alone.tokens]
+    alone = replace(result.alone, rounds=rounds, tokens=tokens)
+    shown = how_it_works(replace(run, results=[replace(result, samples=[alone])]))
     assert "<img" not in shown
-    assert shown.count("<bdi>") == shown.count("\u202e") > 0  # a direction does not leave its token
+    # a direction does not leave its token
+    assert shown.count("<bdi>") >= 4
+    assert not re.search("\u202e[^<]*</(?!bdi)", shown)

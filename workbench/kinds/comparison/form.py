@@ -96,6 +96,10 @@ class CompareTab(StudyTab):
         }
 
     @property
+    def beforehand(self) -> None:
+        """Its recorded run comes with the page."""
+
+    @property
     def unasked(self) -> Updates:
         """Updates that hide parts of a run that nobody asked for: its outcome, and its address.
 

@@ -6,6 +6,7 @@ from decoders import InputError
 from workbench.kinds.draw.study import Draw
 from workbench.runs.draws import grouped, seeds
 from workbench.runs.record import LARGEST_FILE, Run
+from workbench.runs.recorded import recorded
 
 
 def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
@@ -23,6 +24,11 @@ def again(run: Run, draws: int | None = None, most: int | None = None) -> Draw:
     if run.kind != Draw.kind or not run.results:
         raise InputError(
             "Only a run of draws can be drawn again with other seeds; this one has none."
+        )
+    if recorded(run.id) is not None:
+        raise InputError(
+            "A run that was recorded beforehand stays as it is: press Draw for one of your own, "
+            "and add draws to that."
         )
     study = Draw.from_json(run.study)
     if study.settings.temperature == 0:

@@ -19,6 +19,7 @@ from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import QUIET, Updates
 from workbench.runs.draws import findings
 from workbench.runs.record import Run
+from workbench.runs.recorded import recorded
 from workbench.show import draws, tables, verdicts
 from workbench.studies import presets
 
@@ -57,7 +58,7 @@ class DrawResults(Figures):
     def show(self, run: Run, unkept: bool = False, *looked_at: Any) -> Updates:
         if not run.results:
             return self.begin()
-        more = not unkept and run.settings.get("temperature") != 0
+        more = not unkept and run.settings.get("temperature") != 0 and recorded(run.id) is None
         return {
             **super().show(run, unkept),
             self.again: gr.update(visible=more),
@@ -68,7 +69,7 @@ class DrawResults(Figures):
     def growing(self, run: Run, *looked_at: Any) -> Updates:
         return {
             self.box: gr.update(visible=True),
-            self.headline: verdicts.headline(run),
+            self.headline: verdicts.headline(run) + words.source(run),
             self.trees: draws.trees(run),
             self.table: tables.markup(draws.table(run)),
             self.proof: draws.proof(run),

@@ -14,6 +14,7 @@ from workbench.page.parts.results import Figures, Follower
 from workbench.page.parts.runner import Runner
 from workbench.page.widgets.handlers import QUIET, Faults, NotedForm, Updates, Values
 from workbench.runs.record import Run
+from workbench.runs.recorded import Recording, recordings
 from workbench.studies.study import Study
 
 
@@ -74,6 +75,7 @@ class StudyTab:
         with self.frame() as self.tab:
             self.lay_out()
             self.noted = NotedForm([*self.inputs, *self.form.components])
+            self.opened = gr.State(False)  # whether the visitor has been here
         self._wire()
 
     # ---- what a kind may replace
@@ -215,6 +217,28 @@ class StudyTab:
             **QUIET,
         )
         self.runner.wire(self)
+        if self.beforehand is not None and isinstance(self.tab, gr.Tab):
+            self.tab.select(
+                self._first,
+                [self.opened, self.results.kept.run_id],
+                [self.opened, *self.results.outputs],
+                **QUIET,
+            )
+
+    @property
+    def beforehand(self) -> Recording | None:
+        """The recorded run that the tab opens with; None if its kind has none."""
+        return next((each for each in recordings() if each.run.kind == self.study.kind), None)
+
+    def _first(self, opened: bool, id: str) -> Updates:
+        """Updates for a tab that is opened: the recorded run, unless it shows or showed another.
+
+        Nobody asked for that run, so the address does not name it.
+        """
+        if opened or id or self.beforehand is None:
+            return {self.opened: True}
+        shown = self.results.show(self.beforehand.run)
+        return {**shown, self.results.kept.run_id: "", self.opened: True}
 
     def _told(self, noted: list[Any], choice: PairChoice) -> Updates:
         values = self.noted.read(noted)

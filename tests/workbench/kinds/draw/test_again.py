@@ -11,6 +11,7 @@ from workbench.kinds.draw.again import again
 from workbench.runs.draws import findings, seeds
 from workbench.runs.events import pooled
 from workbench.runs.record import Run
+from workbench.runs.recorded import recordings
 
 OLD = Path(__file__).parents[2] / "runs" / "version2" / "draw.json"  # written at b2b7125
 
@@ -83,3 +84,10 @@ def test_a_run_never_outgrows_what_can_be_read_back(draw_run, monkeypatch):
 def test_how_many_are_added_is_checked(draw_run, draws):
     with pytest.raises(InputError, match="draws must be"):
         again(draw_run, draws=draws)
+
+
+def test_a_recorded_run_is_not_added_to():
+    """The draws were kept under the id of the recorded run, where nobody could open them."""
+    run = next(each.run for each in recordings() if each.run.kind == "draw")
+    with pytest.raises(InputError, match="stays as it is: press Draw for one of your own"):
+        again(run)
