@@ -2,7 +2,7 @@
 that lights its tokens, and panels that fill their rows."""
 
 import re
-from collections.abc import Iterator
+from itertools import pairwise
 from dataclasses import replace
 
 import pytest
@@ -26,10 +26,10 @@ def raced() -> list[Result]:
 
 
 @pytest.fixture
-def page(page) -> Iterator[Page]:
+def page(page) -> Page:
     page.set_viewport_size({"width": 1400, "height": 1000})
     page.get_by_role("tab", name="Compare").click()
-    yield page
+    return page
 
 
 def test_two_texts_grow_once_by_a_jump_and_a_tick_for_each_pass(visit, address):
@@ -47,14 +47,15 @@ def test_two_texts_grow_once_by_a_jump_and_a_tick_for_each_pass(visit, address):
         """() => new Promise((done) => {
             const lanes = document.querySelector(".wb-lanes"), seen = [];
             const look = () => {
-                seen.push([...lanes.querySelectorAll(".lane")].map((l) => Number(l.dataset.passes)));
+                const passes = (lane) => Number(lane.dataset.passes);
+                seen.push([...lanes.querySelectorAll(".lane")].map(passes));
                 if (lanes.classList.contains("over")) { watch.disconnect(); done(seen); }
             };
             const watch = new MutationObserver(look);
             watch.observe(lanes, { attributes: true, subtree: true });
         })"""
     )
-    assert all(a <= b for one, next in zip(seen, seen[1:]) for a, b in zip(one, next, strict=True))
+    assert all(a <= b for before, now in pairwise(seen) for a, b in zip(before, now, strict=True))
     for i, result in enumerate(raced()):
         lane = lanes.locator(".lane").nth(i)
         passes = result.metrics["target_calls"]
