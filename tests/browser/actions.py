@@ -43,7 +43,7 @@ def open_recorded(page: Page, recording: Recording) -> None:
     """Choose an entry from the gallery of the tab that compares."""
     page.get_by_role("tab", name="Compare").click()
     page.locator("#gallery").get_by_role("button", name=recording.title).click()
-    prefix = "batch-" if recording.run.kind == "batch" else ""
+    prefix = {"batch": "batch-", "draw": "draw-"}.get(recording.run.kind, "")
     expect(page.locator(f"#{prefix}run-link")).to_contain_text(recording.run.id)
 
 

@@ -2,8 +2,8 @@
 that lights its tokens, and panels that fill their rows."""
 
 import re
-from itertools import pairwise
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Page, expect

@@ -88,14 +88,10 @@ def test_the_first_tap_shows_the_card_of_a_token(page):
     expect(card(page)).to_be_visible()
     expect(card(page)).to_contain_text("no draft")
     still(page)
-    sheet, word, run = (
-        card(page).bounding_box(),
-        token(page, 5).bounding_box(),
-        page.locator("#run").bounding_box(),
-    )
+    sheet, word = card(page).bounding_box(), token(page, 5).bounding_box()
     assert word["y"] >= 0
     assert word["y"] + word["height"] <= sheet["y"]
-    assert sheet["y"] + sheet["height"] <= run["y"]
+    assert sheet["y"] + sheet["height"] <= page.viewport_size["height"]
     assert sheet["x"] >= 0
     assert sheet["x"] + sheet["width"] <= page.viewport_size["width"]
     expect(page.locator(".wb-branch")).to_have_count(0)
@@ -153,3 +149,62 @@ def test_a_keyboard_on_a_tablet_needs_no_second_press(page):
     expect(token(page, 4)).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator(".wb-branch h3")).to_contain_text("Greedy, token 5")
+
+
+def small(page: Page, within: str, what: str) -> list[str]:
+    """Targets that a thumb cannot hit."""
+    found = []
+    for target in page.locator(within).locator(what).all():
+        size = target.bounding_box()
+        if size and min(size["width"], size["height"]) < THUMB:
+            found.append(f"{target.inner_text() or target.get_attribute('aria-label')}: {size}")
+    return found
+
+
+TARGETS = "button:not(.wb-term):not([hidden]), select, summary, input[type=range], label.toggle"
+
+
+def test_a_race_and_a_card_for_a_thumb(page):
+    """Its buttons were 30 px high, and nothing closed the card but a tap beside it."""
+    page.locator(".race-open").tap()
+    expect(page.locator(".wb-race .lane").first).to_be_visible()
+    assert small(page, ".wb-race", TARGETS) == []
+    page.get_by_label("close the race").tap()
+    expect(page.locator(".wb-race")).to_have_count(0)
+    assert small(page, "#panels", TARGETS) == []
+    tap(page, token(page, 5))
+    expect(card(page)).to_be_visible()
+    assert small(page, "#panels .wb-card", "button") == []
+    card(page).get_by_label("close the card").tap()
+    expect(card(page)).to_be_hidden()
+
+
+def test_a_tap_lights_the_tokens_of_the_legend_and_explains_a_word(page):
+    """Both needed a mouse that points."""
+    entry = page.locator(".wb-legend .entry:visible").first
+    entry.tap()
+    strip = page.locator("#panels .wb")
+    expect(strip).to_have_attribute("data-lit", entry.get_attribute("data-fate"))
+    entry.tap()
+    expect(strip).not_to_have_attribute("data-lit", entry.get_attribute("data-fate"))
+    panel(page, "greedy").locator(".top .wb-term").first.tap()
+    expect(page.locator("#wb-help")).to_be_visible()
+    page.touchscreen.tap(2, 60)
+    expect(page.locator("#wb-help")).to_be_hidden()
+
+
+def test_nothing_lies_over_what_is_shown(page):
+    """Run was a bar over the foot of the screen, over texts and figures."""
+    over = page.evaluate(
+        """() => [...document.querySelectorAll("main *")].filter((each) => each.checkVisibility()
+            && ["fixed", "sticky"].includes(getComputedStyle(each).position))
+            .map((each) => each.outerHTML.slice(0, 80))"""
+    )
+    assert over == []
+
+
+def test_how_tokens_are_drawn_is_visible_at_once(page):
+    """It stood in a fold."""
+    preset = page.locator("#preset input")
+    expect(preset).to_be_visible()
+    assert preset.evaluate("(box) => box.scrollWidth <= box.clientWidth")
