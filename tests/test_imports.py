@@ -94,7 +94,7 @@ WORKBENCH = {
     "measuring": {"runs", "studies", "models"},
     "show": {"runs", "studies", "kinds"},
     "theory": {"runs", "show"},
-    "experiments": {"studies", "models", "runs", "measuring", "show"},
+    "experiments": {"assets", "studies", "models", "runs", "measuring", "show"},
     "kinds.study": {"studies"},
     "kinds": {"studies", "runs", "kinds.study"},
     "kinds.work": BELOW | {"kinds.study"},
