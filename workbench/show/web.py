@@ -32,6 +32,7 @@ STYLES = (
 SCRIPTS = (
     "strip.js",
     "terms.js",
+    "legend.js",
     "sums.js",
     "stage.js",
     "card.js",

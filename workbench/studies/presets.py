@@ -32,7 +32,7 @@ PROMPTS = {
 
 
 def placed(names: Iterable[str]) -> list[str]:
-    """Decoders in the order in which they run and are shown: plain ones, those of `SHOWN`, others."""
+    """Decoders in the order in which they run and are shown: plain, those of `SHOWN`, others."""
     names = list(names)
     first = dict.fromkeys(("greedy", "multinomial", *(method.name for method in SHOWN)))
     return [n for n in first if n in names] + [n for n in names if n not in first]

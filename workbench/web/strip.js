@@ -213,70 +213,6 @@ const Workbench = (() => {
     }
   }
 
-  function legend(root) {
-    const toggle = make("input", { type: "checkbox" });
-    toggle.addEventListener("change", () => {
-      root.classList.toggle("show-refused", toggle.checked);
-      trimLegend(root, root.shown);
-    });
-    const bar = make("div.wb-legend", { role: "group", "aria-label": "What the colours mean" });
-    const says = make("p.says", { "aria-live": "polite" }, POINT);
-    for (const [name, fate] of Object.entries(fates())) {
-      bar.append(make("button.entry", { type: "button", "aria-pressed": "false", "data-fate": name }, make(`span.tok.${name}`, {}, fate.label)));
-    }
-    bar.append(says, Workbench.race(root), make("label.toggle", {}, toggle, "show rejected drafts"));
-    explain(root, bar, says);
-    light(root, bar);
-    return bar;
-  }
-
-  const POINT = "Point at a word, or tap it, to see where it came from. Click it, or tap it again, to see what else could stand there.";
-
-  /** Under the legend stands what the colour of the token under the pointer means. */
-  function explain(root, bar, says) {
-    const at = (event) => event.target.closest && event.target.closest(".tok, .entry");
-    const show = (event) => {
-      const found = at(event);
-      if (!found) return;
-      const name = found.dataset.fate || (found.token && found.token.fate) || (found.closest(".entry") || {dataset: {}}).dataset.fate;
-      const fate = fates()[name];
-      if (!fate) return;
-      says.textContent = `${fate.label}: ${fate.help}`;
-      for (const entry of bar.querySelectorAll(".entry")) entry.classList.toggle("pointed", entry.dataset.fate === name);
-    };
-    const hide = (event) => {
-      if (!at(event)) return;
-      says.textContent = POINT;
-      for (const entry of bar.querySelectorAll(".entry")) entry.classList.remove("pointed");
-    };
-    root.addEventListener("pointerover", show);
-    root.addEventListener("focusin", show);
-    root.addEventListener("pointerout", hide);
-    root.addEventListener("focusout", hide);
-  }
-
-  /** An entry of the legend lights its tokens: while it is pointed at or has the focus, and after a click or a tap until the next. */
-  function light(root, bar) {
-    const entries = [...bar.querySelectorAll(".entry")];
-    let kept = null;
-    const lit = (entry) => {
-      const fate = (entry || kept || { dataset: {} }).dataset.fate;
-      if (fate) root.dataset.lit = fate;
-      else delete root.dataset.lit;
-    };
-    for (const entry of entries) {
-      entry.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && lit(entry));
-      entry.addEventListener("pointerleave", () => lit(null));
-      entry.addEventListener("focus", () => entry.matches(":focus-visible") && lit(entry));
-      entry.addEventListener("blur", () => lit(null));
-      entry.addEventListener("click", () => {
-        kept = kept === entry ? null : entry;
-        for (const each of entries) each.setAttribute("aria-pressed", String(each === kept));
-        lit(null);
-      });
-    }
-  }
-
   /** As many columns as there is room for, and no gap at the end of a row: 5 panels stand in a row of five, or of three and two. */
   function arrange(root) {
     const count = root.panels.length, width = root.grid.clientWidth;
@@ -287,15 +223,6 @@ const Workbench = (() => {
     root.panels.forEach(({ box }, i) => { box.style.gridColumnEnd = `span ${i < long * (few + 1) ? few : few + 1}`; });
   }
   const NARROWEST = 230, GAP = 12; // px, of a panel, and between two
-
-  /** Only fates that occur are in the legend; refused drafts once they are shown. */
-  function trimLegend(root, panels) {
-    const occurring = new Set(panels.flatMap((panel) => panel.tokens.map((token) => token.fate)));
-    for (const entry of root.querySelectorAll(".wb-legend .entry")) {
-      const refused = entry.dataset.fate === "rejected" || entry.dataset.fate === "discarded";
-      entry.hidden = refused ? !root.classList.contains("show-refused") : occurring.size > 0 && !occurring.has(entry.dataset.fate);
-    }
-  }
 
   /** Show `value` = {panels: [one JSON string each, null for one that stays as it is]} in `root`; called again with every update. */
   function show(root, value) {
@@ -308,7 +235,7 @@ const Workbench = (() => {
       root.grid = make("div.wb-grid");
       root.stage = Workbench.stage(root);
       root.lanes = Workbench.lanes();
-      root.replaceChildren(root.lanes, legend(root), root.grid);
+      root.replaceChildren(root.lanes, Workbench.legend(root), root.grid);
       new ResizeObserver(() => arrange(root)).observe(root.grid);
       Workbench.card(root);
       Workbench.branches(root);
@@ -326,7 +253,7 @@ const Workbench = (() => {
     });
     arrange(root);
     root.sources = sources.map((source, i) => source ?? root.sources[i]);
-    trimLegend(root, root.shown);
+    Workbench.trimLegend(root);
     root.racing();
     root.lanes.show(value, root.shown);
   }

@@ -218,12 +218,8 @@ class StudyTab:
         )
         self.runner.wire(self)
         if self.beforehand is not None and isinstance(self.tab, gr.Tab):
-            self.tab.select(
-                self._first,
-                [self.opened, self.results.kept.run_id],
-                [self.opened, *self.results.outputs],
-                **QUIET,
-            )
+            seen = [self.opened, self.results.kept.run_id]
+            self.tab.select(self._first, seen, [self.opened, *self.results.outputs], **QUIET)
 
     @property
     def beforehand(self) -> Recording | None:
@@ -231,14 +227,11 @@ class StudyTab:
         return next((each for each in recordings() if each.run.kind == self.study.kind), None)
 
     def _first(self, opened: bool, id: str) -> Updates:
-        """Updates for a tab that is opened: the recorded run, unless it shows or showed another.
-
-        Nobody asked for that run, so the address does not name it.
-        """
+        """Updates for a tab that is opened: the recorded run, unless it shows or showed another."""
         if opened or id or self.beforehand is None:
             return {self.opened: True}
         shown = self.results.show(self.beforehand.run)
-        return {**shown, self.results.kept.run_id: "", self.opened: True}
+        return {**shown, self.results.kept.run_id: "", self.opened: True}  # nobody asked for it
 
     def _told(self, noted: list[Any], choice: PairChoice) -> Updates:
         values = self.noted.read(noted)
