@@ -30,6 +30,8 @@ from decoders.generate import check, generate, stream
 from decoders.greedy import Divergence, compare_greedy
 from decoders.inputs import read_reference
 from decoders.integrations.custom_generate import hf
+from decoders.judge import judge
+from decoders.judgement import Judgement
 from decoders.places import Places, read
 from decoders.result import Event, Metrics, Result
 from decoders.settings import Method
@@ -38,8 +40,8 @@ from decoders.trace import Fate, Round, Trial
 from decoders.warp import Warping
 
 __all__ = [
-    "Divergence", "Event", "Fate", "InputError", "Method", "Metrics", "ModelError", "ModelPair",
-    "Places", "Result", "Round", "Trial", "Warping", "cache_need", "catalog", "check",
-    "compare_greedy", "copies_bytes", "default_device", "default_dtype", "generate", "hf",
+    "Divergence", "Event", "Fate", "InputError", "Judgement", "Method", "Metrics", "ModelError",
+    "ModelPair", "Places", "Result", "Round", "Trial", "Warping", "cache_need", "catalog", "check",
+    "compare_greedy", "copies_bytes", "default_device", "default_dtype", "generate", "hf", "judge",
     "load_pair", "parameters", "read", "read_reference", "stream",
 ]  # fmt: skip

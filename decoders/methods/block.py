@@ -25,6 +25,7 @@ from decoders.trace import Fate, Trial
 class Block(Rule):
     name = "block"
     judges = CHAINS
+    backwards = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         known = dict(zip(draft.nodes, map(request.warp, readings), strict=True))

@@ -47,7 +47,7 @@ def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) 
         InputError: for anything else
     """
     found = re.fullmatch(r"\s*(\w+)\s*(?:\((.*)\))?\s*", text) if isinstance(text, str) else None
-    what = "rule" if parts is RULES else "draft"
+    what = "draft" if parts is SOURCES else "rule"
     if not found or found[1] not in parts:
         word = found[1] if found else ""
         raise InputError(f"{owner}: there is no {what} {quoted(text)}: {nearest(word, parts)}")

@@ -31,6 +31,7 @@ class MultiPath(Rule):
 
     name = "multipath"
     judges = CHAINS | {Kind.PATHS}
+    backwards = True
 
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
         known = dict(zip(draft.nodes, readings, strict=True))

@@ -82,12 +82,14 @@ class Rule(Checked, ABC):
         judges: the drafts for which it is what it claims
         window: it does nothing of its own in drafts of at most this length
         beyond: whether it needs q after the last draft token too, for the bonus token
+        backwards: whether it tests the last draft token first
     """
 
     law: ClassVar[Law | None] = Law.TARGET
     window: int = 0
     judges: ClassVar[frozenset[Kind]]
     beyond: ClassVar[bool] = False
+    backwards: ClassVar[bool] = False
 
     @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:

@@ -1,0 +1,247 @@
+"""One draft judged by many rules, each with the same random numbers (judge)."""
+
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
+
+import torch
+
+from decoders.distribution import Distribution, SeededSource, Whole
+from decoders.drafts import Draft, Draw
+from decoders.errors import InputError, is_whole, quoted, refuse
+from decoders.inputs import as_tokens
+from decoders.judgement import Judgement
+from decoders.methods.combination import RULES, part
+from decoders.methods.joint import JointRule
+from decoders.methods.parts import Kind, Rule
+from decoders.reading import Reading, Readings
+from decoders.request import Request
+from decoders.shapes import NodeId, Probs, TokenId
+from decoders.testing.oracle import Source, outcomes
+from decoders.trace import Fate, Trial, Trials
+from decoders.warp import Warping
+
+# Every rule that can judge a chain, by name: those of the decoders' setting `rule`, and MTAD's.
+CHAIN_RULES: Mapping[str, type[Rule]] = {
+    **{name: rule for name, rule in RULES.items() if Kind.CHAIN in rule.judges},
+    JointRule.name: JointRule,
+}
+LONGEST = 64  # tokens of a draft
+SUM = 1e-4  # how far from 1 a row's sum may be
+
+
+def judge(
+    p: Any,
+    q: Any,
+    tokens: Sequence[TokenId],
+    rules: Sequence[Rule | str] = (),
+    *,
+    raw: Any = None,
+    seed: int = 0,
+    uniforms: Sequence[float | None] = (),
+) -> list[Judgement]:
+    """Let many rules judge one draft, with the code that the decoders run.
+
+    A rule that tests the token at place i tests it with the same random number as all others do.
+    So the answers differ by the rules alone. Each also says how likely it was to keep every token,
+    over all random numbers.
+
+    Args:
+        p: the target's distributions before each token and after the last, (gamma + 1, V)
+        q: the distributions that the tokens were drawn from, (gamma, V), or (gamma + 1, V) with
+            that of the token after, which mixtures need; None if nothing was drawn, as of a copy
+        tokens: the draft's token ids, (gamma,)
+        rules: rules, or their names with settings, as "typical(epsilon=0.1)"; by default all that
+            fit
+        raw: the target's distributions before temperature and cut-offs, like p, which a few rules
+            read; by default p
+        seed: of the random numbers
+        uniforms: the random number of each place's test, where it is known; None elsewhere
+
+    Returns:
+        A judgement for each rule.
+
+    Raises:
+        InputError: for rows that are no distributions, tokens that q cannot have drawn, and rules
+            that do not fit
+
+    Example:
+        ```python
+        places = decoders.read(pair, "Once upon a time", draft, temperature=0.8)
+        for each in decoders.judge(places.p, places.q, places.tokens):
+            print(each)
+        ```
+    """
+    case = _Case(p, q, tokens, raw)
+    known = dict(enumerate(uniforms))
+    refuse((not is_whole(seed), f"seed must be a whole number, not {quoted(seed)}."))
+    fresh = SeededSource(int(seed)).uniform
+    numbers = [fresh() for _ in case.tokens]
+    numbers = [number if known.get(i) is None else known[i] for i, number in enumerate(numbers)]
+    draws = int(fresh() * 2**32)
+    return [case.judgement(rule, numbers, draws) for rule in case.fitting(rules)]
+
+
+class _Case:
+    """A draft with the distributions that judge it."""
+
+    def __init__(self, p: Any, q: Any, tokens: Sequence[TokenId], raw: Any):
+        self.p = _rows("p", p)
+        places, vocabulary = self.p.shape
+        self.tokens = as_tokens("The draft is a list of token ids", tokens, vocabulary)
+        length = len(self.tokens)
+        self.q = None if q is None else _rows("q", q)
+        self.raw = self.p if raw is None else _rows("raw", raw)
+        refuse(
+            (not 1 <= length <= LONGEST, f"A draft has 1 to {LONGEST} tokens, not {length}."),
+            (
+                places != length + 1,
+                f"p has {places} rows; a draft of {length} tokens needs {length + 1}, one before "
+                "each token and one after the last.",
+            ),
+            (
+                self.q is not None and len(self.q) not in (length, length + 1),
+                f"q must have {length} rows, one for each token, or one more for the token after "
+                f"them, not {0 if self.q is None else len(self.q)}.",
+            ),
+            (
+                any(x is not None and x.shape[1] != vocabulary for x in (self.q, self.raw))
+                or len(self.raw) != places,
+                "p, q and raw must be about one vocabulary, and raw must have as many rows as p.",
+            ),
+        )
+        for i, token in enumerate(self.tokens if self.q is not None else ()):
+            if not self.q[i, token]:  # type: ignore[index]  # it is not None here
+                raise InputError(
+                    f"Token {token} at place {i + 1} has q = 0, so it cannot have been drawn from "
+                    "q; give the q that the draft was drawn from."
+                )
+
+    def fitting(self, rules: Sequence[Rule | str]) -> list[Rule]:
+        """The rules that are asked for, or all that fit."""
+        if isinstance(rules, str) or not all(isinstance(each, (Rule, str)) for each in rules):
+            raise InputError(f"Rules are given as a list of names, not {quoted(rules)}.")
+        if not rules:
+            every = [rule() for rule in CHAIN_RULES.values()]
+            return [rule for rule in every if not self.unfit(rule)]
+        found = [
+            part(CHAIN_RULES, "judge", each) if isinstance(each, str) else each for each in rules
+        ]
+        for rule in found:
+            if why := self.unfit(rule):
+                raise InputError(why)
+        return found
+
+    def unfit(self, rule: Rule) -> str:
+        """Why a rule cannot judge this draft; "" if it can."""
+        kind = Kind.CERTAIN if self.q is None else Kind.CHAIN
+        if kind not in rule.judges:
+            return f"The rule {rule.name} cannot judge {kind}; leave it out."
+        if len(self.tokens) <= rule.window:
+            return (
+                f"The rule {rule.name} needs a draft longer than its window of {rule.window}; "
+                "lengthen the draft or shorten the window."
+            )
+        if rule.beyond and (self.q is None or len(self.q) == len(self.tokens)):
+            return (
+                f"The rule {rule.name} needs q after the last draft token too; give q as many rows "
+                "as p."
+            )
+        return ""
+
+    def judgement(self, rule: Rule, numbers: Sequence[float], seed: int) -> Judgement:
+        tests = numbers[::-1] if rule.backwards else numbers
+        request, trials, tip = self.run(rule, _Numbers(tests, seed))
+        drafted = [t for t in trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
+        kept = [0.0] * (len(drafted) + 1)  # by the number of tokens kept, its chance
+        for chance, count in outcomes(lambda source: self.count(rule, source)):
+            kept[count] += chance
+        chances = list(accumulate(reversed(kept[1:])))[::-1]
+        return Judgement(
+            rule, [t.fate for t in drafted].count(Fate.ACCEPTED), request.tree.tokens[tip], drafted,
+            [min(1.0, chance) for chance in chances],
+        )  # fmt: skip
+
+    def count(self, rule: Rule, source: Source) -> int:
+        """How many tokens the rule keeps on one way that its random numbers can go."""
+        _, trials, _ = self.run(rule, _Ways(source, self.tokens), own=False)
+        return [t.fate for t in trials].count(Fate.ACCEPTED)
+
+    def run(self, rule: Rule, source: Any, own: bool = True) -> tuple[Request, list[Trial], NodeId]:
+        readings = list(Readings(self.raw.log(), 1))
+        request = _Judging(source, dict(zip(readings, map(Whole, self.p), strict=True)), own)
+        draft, node = Draft(request.tip), request.tip
+        for token in self.tokens:
+            draft.draws.append(Draw(request.tree.add(node, token), node, token))
+            node = draft.draws[-1].node
+        if self.q is not None:
+            draft.q.update(zip(draft.nodes, map(Whole, self.q), strict=False))
+        trials, tip = rule.judge(request, draft, readings)
+        return request, trials.every() if isinstance(trials, Trials) else trials, tip
+
+
+class _Judging(Request):
+    """A request whose readings are warped to given rows.
+
+    Args:
+        source: its random source
+        rows: from each reading to the target's distribution there
+        own: whether the target's own token is drawn
+    """
+
+    def __init__(self, source: Any, rows: Mapping[Reading, Distribution], own: bool):
+        sure = all(max(m for _, m in p.items()) == 1 for p in rows.values())
+        warping = Warping(temperature=0.0 if sure else 1.0)
+        super().__init__([0], source=source, warping=warping, budget=2 * LONGEST)
+        self._rows, self._own = rows, own
+
+    def warp(self, reading: Reading) -> Distribution:
+        return self._rows[reading]
+
+    def sample(
+        self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution
+    ) -> tuple[list[Trial], NodeId]:
+        return super().sample(after, fate, probs, p) if self._own else ([], after)
+
+
+class _Numbers(SeededSource):
+    """Tests with the given random numbers in turn, and draws with a seed."""
+
+    def __init__(self, tests: Sequence[float], seed: int):
+        super().__init__(seed)
+        self._tests = iter(tests)
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        u = next(self._tests)
+        return u < probability, u
+
+
+class _Ways:
+    """Takes every way; all tokens that are not in the draft are one outcome."""
+
+    def __init__(self, source: Source, tokens: Sequence[TokenId]):
+        self.accept, self._branch, self._tokens = source.accept, source.branch, {*tokens}
+
+    def draw(self, probs: Distribution) -> list[TokenId]:
+        known = [(x, probs[x]) for x in sorted(self._tokens)]
+        other = next(i for i in range(len(known) + 1) if i not in self._tokens)
+        return [self._branch([*known, (other, max(0.0, 1 - sum(m for _, m in known)))])]
+
+
+def _rows(name: str, rows: Any) -> Probs:
+    """Rows of probabilities in float64, each summing to one."""
+    try:
+        found = torch.as_tensor(rows).detach().to("cpu", torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise InputError(f"{name} must be rows of probabilities, not {quoted(rows)}.") from None
+    sums = found.sum(-1) if found.ndim == 2 else torch.zeros(1)
+    if (
+        found.ndim != 2
+        or not found.numel()
+        or not (found >= 0).all()
+        or (sums - 1).abs().max() > SUM
+    ):
+        raise InputError(
+            f"{name} must be rows of probabilities, (places, vocabulary), each summing to one."
+        )
+    return found / sums[:, None]

@@ -1,0 +1,179 @@
+"""One draft judged by many rules: with the decoders' own code and the same random numbers."""
+
+import re
+
+import pytest
+import torch
+
+import decoders
+from decoders import Fate, InputError, judge
+from decoders.distribution import SeededSource
+from decoders.judge import CHAIN_RULES
+from decoders.methods.block import Block
+from decoders.methods.combination import RULES
+from decoders.testing import drawn
+from decoders.testing.oracle import decode
+from decoders.testing.situations import warp
+from decoders.testing.tables import Everywhere, Table, most_accepted
+from decoders.trace import DRAFTED
+from decoders.warp import Warping
+from tests.pieces import distributions
+
+P, Q = [[1 / 3, 2 / 3]] * 3, [[2 / 3, 1 / 3]] * 3
+
+
+def by_rule(*args, **options):
+    return {each.rule.name: each for each in judge(*args, **options)}
+
+
+def rows(seed: int, length: int):
+    """p, q and a draft that q can have drawn."""
+    pairs = [distributions(seed + i) for i in range(length + 1)]
+    p, q = (torch.stack(each) for each in zip(*pairs, strict=True))
+    return p, q, q.argmax(-1).tolist()[:length]
+
+
+def test_the_example_of_block_verification():
+    """Its paper's example: 10/9 tokens kept token by token, 11/9 as a block, 12/9 at most."""
+    kept = {"tokenwise": 0.0, "block": 0.0, "match": 0.0}
+    for first in (0, 1):
+        for second in (0, 1):
+            chance = Q[0][first] * Q[1][second]
+            for name, each in by_rule(P, Q[:2], [first, second], list(kept)).items():
+                kept[name] += chance * each.expected
+    assert kept["tokenwise"] == pytest.approx(10 / 9)
+    assert kept["block"] == pytest.approx(11 / 9)
+    assert kept["match"] == pytest.approx(4 / 9 + 16 / 81)
+    most = most_accepted(Table(2, *(Everywhere(tuple(x)) for x in (P[0], Q[0]))), 2)
+    assert float(sum(most)) == pytest.approx(11 / 9)
+
+
+@pytest.mark.parametrize("rule", CHAIN_RULES)
+@pytest.mark.parametrize("seed", range(6))
+def test_chances_are_the_mean_over_random_numbers(rule, seed):
+    p, q, tokens = rows(seed, 8 if rule == "fly" else 3)
+    (told,) = judge(p, q, tokens, [rule])
+    counts = [judge(p, q, tokens, [rule], seed=i)[0].kept for i in range(300)]
+    for place, chance in enumerate(told.chances):
+        share = sum(kept > place for kept in counts) / len(counts)
+        assert share == pytest.approx(chance, abs=5 * (chance * (1 - chance) / 300) ** 0.5 + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["speculative", "block", "typical", "bild", "cascade", "ensemble"])
+@pytest.mark.parametrize("warping", [Warping(), Warping(0.7, 2), Warping(0)])
+def test_a_judgement_is_what_the_decoder_did_in_its_round(name, warping):
+    """With the numbers that a round drew, the decoder's own rule keeps what it kept there."""
+    several = 0
+    for seed in range(20):
+        situation = drawn(3, seed, budget=5, warping=warping)
+        more = {"fallback": 0.0} if name == "bild" else {}
+        method = decoders.catalog[name](draft_length=3, **more)
+        r = decode(method, situation, SeededSource(seed))
+        entry = r.rounds[0]
+        draft = [t for t in entry.trials if t.fate in DRAFTED]
+        path = situation.prompt
+        p, q, raw = [], [], []
+        for token in [*(t.token for t in draft), None]:
+            logits = situation.target(path)
+            raw.append(logits.softmax(-1))
+            p.append(torch.tensor(warp(logits, warping)))
+            q.append(torch.tensor(warp(situation.draft(path), warping)))
+            path = (*path, token)
+        (told,) = judge(
+            torch.stack(p), torch.stack(q), [t.token for t in draft], [method.parts[1]],
+            raw=torch.stack(raw), uniforms=[t.u for t in draft],
+        )  # fmt: skip
+        assert told.kept == sum(t.fate == Fate.ACCEPTED for t in draft)
+        several += 0 < told.kept < len(draft)
+    assert several or warping.temperature == 0
+
+
+def test_all_rules_test_a_place_with_the_same_number():
+    p, q, tokens = rows(3, 3)
+    numbers = [0.9, 0.2, 0.6]
+    seen = set()
+    for each in judge(p, q, tokens, uniforms=numbers):
+        for trial, number in zip(each.trials, numbers, strict=True):
+            if trial.u is not None:
+                assert trial.u == number
+                seen.add(each.rule.name)
+    assert {"tokenwise", "block", "traversal", "multipath", "kseq", "cascade"} <= seen
+    assert [each.kept for each in judge(p, q, tokens)] == [
+        each.kept for each in judge(p, q, tokens)
+    ]
+
+
+def test_on_a_chain_traversal_is_block_verification_and_kseq_is_token_by_token():
+    for seed in range(12):
+        found = by_rule(*rows(seed, 3), seed=seed)
+        for one, other in (
+            ("block", "traversal"), ("block", "multipath"), ("tokenwise", "kseq"),
+            ("tokenwise", "multiround"),
+        ):  # fmt: skip
+            assert found[one].kept == found[other].kept
+            assert found[one].chances == pytest.approx(found[other].chances)
+
+
+def test_a_rule_that_does_not_fit_is_left_out_or_said():
+    whole = by_rule(P, Q, [0, 1])
+    assert set(whole) == set(CHAIN_RULES) - {"fly"}
+    assert set(whole) - set(by_rule(P, Q[:2], [0, 1])) == {"cascade", "ensemble"}
+    copied = by_rule(P, None, [0, 1])
+    assert set(copied) == {
+        "tokenwise", "match", "block", "traversal", "multipath", "typical", "rollback", "mtad",
+    }  # fmt: skip
+    assert copied["mtad"].trials[0].q == 1
+    assert set(RULES) < set(CHAIN_RULES)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((P, Q[:2], []), "A draft has 1 to 64 tokens, not 0."),
+        ((P, Q[:2], [0]), "p has 3 rows; a draft of 1 tokens needs 2"),
+        ((P, Q[:1], [0, 1]), "q must have 2 rows"),
+        ((P, [[1.0, 0.0]] * 2, [0, 1]), "Token 1 at place 2 has q = 0"),
+        ((P, [[0.2, 0.3, 0.5]] * 2, [0, 1]), "must be about one vocabulary"),
+        (([[1, 1]] * 3, Q, [0, 1]), "p must be rows of probabilities"),
+        (("x", Q, [0, 1]), "p must be rows of probabilities"),
+        (([[float("nan")] * 2] * 3, Q, [0, 1]), "p must be rows of probabilities"),
+        ((P, Q, [0, 7]), "Token id 7 is out of range"),
+        ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
+        ((P, Q, [0, 1], "block"), "Rules are given as a list of names"),
+        ((P, Q, [0, 1], ["fly"]), "longer than its window of 6"),
+        ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the last draft token too"),
+        ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),
+    ],
+)
+def test_bad_input_gets_one_sentence(arguments, words):
+    with pytest.raises(InputError, match=re.escape(words)) as told:
+        judge(*arguments)
+    assert "\n" not in str(told.value)
+    with pytest.raises(InputError, match="seed must be a whole number"):
+        judge(P, Q, [0, 1], seed="x")
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_every_sentence_is_true_of_its_numbers(seed):
+    p, q, tokens = rows(seed, 8)
+    for each in judge(p, q, tokens, seed=seed):
+        said = each.why([f"t{i}" for i in range(8)])
+        assert said.endswith(".")
+        assert "\n" not in said
+        compared = re.search(r"chance (\S+?)[;,] .*random number (\S+) is (not )?below", said)
+        if compared:
+            chance, u, no = compared.groups()
+            assert (float(u) < float(chance)) == (not no)
+        named = re.findall(r"“t(\d)”", said)
+        if named and each.kept < 8:
+            assert {int(x) for x in named} <= {each.kept, each.kept - 1, 0}
+
+
+def test_a_judgement_as_text():
+    (told,) = judge(P, Q, [0, 1], [Block()], uniforms=[0.1, 0.2])
+    assert str(told) == (
+        "block: keeps 2 of 2 (2.00 on average). Judged as a whole, the whole draft passes with "
+        "chance 1, and its random number 0.2 is below that."
+    )
+    (told,) = judge(P, Q, [0, 1], ["typical(epsilon=0.5, delta=0.9)"])
+    assert str(told).startswith("typical(epsilon=0.5, delta=0.9): keeps 0 of 2")
