@@ -85,6 +85,7 @@ def endpoints(page: Page, quick: bool) -> None:
     for name, data in (
         ("alternatives", ["abc", "greedy", 1]),
         ("branch", ["abc", "greedy", 1, 5, ["greedy"]]),
+        ("judge", ["Once", " there", ["match"], {"seed": 1}]),
     ):
         calls += [
             (name, [*data[:i], value, *data[i + 1 :]]) for i in range(len(data)) for value in ODD

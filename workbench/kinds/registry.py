@@ -66,6 +66,7 @@ KINDS: dict[str, Kind] = {
         in_folder("experiment", None, "form", "command"),
         in_folder("advice", Advice, "view", "command"),
         in_folder("divergence", None, "form", "command"),
+        in_folder("judge", None, "form", "command"),
     )
 }
 UNNAMED = Comparison.kind  # the kind of a link that names none

@@ -40,6 +40,7 @@ SCRIPTS = (
     "tree.js",
     "rounds.js",
     "viewer.js",
+    "judge.js",
     "replay.js",
     "branch.js",
     "race.js",

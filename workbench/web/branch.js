@@ -162,11 +162,11 @@
     root.addEventListener("keydown", (event) => event.key === "Enter" && !event.ctrlKey && !event.metaKey && open(event));
   };
 
-  /** What the page answered: {ask, choices, wanted} or {ask, error}. */
+  /** What the page answered: {ask, ...} or {ask, error}; whoever has asked knows the question. */
   Workbench.answered = (value) => {
     if (!value) return;
     for (const root of document.querySelectorAll(".wb")) {
-      if (root.branching && root.branching.asked === value.ask) root.branching.answer(value);
+      for (const asker of [root.branching, root.judging]) if (asker && asker.asked === value.ask) asker.answer(value);
     }
   };
 })();

@@ -65,6 +65,7 @@
 
     layOut() {
       const { panel } = this;
+      this.judging = Workbench.judging(this.root, panel);
       this.title = make("h3", { tabindex: -1 }, `Rounds of ${panel.title}`);
       this.sentence = make("p.sentence", { "aria-live": "polite" });
       this.caption = make("p.caption");
@@ -79,7 +80,7 @@
       const { back, play, next, close, closer, wider, whole } = this.buttons;
       this.section = make("section.wb-replay", { "aria-label": `Rounds of ${panel.title}` },
         make("header", {}, this.title, make("div.controls", {}, back, play, next, this.slider), make("div.zoom", {}, wider, closer, whole), close),
-        this.sentence, this.caption, make("div.split", {}, this.view.frame, make("div.beside", {}, this.text, this.alive)),
+        this.sentence, this.caption, this.judging.fold, make("div.split", {}, this.view.frame, make("div.beside", {}, this.text, this.alive)),
         make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption", {}, HELP));
     }
 
@@ -111,6 +112,7 @@
       this.caption.textContent = `Round ${round.index + 1} of ${rounds.length} · draft ${milliseconds(panel, round.draft_seconds)}, verify ${milliseconds(panel, round.verify_seconds)}${often}`;
       this.slider.setAttribute("aria-valuetext", `round ${round.index + 1} of ${rounds.length}`);
       this.write(round, answer);
+      this.judging.show(round);
       const alive = Workbench.beams(round, this.line);
       this.alive.replaceChildren(...(alive.length ? [beamsTable(alive, answer)] : []));
       this.list.replaceChildren(...Workbench.treeText(this.view.tree.nodes, score).map(({ depth, text }) => {

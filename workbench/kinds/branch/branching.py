@@ -125,7 +125,7 @@ def branch(
     chosen = token_of(pair, token)
     ids, place = prefix(pair, run, where)
     text = Pieces(pair.tokenizer).label(place, chosen)
-    kept = "".join(token.text for token in _sample(run, where).tokens[: where.at])
+    kept = "".join(token.text for token in sample(run, where).tokens[: where.at])
     earlier = Start.from_json(run.study["start"]).trail if run.study.get("start") else ()
     return Comparison(
         str(run.study.get("prompt", "")) + kept + text,
@@ -144,18 +144,18 @@ def prefix(pair: ModelPair, run: Run, where: At) -> tuple[list[int], Place]:
     Raises:
         InputError: if they are not known
     """
-    sample = _sample(run, where)
+    found = sample(run, where)
     of_pair(pair, run)
-    if not 0 <= where.at <= len(sample.tokens):
+    if not 0 <= where.at <= len(found.tokens):
         raise InputError(
-            f"This text has {len(sample.tokens)} tokens; choose a place from 0 to "
-            f"{len(sample.tokens)}, not {where.at}."
+            f"This text has {len(found.tokens)} tokens; choose a place from 0 to "
+            f"{len(found.tokens)}, not {where.at}."
         )
-    kept, place, pieces = sample.tokens[: where.at], Place(), Pieces(pair.tokenizer)
+    kept, place, pieces = found.tokens[: where.at], Place(), Pieces(pair.tokenizer)
     for token in kept:
         in_vocabulary(pair, token.id)
         _, place = pieces.extend(place, token.id)
-    return [*_prompt(pair, run, sample), *(token.id for token in kept)], place
+    return [*_prompt(pair, run, found), *(token.id for token in kept)], place
 
 
 def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
@@ -172,7 +172,8 @@ def _prompt(pair: ModelPair, run: Run, sample: Sample) -> list[int]:
     return ids
 
 
-def _sample(run: Run, where: At) -> Sample:
+def sample(run: Run, where: At) -> Sample:
+    """The text that a place is in; raises InputError if there is none."""
     if run.kind != Comparison.kind:
         raise InputError(f"Only texts of a comparison can be branched; this run is a {run.kind}.")
     if not (is_whole(where.at) and is_whole(where.repeat) and isinstance(where.decoder, str)):

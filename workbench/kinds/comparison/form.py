@@ -8,6 +8,7 @@ import gradio as gr
 from workbench.kinds.branch.form import Branching
 from workbench.kinds.comparison.results import ComparisonResults, Live, samples
 from workbench.kinds.comparison.study import Comparison
+from workbench.kinds.judge.form import Judging
 from workbench.models.presets import PairChoice
 from workbench.page.answers import Answer
 from workbench.page.api import answers, asked, offer
@@ -84,6 +85,7 @@ class CompareTab(StudyTab):
         )
         self.pair.change(self.offer, self.pair, [*self.form.offered.values()], **self.noted.filling)
         Branching(self.host, self.runner, self.results, self.pair)
+        Judging(self.host, self.results, self.pair)
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
         return {**super().fill(data), self.preset: _preset_of(data.get("settings", {}))}

@@ -36,7 +36,8 @@ class TokenStrip(Drawn):
 
     Its value is made by `view` in `workbench.kinds.comparison.view`. The event `select` asks for
     the alternatives of a token: {ask, run, decoder, at}, and `token` if one was typed. `submit`
-    continues from one of them: {ask, run, decoder, at, token, decoders}. `ask` names the question.
+    continues from one of them: {ask, run, decoder, at, token, decoders}. `expand` asks for what
+    other rules would keep of a round: {ask, run, decoder, round}. `ask` names the question.
     """
 
     script = """
@@ -51,7 +52,7 @@ show();
 class Alternatives(Drawn):
     """Answers to the strip's questions, drawn where they were asked.
 
-    Its value is {ask, choices, wanted} or {ask, error}.
+    Its value is {ask, choices, wanted}, {ask, tokens, rows, note} or {ask, error}.
     """
 
     script = """

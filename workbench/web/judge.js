@@ -1,0 +1,57 @@
+// What other rules would keep of a round's draft: a fold in the replay, filled by the models when it is opened.
+"use strict";
+
+(() => {
+  const { make } = Workbench;
+  const DRAFTED = ["accepted", "rejected", "discarded"];
+  const ABOUT = "Each place is tested with the random number of this round; “on average” is over all random numbers.";
+  let names = 0;
+
+  /** Whether the draft of a round is one chain, which rules can judge again. */
+  const isChain = (round) => {
+    const drafted = round.trials.filter((t) => DRAFTED.includes(t.fate));
+    return drafted.length > 0 && !round.provisional && drafted.every((t, i) => i === 0 || t.parent === drafted[i - 1].node);
+  };
+
+  class Judging {
+    constructor(root, panel) {
+      Object.assign(this, { root, panel, round: null, group: `judge-${(names += 1)}`, asked: null });
+      this.body = make("tbody");
+      this.state = make("p.caption", { role: "status" });
+      this.heads = make("thead", {}, make("tr", {}, ...["rule", "keeps", "on average", "why"].map((text) => make("th", { scope: "col" }, text))));
+      this.table = make("table", { hidden: true }, this.heads, this.body);
+      this.fold = make("details.rules", { hidden: true }, make("summary", {}, "What other rules would keep"), this.state, this.table);
+      this.fold.addEventListener("toggle", () => this.fold.open && this.look());
+      root.judging = this;
+    }
+
+    /** Another round is shown. */
+    show(round) {
+      this.round = round;
+      this.asked = null;
+      this.fold.hidden = !this.root.ask || this.root.run === "live" || !isChain(round);
+      this.table.hidden = true;
+      if (this.fold.open && !this.fold.hidden) this.look();
+    }
+
+    look() {
+      if (this.asked || !this.round) return;
+      this.asked = `${this.group}/${(names += 1)}`;
+      this.state.textContent = "Asking both models.";
+      this.root.ask("expand", { ask: this.asked, run: this.root.run, decoder: this.panel.decoder, round: this.round.index });
+    }
+
+    answer({ rows, note, tokens, error }) {
+      this.table.hidden = Boolean(error);
+      this.state.textContent = error || [ABOUT, note].filter(Boolean).join(" ");
+      if (error) return;
+      const cell = (text, kind) => make(`td${kind}`, {}, text);
+      this.body.replaceChildren(...rows.map((row) => make("tr", { class: row.own ? "own" : null },
+        make("td", {}, make("b", {}, row.title), make("span.law", {}, `${row.own ? "this decoder, " : ""}${row.law}`)),
+        cell(`${row.kept} of ${tokens.length}`, ".count"), cell(row.mean.toFixed(2), ".count"), make("td", {}, make("bdi", {}, row.why)))));
+    }
+  }
+
+  /** The fold of a replay: `show(round)` fits it to a round. */
+  Workbench.judging = (root, panel) => new Judging(root, panel);
+})();
