@@ -1,7 +1,8 @@
 """The page of verification rules: those of the catalog on any p and q, by enumeration.
 
 Source:
-    Sun et al. 2024 (arXiv 2403.10444), theorem 2: the most that a lossless rule accepts.
+    Sun et al. 2024 (arXiv 2403.10444): the most that a lossless rule accepts of a chain; of a tree
+    it is the solution of a linear program, `decoders.testing.most`.
 """
 
 from collections import defaultdict
@@ -14,6 +15,7 @@ import plotly.graph_objects as go
 
 from decoders import Fate, Round, catalog
 from decoders.testing import Rows, Situation, variation, ways
+from decoders.testing.most import most_of_tree
 from decoders.testing.oracle import Watched
 from decoders.testing.situations import Path
 from decoders.testing.tables import Everywhere, Row, Table, likely, most_accepted
@@ -21,6 +23,7 @@ from workbench.show.figure import canvas
 from workbench.show.looks import COLOURS
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import NOW, Card, Choice, Page, Slider, Values
+from workbench.theory.pages.trees import TREES
 
 SHOWN = 3  # tokens of a text in the figure
 EXACT = 1e-9
@@ -28,8 +31,8 @@ TOKENS = "ABC"
 
 
 def rules() -> dict[str, str]:
-    """The decoders that verify one chain of a draft model, each with its title."""
-    return {
+    """The decoders that verify one chain of a draft model, and small trees, each with its title."""
+    chains = {
         name: method.title
         for name, method in catalog.items()
         if method.uses_draft
@@ -37,6 +40,12 @@ def rules() -> dict[str, str]:
         and "window" not in method.__dataclass_fields__  # longer than these drafts
         and method().branches == (1, 0)
     }
+    return chains | {name: tree.title for name, tree in TREES.items()}
+
+
+def layers(v: Values) -> int:
+    """The length of the drafts; of trees with more layers, enumeration takes too long."""
+    return min(v.gamma, 4 - v.V) if v.rule in TREES else v.gamma
 
 
 @dataclass(frozen=True)
@@ -46,14 +55,16 @@ class Outcome:
     Attributes:
         law: the law of the texts that come out
         target: the target's
-        kept: for each token of the first draft the chance that it is kept
+        kept: for each place of the first draft the chance that a token there is kept
         most: the largest such chance of a lossless rule
+        together: the largest mean number of tokens kept by one lossless rule
     """
 
     law: dict[str, float]
     target: dict[str, float]
     kept: list[float]
     most: list[float]
+    together: float
 
     @property
     def distance(self) -> float:
@@ -71,7 +82,7 @@ class OneRound(Watched):
 
 def enumerated(v: Values) -> Outcome:
     p, q = (_shares([getattr(v, f"{model}_{x}") for x in TOKENS[: v.V]]) for model in "pq")
-    return _enumerated(v.rule, v.gamma, p, q)
+    return _enumerated(v.rule, layers(v), p, q)
 
 
 def _shares(parts: list[int]) -> Row:
@@ -86,7 +97,9 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
     target, draft = (Rows((tuple(map(float, row)),)) for row in (p, q))
     known: dict[Path, float] = defaultdict(float)
     kept = [0.0] * gamma
-    method, situation = catalog[rule](draft_length=gamma), Situation(target, draft, gamma + 1)
+    tree = TREES.get(rule)
+    method = tree.make(tree.shape(gamma)) if tree else catalog[rule](draft_length=gamma)
+    situation = Situation(target, draft, gamma + 1)
     for chance, request in ways(method, situation, request=OneRound):
         known[request.output] += chance
         fates = [trial.fate for trial in request.rounds[0].trials]
@@ -97,12 +110,10 @@ def _enumerated(rule: str, gamma: int, p: Row, q: Row) -> Outcome:
         {_text(path): mass for path, mass in likely(table, gamma + 1, each).items()}
         for each in (known, start)
     )
-    return Outcome(
-        law,
-        alone,
-        kept,
-        [float(most) for most in most_accepted(table, gamma)],
-    )
+    if tree:
+        return Outcome(law, alone, kept, *most_of_tree(table, tree.shape(gamma), tree.distinct))
+    most = [float(chance) for chance in most_accepted(table, gamma)]
+    return Outcome(law, alone, kept, most, sum(most))
 
 
 def _text(path: Path) -> str:
@@ -128,7 +139,7 @@ def law_figure(outcome: Outcome) -> go.Figure:
 
 def kept_figure(outcome: Outcome) -> go.Figure:
     """The chance that each draft token is kept, beside the most of a lossless rule."""
-    figure = canvas("draft token", "chance to be kept")
+    figure = canvas("place in the draft", "chance that its token is kept")
     places = list(range(1, len(outcome.kept) + 1))
     for name, chances, colour in (
         ("most of a lossless rule", outcome.most, COLOURS[0]),
@@ -136,7 +147,7 @@ def kept_figure(outcome: Outcome) -> go.Figure:
     ):
         figure.add_bar(
             x=places, y=chances, name=name, marker_color=colour,
-            hovertemplate=f"token %{{x}}: %{{y:.4f}}<extra>{name}</extra>",
+            hovertemplate=f"place %{{x}}: %{{y:.4f}}<extra>{name}</extra>",
         )  # fmt: skip
     figure.update_layout(barmode="group", bargap=0.25).update_xaxes(dtick=1)
     return figure.update_yaxes(range=[0, 1.05])
@@ -150,10 +161,19 @@ def now(v: Values) -> str:
         if far < EXACT
         else f"total variation from the target’s law **{far:.4f}**"
     )
-    return (
-        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.kept):.3f}** of {v.gamma} draft"
-        f" tokens in the mean · a lossless rule at most **{sum(outcome.most):.3f}**"
+    what = f"{v.gamma} draft tokens"
+    if v.rule in TREES:
+        shape = TREES[v.rule].shape(layers(v))
+        what = (
+            f"a path of {len(shape)} in a tree with {' and then '.join(map(str, shape))} children"
+        )
+    words = (
+        f"{rules()[v.rule]}: {verdict} · keeps **{sum(outcome.kept):.3f}** of {what} on average"
+        f" · a lossless rule at most **{outcome.together:.3f}**"
     )
+    if layers(v) < v.gamma:
+        words += " · trees here have two layers of two tokens, or one layer of three"
+    return words
 
 
 def found(m: Measured) -> str:
@@ -169,11 +189,11 @@ def found(m: Measured) -> str:
 RULES = Page(
     "Rules",
     "p and q are the same after every text; parts that are all 0 are equal. Enumerated with our"
-    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible: Sun"
-    " et al. 2024, Block verification, theorem 2",
+    " own decoders, as `decoders.testing.prove` does for yours. The most that is possible: of a"
+    " chain, Sun et al. 2024, Block verification; of a tree, a linear program over all rules",
     (
         Slider("V", "vocabulary", "tokens A, B and perhaps C", 2, 3, 2, 1),
-        Slider("gamma", "draft length γ", "tokens drafted per round", 1, 3, 2, 1),
+        Slider("gamma", "draft length γ", "tokens of a draft, or layers of its tree", 1, 3, 2, 1),
         *(
             Slider(f"{model}_{x}", f"{model}({x}), parts", where + also, 0, 12, value, 1)
             for model, where, values in (
@@ -196,8 +216,9 @@ RULES = Page(
             "Draft tokens kept",
             r"w_i = \min\Bigl(1,\, w_{i-1}\frac{p(x_i)}{q(x_i)}\Bigr),\quad"
             r" \Pr(\text{keep } i) \le \mathrm{E}_q\, w_i",
-            "How often the first draft is kept up to a token, beside the most of any rule that "
-            "keeps the target’s law. A rule that keeps more has another law.",
+            "How often the first draft is kept up to a place, beside the most of any rule that "
+            "keeps the target’s law. A rule that keeps more has another law. The formula is for "
+            "chains; in a tree each place has a lossless rule of its own that keeps this much.",
             lambda v, m: kept_figure(enumerated(v)),
         ),
     ),
