@@ -70,7 +70,13 @@ def _sides(a: float, b: float) -> tuple[str, str]:
 def _tested(of: Judgement, names: Sequence[str], whose: str = "") -> str:
     """Of rules that test one token after another with a random number."""
     if of.kept == len(of.trials):
-        return "Each token passed its test."
+        gaps = [(t.accept_probability or 0.0) - (t.u or 0.0) for t in of.trials]
+        place = gaps.index(min(gaps))
+        u, chance = _sides(of.trials[place].u or 0.0, of.trials[place].accept_probability or 0.0)
+        return (
+            f"Each token passed its test; {names[place]} came nearest to failing, with the random "
+            f"number {u} below its chance {chance}."
+        )
     trial = of.trials[of.kept]
     if trial.accept_probability is None or trial.u is None:
         return f"It refused {names[of.kept]}."
@@ -103,7 +109,8 @@ def _whole(of: Judgement, names: Sequence[str]) -> str:
 
 def _drawn(of: Judgement, names: Sequence[str]) -> str:
     if of.kept == len(of.trials):
-        return "The large model drew every token of the draft itself."
+        chance = math.prod(trial.p or 0.0 for trial in of.trials)
+        return f"The large model drew the whole draft itself, which has chance {chance:.3g}."
     chance = of.trials[of.kept].p or 0.0
     return (
         f"The large model drew another token in place of {names[of.kept]}, which it draws with "
@@ -115,14 +122,16 @@ def _typical(of: Judgement, names: Sequence[str]) -> str:
     epsilon, delta = of.rule.epsilon, of.rule.delta  # type: ignore[attr-defined]  # its rule's
     bound = f"the smaller of {epsilon:g} and {delta:g} e^−H, where H is the large model’s entropy"
     if of.kept == len(of.trials):
-        return f"The p of each token is above {bound}."
+        least = min(trial.p or 0.0 for trial in of.trials)
+        return f"The p of each token, {least:.3g} or more, is above {bound}."
     return f"The p of {names[of.kept]}, {of.trials[of.kept].p or 0.0:.3g}, is not above {bound}."
 
 
 def _rollback(of: Judgement, names: Sequence[str]) -> str:
     most = of.rule.rollback  # type: ignore[attr-defined]  # its rule's
     if of.kept == len(of.trials):
-        return f"The −ln p of each token is at most {most:g}."
+        highest, bound = _sides(max(-math.log(trial.p or 1.0) for trial in of.trials), most)
+        return f"The −ln p of each token is at most {bound}; the highest is {highest}."
     surprise = -math.log(of.trials[of.kept].p or 0.0) if of.trials[of.kept].p else math.inf
     shown, bound = _sides(surprise, most)
     return f"The −ln p of {names[of.kept]}, {shown}, is above {bound}."

@@ -1,10 +1,11 @@
-"""Fill what ships about the plan `stories`: the page's orderings, the card's table, a documentation
-page.
+"""Fill what ships about the embedded pair's plans: documentation, the card, the page's orderings.
 
-    python -m tools.experiment [ID]
+    python -m tools.experiment [ID]            of the plan `stories`: the orderings of the page, the
+                                               model card and docs/stories.md
+    python -m tools.experiment RULES DRAFTS    of the plans `rules` and `drafts`: docs/rules.md
 
-Without an id it first runs the plan with the shipped pair, or finishes an experiment that was
-stopped: nothing is done twice. Alone on two cores that takes a quarter of an hour.
+Without an id it first runs the plan `stories` with the shipped pair, or finishes an experiment that
+was stopped: nothing is done twice. Alone on two cores that takes a quarter of an hour.
 """
 
 import argparse
@@ -27,7 +28,22 @@ from workbench.show import tables
 
 PLAN = "stories"
 CARD = SHIPPED / "README.md"
-PAGE = ROOT / "docs" / "stories.md"
+PAGE, RULES = ROOT / "docs" / "stories.md", ROOT / "docs" / "rules.md"
+HEAD = """# Rules and drafts, measured
+
+Which verification rule keeps most of the same draft, and which source of drafts pays on which kind
+of text: two [plans](experiments.md) on the embedded pair. Each published ordering that they test is
+marked ✓ if it holds here, ✗ if the opposite does, ? if the interval of the difference includes 0.
+
+```sh
+decoding-workbench experiment rules
+decoding-workbench experiment drafts
+```
+
+Both go on where they were stopped. `drafts` takes Spec-Bench's six categories in place of our
+prompts for whoever has its `question.jsonl`: add `--data FOLDER`. In a checkout `python -m
+tools.experiment RULES DRAFTS`, with the ids of the two experiments, writes this page.
+"""
 
 
 def of_card(found: Report) -> str:
@@ -44,6 +60,16 @@ def of_card(found: Report) -> str:
             as_markdown(orderings(found).content),
         ]
     )
+
+
+def part(found: Report) -> str:
+    """A report as a part of a page: its headings are one level lower."""
+    lines = [
+        f"#{line}" if line.startswith("#") else line
+        for line in markdown(found, charts=True).splitlines()
+    ]
+    made = f"Made of {_command(found)} by `python -m tools.experiment`."
+    return "\n".join(["", *lines, "", made, ""])
 
 
 def _command(found: Report) -> str:
@@ -66,12 +92,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("id", nargs="?", help="of a finished experiment; by default one is run")
+    parser.add_argument(
+        "ids", nargs="*", metavar="ID", help="of a finished experiment; by default one is run"
+    )
     parser.add_argument("--card", type=Path, default=CARD)
-    parser.add_argument("--page", type=Path, default=PAGE)
+    parser.add_argument("--page", type=Path)
     parser.add_argument("--orderings", type=Path, default=FILE)
     args = parser.parse_args()
-    found = report(Journal(), args.id or measured())
+    reports = [report(Journal(), id) for id in args.ids or [measured()]]
+    if [found.plan.name for found in reports] != [PLAN]:
+        (args.page or RULES).write_text(HEAD + "".join(map(part, reports)), encoding="utf-8")
+        return
+    (found,) = reports
     where = dict(facts(found))["pair"]
     args.orderings.write_text(Orderings.of(found, where).to_json(), encoding="utf-8")
     args.card.write_text(
@@ -79,7 +111,8 @@ def main() -> None:
         encoding="utf-8",
     )
     made = f"Made of {_command(found)} by `python -m tools.experiment`."
-    args.page.write_text(f"{markdown(found, charts=True)}\n{made}\n", encoding="utf-8")
+    page = f"{markdown(found, charts=True)}\n{made}\n"
+    (args.page or PAGE).write_text(page, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -59,7 +59,10 @@ def part(parts: Mapping[str, type[Any]], owner: str, text: object, **more: Any) 
                 f"{owner}: settings of a {what} are written as {name}(name=value), not "
                 f"{quoted(text)}."
             )
-        more[key] = _number(value)
+        usual = parts[name].__dataclass_fields__.get(key)
+        # One number of several, as in tree(expansion=2), stays a text that the setting reads.
+        several = usual is not None and isinstance(usual.default, tuple)
+        more[key] = value if several else _number(value)
     return parts[name](**more)
 
 

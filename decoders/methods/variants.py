@@ -9,7 +9,6 @@ Source:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from decoders.distribution import RandomSource, point_mass
 from decoders.drafts import Draft, draft_model, tree, tree_size, without_replacement
@@ -27,12 +26,12 @@ def as_expansion(name: str, expansion: object) -> tuple[int, ...]:
 
     Args:
         name: the decoder's name, for messages
-        expansion: whole numbers, one of them, or a text such as "3,2,1,1"
+        expansion: whole numbers, or a text such as "3,2,1,1"
 
     Raises:
         InputError: for anything else, and for a tree that is too large
     """
-    numbers: Any = [expansion] if is_whole(expansion) else expansion
+    numbers = expansion
     if isinstance(numbers, str):
         parts = [part.strip() for part in numbers.split(",")]
         # A number with more digits is too large whatever they are.

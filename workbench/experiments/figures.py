@@ -139,7 +139,9 @@ def greedy_of(kept: Kept, cells: Sequence[Kept]) -> Kept | None:
     )
 
 
-def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval | None:
+def below(
+    name: str, less: Kept, than: Kept, cells: Sequence[Kept], among: Sequence[int] | None = None
+) -> Interval | None:
     """The figure of `than` minus that of `less`, on the items of both; None if not known.
 
     Args:
@@ -147,8 +149,9 @@ def below(name: str, less: Kept, than: Kept, cells: Sequence[Kept]) -> Interval 
         less: the cell that is expected to have the smaller figure
         than: the other cell
         cells: all cells, among which are the greedy ones
+        among: use only these items
     """
-    items = common(less, than)
+    items = common(less, than, among=among)
     one, other = (resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than))
     if one is None or other is None or len(one) != len(other):
         return None

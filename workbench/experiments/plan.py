@@ -98,6 +98,7 @@ class Ordering:
         figure: name of the figure
         less: label of a cell of the part
         than: label of another one
+        category: of the prompts that count, "" for all
     """
 
     says: str
@@ -106,6 +107,7 @@ class Ordering:
     figure: str
     less: str
     than: str
+    category: str = ""
 
 
 @dataclass(frozen=True)

@@ -131,11 +131,12 @@ def _drawing(keys: Keys, parts: Sequence[str]) -> Drawing:
 
 
 def _ordering(keys: Keys, names: Sequence[str]) -> Ordering:
-    keys.refuse_others("says", "source", "part", "figure", "less", "than")
+    keys.refuse_others("says", "source", "part", "figure", "less", "than", "category")
     of = _of_part(keys, names)
     figure = keys.one_of("figure", keys.text("figure"), FIGURES)
     less, than = keys.text("less"), keys.text("than")
-    return Ordering(keys.text("says"), keys.text("source"), of, figure, less, than)
+    says, source, category = keys.text("says"), keys.text("source"), keys.text("category", "")
+    return Ordering(says, source, of, figure, less, than, category)
 
 
 def _printed(keys: Keys) -> Printed:

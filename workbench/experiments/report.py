@@ -204,11 +204,15 @@ def _judge(found: Report, ordering: Ordering) -> Judged:
     if less is None or than is None:
         missing = ordering.less if less is None else ordering.than
         return Judged(ordering, "not measured", f"no cell is labelled {missing!r}")
-    gap = figures.below(ordering.figure, less, than, found.cells)
-    low, high = (found.figure(ordering.figure, cell) for cell in (less, than))
+    among = figures.categories(less).get(ordering.category, []) if ordering.category else None
+    gap = figures.below(ordering.figure, less, than, found.cells, among)
+    low, high = (
+        figures.figure(ordering.figure, cell, figures.greedy_of(cell, found.cells), among)
+        for cell in (less, than)
+    )
     if gap is None or low is None or high is None:
         return Judged(ordering, "not measured", f"{ordering.figure} is not known for both")
-    few = len(figures.common(less, than)) < figures.LEAST_ITEMS
+    few = len(figures.common(less, than, among=among)) < figures.LEAST_ITEMS
     verdict = "reproduced" if gap.low > 0 else "not reproduced" if gap.high < 0 else "undecided"
     where = ", ".join(_value(less, key) for key in found.varied(ordering.part))
     words = (

@@ -8,6 +8,7 @@ from typing import Any
 from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
+from workbench.assets import assets
 from workbench.experiments import plan_file
 from workbench.experiments.cells import restricted
 from workbench.experiments.formats import FORMATS
@@ -17,6 +18,8 @@ from workbench.models.presets import PairChoice
 from workbench.studies import prompts as plain_prompts
 
 TEMPLATES = Path(__file__).with_name("templates")
+# Our own prompts of six kinds; Spec-Bench's take their place where its file is.
+KINDS, THEIRS = "kinds", "spec-bench"
 OWN = (".jsonl", ".txt")
 
 
@@ -34,14 +37,24 @@ def find(name: str, data: Path | None, allow_paths: bool = True) -> ScoredSet:
     if name in plain_prompts.BUILT_IN:
         found = plain_prompts.built_in(name).prompts
         return ScoredSet(name, tuple(Item({"prompt": p.text}, p.place) for p in found))
+    if name == KINDS:
+        return _kinds(data)
     if name in FORMATS:
         return _local(name, FORMATS[name], data)
     if allow_paths and Path(name).suffix.lower() in OWN:
         path = Path(name) if data is None or data.is_file() else data / name
         return replace(_local("own", FORMATS["own"], path), name=path.name)
-    names = [*plain_prompts.BUILT_IN, *FORMATS]
+    names = [*plain_prompts.BUILT_IN, KINDS, *FORMATS]
     own = " Or name a .txt or .jsonl file." if allow_paths else ""
     raise InputError(f"There is no set of prompts {quoted(name)}: {nearest(name, names)}{own}")
+
+
+def _kinds(data: Path | None) -> ScoredSet:
+    """Prompts of six kinds: Spec-Bench's if its file is in `data`, else our own."""
+    theirs = FORMATS[THEIRS]
+    if data is not None and any((data / each / theirs.files[0]).is_file() for each in (THEIRS, "")):
+        return replace(_local(THEIRS, theirs, data), name=KINDS)
+    return ScoredSet(KINDS, FORMATS["own"].read(assets() / "batch" / "kinds.jsonl"))
 
 
 def _local(name: str, format: Format, data: Path | None) -> ScoredSet:

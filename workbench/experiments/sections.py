@@ -33,6 +33,7 @@ VERDICTS = {
     "undecided": "Undecided: the difference's interval includes 0, or there are too few prompts",
     "not measured": "Not measured",
 }
+MARKS = {"reproduced": "✓ ", "not reproduced": "✗ ", "undecided": "? "}
 ITEMS = "items: prompts, or batches, that were decoded; each timing counts"
 PLACES = (
     "place 1, 2, ...: of the rounds whose draft reached this place, the share whose output grew "
@@ -178,7 +179,8 @@ def orderings(found: Report) -> Section:
             content += [
                 f"{heading} ({counts[verdict]}):",
                 [
-                    f"{one.ordering.says} ({one.ordering.source}). Here {one.words}."
+                    f"{MARKS.get(verdict, '')}{one.ordering.says} ({one.ordering.source}). Here "
+                    f"{one.words}."
                     for one in each
                     if one.verdict == verdict
                 ],

@@ -25,8 +25,9 @@
       root.judging = this;
     }
 
-    /** Another round is shown. */
+    /** A round is shown; the same one again when the replay is drawn in another width, as by a scroll bar. */
     show(round) {
+      if (round === this.round) return;
       this.round = round;
       this.asked = null;
       this.fold.hidden = !this.root.ask || this.root.run === "live" || !isChain(round);

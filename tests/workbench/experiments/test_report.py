@@ -141,7 +141,7 @@ def test_markdown_and_html_hold_everything_and_escape_it(found):
     assert "| speculative |" in text
     assert "3 orderings of the papers: 1 reproduced, 1 not reproduced, 1 not measured." in text
     assert (
-        "Reproduced (1):\n\n- MTAD drafts more at threshold 0 (a paper). Here tokens/call is "
+        "Reproduced (1):\n\n- ✓ MTAD drafts more at threshold 0 (a paper). Here tokens/call is "
         "1 with "
     ) in text
     assert "<figure" not in text

@@ -112,8 +112,8 @@ ONE_DRAFT = Page(
         Card(
             "Kept on average",
             r"\mathrm{E}[\text{kept}] = \sum_i \Pr(\text{the first } i \text{ tokens are kept})",
-            "Over all random numbers, for this draft alone. A rule that keeps more of one draft may "
-            "keep less of another: the page Rules has the mean over all drafts.",
+            "Over all random numbers, for this draft alone. A rule that keeps more of one draft "
+            "may keep less of another: the page Rules has the mean over all drafts.",
             lambda v, m: kept_figure(judged(v)),
         ),
     ),
