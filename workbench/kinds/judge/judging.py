@@ -169,7 +169,7 @@ def told(
     found: Sequence[Judgement], names: Sequence[str], note: str, own: int = 0
 ) -> dict[str, Any]:
     """Judgements as plain data; the first `own` of them are of the decoder itself."""
-    words = [visible(name) for name in names]
+    words = [visible(name.strip(" ") or "␣") for name in names]
     return {"tokens": list(names), "rows": grouped(found, words, own), "note": note}
 
 

@@ -74,11 +74,10 @@ def now(v: Values) -> str:
     if token := impossible(v):
         return f"q({token}) is 0, so the draft {v.draft} cannot have been drawn: raise q({token})."
     lines = [
-        [row["title"], row["law"], f"{row['kept']} of {len(v.draft)}", f"{row['mean']:.3f}",
-         row["why"]]
+        [row["title"], row["law"], f"{row['kept']} ({row['mean']:.2f})", row["why"]]
         for row in judged(v)
-    ]  # fmt: skip
-    return markdown(Table(["rule", "its text", "keeps", "on average", "why"], lines))
+    ]
+    return markdown(Table(["rule", "its text", "keeps (on average)", "why"], lines))
 
 
 def found(m: Measured) -> str:
