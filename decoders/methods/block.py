@@ -4,8 +4,8 @@ A draft is judged as a whole, from its leaves to its root. This keeps more of it
 by token, and never less.
 
 Source:
-    Sun et al. 2024 (arXiv 2403.10444), algorithm 2; Weng et al. 2025 (arXiv 2505.12398), algorithm
-    1.
+    Sun et al. 2024, block verification (arXiv 2403.10444); Weng et al. 2025, traversal verification
+    (arXiv 2505.12398).
 """
 
 from collections import defaultdict

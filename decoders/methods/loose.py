@@ -68,7 +68,7 @@ class BiLD(Combination):
 class SpeculativeCascade(Combination):
     name = "cascade"
     title = "Cascade"
-    paper, section = "Narasimhan et al. 2024 (speculative cascades)", "4"
+    paper, section = "Narasimhan et al. 2024 (speculative cascades)", "abstract"
     summary = (
         "Lets the small model's token stand wherever the large one finds it good enough: more is "
         "kept, and the text is that of a stated mixture of both."
@@ -87,7 +87,7 @@ class SpeculativeCascade(Combination):
 class SpeculativeEnsemble(Combination):
     name = "ensemble"
     title = "Ensemble"
-    paper, section = "Fu et al. 2025 (speculative ensemble)", "3"
+    paper, section = "Fu et al. 2025 (speculative ensemble)", "abstract"
     summary = "Samples from the weighted mean of both models, at the speed of drafting."
 
     draft_length: int = DRAFT_LENGTH
@@ -103,7 +103,7 @@ class FLy(Combination):
     name = "fly"
     title = "FLy"
     stands_for = "loosely speculative decoding"
-    paper, section = "Li et al. 2025 (FLy)", "3"
+    paper, section = "Li et al. 2025 (FLy)", "abstract"
     summary = (
         "Keeps a refused guess if the large model is unsure there and accepts what follows it: "
         "longer drafts survive, not exact."

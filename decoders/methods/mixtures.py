@@ -4,8 +4,8 @@ Drafts are judged as in speculative sampling with pi in place of p, so the outpu
 sampling from pi one token at a time. That is not the target's law.
 
 Source:
-    Narasimhan et al. 2024 (speculative cascades, arXiv 2405.19261); Fu et al. 2025 (speculative
-    ensemble, arXiv 2502.01662).
+    Narasimhan et al. 2024 (Faster cascades via speculative decoding, arXiv 2405.19261); Fu et al.
+    2025 (Speculative ensemble, arXiv 2502.01662).
 """
 
 from abc import abstractmethod

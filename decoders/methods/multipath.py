@@ -1,7 +1,8 @@
 """Greedy multi-path block verification: the best of several paths, judged as a whole.
 
 Source:
-    arXiv 2602.16961 (2026).
+    Thomas and Pal 2026, greedy multi-path block verification (arXiv 2602.16961). The weights are
+    derived here; enumeration proves them.
 """
 
 from collections import defaultdict

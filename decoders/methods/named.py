@@ -68,7 +68,7 @@ class Speculative(Combination):
 class BlockVerification(Combination):
     name = "block"
     title = "Block verification"
-    paper, section = "Sun et al. 2024 (block verification)", "algorithm 2"
+    paper, section = "Sun et al. 2024 (block verification)", "abstract"
     summary = (
         "Judges a draft as a whole instead of token by token, so more of it is kept: the same text "
         "in fewer passes."
@@ -199,7 +199,7 @@ class Match(Combination):
 class TraversalVerification(Combination):
     name = "traversal"
     title = "Traversal verification"
-    paper, section = "Weng et al. 2025 (traversal verification)", "algorithm 1"
+    paper, section = "Weng et al. 2025 (traversal verification)", "abstract"
     summary = (
         "Judges a tree of drafts from its leaves to its root, so that a late fit makes up for an "
         "early doubt: exact, and more of the tree is kept."
@@ -217,7 +217,7 @@ class TraversalVerification(Combination):
 class MultiPathBlock(Combination):
     name = "multipath"
     title = "Multi-path block"
-    paper, section = "Multi-path block verification 2026 (arXiv 2602.16961)", "greedy"
+    paper, section = "Thomas and Pal 2026 (multi-path block verification)", "abstract"
     summary = (
         "Draws several drafts, takes the one that the large model likes best and judges it as a "
         "whole: exact, because it knows how the best was chosen."

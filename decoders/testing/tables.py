@@ -109,7 +109,7 @@ def most_accepted(table: Table, length: int) -> list[Fraction]:
     The sum is the most draft tokens that it can accept in the mean. Block verification reaches it.
 
     Source:
-        Sun et al. 2024 (arXiv 2403.10444), theorem 2: weights of algorithm 2.
+        Sun et al. 2024, block verification (arXiv 2403.10444), which is optimal: its weights.
     """
     most = [Fraction(0)] * length
 

@@ -206,7 +206,7 @@ QUANTITIES = (
         "block_efficiency", "tokens per large-model pass",
         "new tokens / passes of the large model (block efficiency)",
         metric("block_efficiency"), two_decimals, _target_passes, "higher",
-        ratio=Ratio(_sum("new_tokens"), _sum("target_calls")),
+        ratio=Ratio(_sum("new_tokens"), _sum("target_calls")), ranged=True,
         meaning="new tokens per pass of the target; tokens/round: the same per round",
     ),
     Quantity(

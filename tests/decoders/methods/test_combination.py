@@ -109,3 +109,9 @@ def test_the_claims_follow_the_parts():
     assert (speculative.law, speculative.uses_draft) == ("target", True)
     assert speculative(rule="typical").law is None
     assert not speculative(draft="lookup").uses_draft
+
+
+def test_one_number_of_several_in_brackets():
+    """`tree(expansion=2)` was refused, because 2 became a number before the setting read it."""
+    source, _ = catalog["match"](draft="tree(expansion=2)").parts
+    assert source.expansion == (2,)

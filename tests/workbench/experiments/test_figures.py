@@ -125,3 +125,13 @@ def test_the_front_is_what_nothing_beats(points):
         beaten = any(a >= x and b <= y and (a, b) != (x, y) for a, b in points)
         assert (i in best) != beaten
     assert [points[i] for i in best] == sorted(points[i] for i in best)
+
+
+def test_an_ordering_can_be_about_one_category():
+    """The second item is of category b: there the first decoder is the faster one."""
+    one, other = kept("speculative", [1.0, 1.0, 1.0]), kept("mtad", [0.5, 2.0, 0.5])
+    found = figures.below("tokens/s", one, other, [], figures.categories(one)["b"])
+    assert found.value == pytest.approx(-5)
+    found = figures.below("tokens/s", one, other, [], figures.categories(one)["a"])
+    assert found.value == pytest.approx(10)
+    assert figures.below("tokens/s", one, other, [], []) is None

@@ -188,3 +188,17 @@ def test_files_of_ones_own_are_read_only_where_paths_may_be_named(tmp_path):
     assert find(str(tmp_path / "mine.txt"), None).name == "mine.txt"
     with pytest.raises(InputError, match=r"There is no set of prompts 'mine.txt'"):
         find("mine.txt", tmp_path, allow_paths=False)
+
+
+def test_our_own_kinds_give_way_to_spec_bench(tmp_path):
+    """Ten prompts of each of six kinds, in turns: any limit takes equally many of each."""
+    ours = find("kinds", None)
+    kinds = [item.category for item in ours.items]
+    assert kinds[:6] == ["stories", "refrains", "dialogue", "retelling", "sums", "code"]
+    assert kinds == kinds[:6] * 10
+    assert len({ours.text(i) for i in range(60)}) == 60
+    assert find("kinds", tmp_path).revision == ours.revision
+    line = '{"question_id": 1, "category": "rag", "turns": ["Who?"]}\n'
+    (tmp_path / "question.jsonl").write_text(line)
+    theirs = find("kinds", tmp_path)
+    assert [(item.category, theirs.text(0)) for item in theirs.items] == [("rag", "Who?")]

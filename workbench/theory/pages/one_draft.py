@@ -11,7 +11,6 @@ import plotly.graph_objects as go
 from decoders import Judgement, judge
 from workbench.show.figure import canvas
 from workbench.show.judged import Row, grouped
-from workbench.show.tables import Table, markdown
 from workbench.theory.estimates import Measured
 from workbench.theory.pages.page import FAMILY, Card, Choice, Page, Slider, Values
 
@@ -73,11 +72,11 @@ def kept_figure(rows: Sequence[Row]) -> go.Figure:
 def now(v: Values) -> str:
     if token := impossible(v):
         return f"q({token}) is 0, so the draft {v.draft} cannot have been drawn: raise q({token})."
-    lines = [
-        [row["title"], row["law"], f"{row['kept']} ({row['mean']:.2f})", row["why"]]
+    return "\n".join(
+        f"- **{row['title']}** ({row['law']}) keeps **{row['kept']} of {len(v.draft)}**,"
+        f" {row['mean']:.2f} on average. {row['why']}"
         for row in judged(v)
-    ]
-    return markdown(Table(["rule", "its text", "keeps (on average)", "why"], lines))
+    )
 
 
 def found(m: Measured) -> str:
