@@ -18,7 +18,7 @@ from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.shapes import NodeId, Probs, TokenId
 from decoders.testing.oracle import Source, outcomes
-from decoders.trace import Fate, Trial, Trials
+from decoders.trace import DRAFTED, Fate, Trial, Trials
 from decoders.warp import Warping
 
 # Every rule that can judge a chain, by name: those of the decoders' setting `rule`, and MTAD's.
@@ -73,11 +73,15 @@ def judge(
         ```
     """
     case = _Case(p, q, tokens, raw)
-    known = dict(enumerate(uniforms))
-    refuse((not is_whole(seed), f"seed must be a whole number, not {quoted(seed)}."))
-    fresh = SeededSource(int(seed)).uniform
-    numbers = [fresh() for _ in case.tokens]
-    numbers = [number if known.get(i) is None else known[i] for i, number in enumerate(numbers)]
+    refuse(
+        (not is_whole(seed), f"seed must be a whole number, not {quoted(seed)}."),
+        (
+            any(u is not None and not (type(u) in (int, float) and 0 <= u <= 1) for u in uniforms),
+            f"uniforms must be numbers from 0 to 1, or None, not {quoted(uniforms)}.",
+        ),
+    )
+    fresh, known = SeededSource(int(seed)).uniform, dict(enumerate(uniforms))
+    numbers = [fresh() if u is None else u for u in map(known.get, range(len(case.tokens)))]
     draws = int(fresh() * 2**32)
     return [case.judgement(rule, numbers, draws) for rule in case.fitting(rules)]
 
@@ -116,6 +120,13 @@ class _Case:
                     f"Token {token} at place {i + 1} has q = 0, so it cannot have been drawn from "
                     "q; give the q that the draft was drawn from."
                 )
+        readings = Readings(self.raw.log(), 1)
+        self.known: dict[Reading, Distribution] = {
+            reading: Whole(row) for reading, row in zip(readings, self.p, strict=True)
+        }
+        self.drawn_from = [] if self.q is None else [Whole(row) for row in self.q]
+        # Only at temperature 0 is every distribution certain, and then some rules read `raw`.
+        self.warping = Warping(temperature=float(not (self.p.max(-1).values == 1).all()))
 
     def fitting(self, rules: Sequence[Rule | str]) -> list[Rule]:
         """The rules that are asked for, or all that fit."""
@@ -143,41 +154,39 @@ class _Case:
                 "lengthen the draft or shorten the window."
             )
         if rule.beyond and (self.q is None or len(self.q) == len(self.tokens)):
-            return (
-                f"The rule {rule.name} needs q after the last draft token too; give q as many rows "
-                "as p."
-            )
+            return f"The rule {rule.name} needs q after the draft too; give q as many rows as p."
         return ""
 
     def judgement(self, rule: Rule, numbers: Sequence[float], seed: int) -> Judgement:
         tests = numbers[::-1] if rule.backwards else numbers
         request, trials, tip = self.run(rule, _Numbers(tests, seed))
-        drafted = [t for t in trials if t.fate in (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)]
+        drafted = [t for t in trials if t.fate in DRAFTED]
         kept = [0.0] * (len(drafted) + 1)  # by the number of tokens kept, its chance
         for chance, count in outcomes(lambda source: self.count(rule, source)):
             kept[count] += chance
         chances = list(accumulate(reversed(kept[1:])))[::-1]
         return Judgement(
-            rule, [t.fate for t in drafted].count(Fate.ACCEPTED), request.tree.tokens[tip], drafted,
+            rule, accepted(drafted), request.tree.tokens[tip], drafted,
             [min(1.0, chance) for chance in chances],
         )  # fmt: skip
 
     def count(self, rule: Rule, source: Source) -> int:
         """How many tokens the rule keeps on one way that its random numbers can go."""
-        _, trials, _ = self.run(rule, _Ways(source, self.tokens), own=False)
-        return [t.fate for t in trials].count(Fate.ACCEPTED)
+        return accepted(self.run(rule, _Ways(source, self.tokens), own=False)[1])
 
     def run(self, rule: Rule, source: Any, own: bool = True) -> tuple[Request, list[Trial], NodeId]:
-        readings = list(Readings(self.raw.log(), 1))
-        request = _Judging(source, dict(zip(readings, map(Whole, self.p), strict=True)), own)
+        request = _Judging(source, self.warping, self.known, own)
         draft, node = Draft(request.tip), request.tip
         for token in self.tokens:
             draft.draws.append(Draw(request.tree.add(node, token), node, token))
             node = draft.draws[-1].node
-        if self.q is not None:
-            draft.q.update(zip(draft.nodes, map(Whole, self.q), strict=False))
-        trials, tip = rule.judge(request, draft, readings)
+        draft.q.update(zip(draft.nodes, self.drawn_from, strict=False))
+        trials, tip = rule.judge(request, draft, list(self.known))
         return request, trials.every() if isinstance(trials, Trials) else trials, tip
+
+
+def accepted(trials: Sequence[Trial]) -> int:
+    return sum(trial.fate == Fate.ACCEPTED for trial in trials)
 
 
 class _Judging(Request):
@@ -185,13 +194,12 @@ class _Judging(Request):
 
     Args:
         source: its random source
+        warping: its warping
         rows: from each reading to the target's distribution there
         own: whether the target's own token is drawn
     """
 
-    def __init__(self, source: Any, rows: Mapping[Reading, Distribution], own: bool):
-        sure = all(max(m for _, m in p.items()) == 1 for p in rows.values())
-        warping = Warping(temperature=0.0 if sure else 1.0)
+    def __init__(self, source: Any, warping: Warping, rows: dict[Reading, Distribution], own: bool):
         super().__init__([0], source=source, warping=warping, budget=2 * LONGEST)
         self._rows, self._own = rows, own
 
@@ -234,14 +242,9 @@ def _rows(name: str, rows: Any) -> Probs:
         found = torch.as_tensor(rows).detach().to("cpu", torch.float64)
     except (TypeError, ValueError, RuntimeError):
         raise InputError(f"{name} must be rows of probabilities, not {quoted(rows)}.") from None
-    sums = found.sum(-1) if found.ndim == 2 else torch.zeros(1)
-    if (
-        found.ndim != 2
-        or not found.numel()
-        or not (found >= 0).all()
-        or (sums - 1).abs().max() > SUM
-    ):
+    sums = found.sum(-1, keepdim=True) if found.ndim == 2 else found
+    if found.ndim != 2 or not ((found >= 0).all() and ((sums - 1).abs() < SUM).all()):
         raise InputError(
             f"{name} must be rows of probabilities, (places, vocabulary), each summing to one."
         )
-    return found / sums[:, None]
+    return found / sums

@@ -141,7 +141,7 @@ def test_a_rule_that_does_not_fit_is_left_out_or_said():
         ((P, Q, [0, 1], ["blok"]), "there is no rule 'blok': did you mean 'block'?"),
         ((P, Q, [0, 1], "block"), "Rules are given as a list of names"),
         ((P, Q, [0, 1], ["fly"]), "longer than its window of 6"),
-        ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the last draft token too"),
+        ((P, Q[:2], [0, 1], ["cascade"]), "needs q after the draft too"),
         ((P, None, [0, 1], ["kseq"]), "cannot judge a chain of tokens without probabilities"),
     ],
 )
@@ -149,6 +149,8 @@ def test_bad_input_gets_one_sentence(arguments, words):
     with pytest.raises(InputError, match=re.escape(words)) as told:
         judge(*arguments)
     assert "\n" not in str(told.value)
+    with pytest.raises(InputError, match="uniforms must be numbers from 0 to 1"):
+        judge(P, Q, [0, 1], uniforms=["x"])
     with pytest.raises(InputError, match="seed must be a whole number"):
         judge(P, Q, [0, 1], seed="x")
 
