@@ -36,13 +36,14 @@ of text: two [plans](experiments.md) on the embedded pair. Each published orderi
 marked ✓ if it holds here, ✗ if the opposite does, ? if the interval of the difference includes 0.
 
 ```sh
-decoding-workbench experiment rules
-decoding-workbench experiment drafts
+decoding-workbench experiment rules --limit PROMPTS
+decoding-workbench experiment drafts --limit PROMPTS
 ```
 
-Both go on where they were stopped. `drafts` takes Spec-Bench's six categories in place of our
-prompts for whoever has its `question.jsonl`: add `--data FOLDER`. In a checkout `python -m
-tools.experiment RULES DRAFTS`, with the ids of the two experiments, writes this page.
+Without `--limit` they take 40 story openings and 60 prompts. Both go on where they were stopped.
+`drafts` takes Spec-Bench's six categories in place of our prompts for whoever has its
+`question.jsonl`: add `--data FOLDER`. In a checkout `python -m tools.experiment RULES DRAFTS`, with
+the ids of the two experiments, writes this page.
 """
 
 
