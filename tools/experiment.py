@@ -40,7 +40,7 @@ decoding-workbench experiment rules --limit PROMPTS
 decoding-workbench experiment drafts --limit PROMPTS
 ```
 
-Without `--limit` they take 40 story openings and 60 prompts. Both go on where they were stopped.
+Without `--limit` they take 32 story openings and 60 prompts. Both go on where they were stopped.
 `drafts` takes Spec-Bench's six categories in place of our prompts for whoever has its
 `question.jsonl`: add `--data FOLDER`. In a checkout `python -m tools.experiment RULES DRAFTS`, with
 the ids of the two experiments, writes this page.
