@@ -43,7 +43,7 @@ def grouped(found: Sequence[Judgement], names: Sequence[str], own: int = 0) -> l
     """
     rows: list[Row] = []
     for place, told in enumerate(found):
-        row = {
+        row: Row = {
             "rules": [told.rule.name],
             "title": titles().get(told.rule.name, told.rule.name),
             "law": law(told),
