@@ -117,7 +117,7 @@ KIND_FILES = {
     "command": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs",
+    "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs", "judge",
     "settings", "testing", "trace", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
