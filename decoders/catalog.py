@@ -16,16 +16,21 @@ from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
+from decoders.methods.copying import (
+    NGramDrafts,
+    PromptLookup,
+    SuffixDecoding,
+    TokenRecycling,
+)  # fmt: skip
 from decoders.methods.dsbd import DSBD
 from decoders.methods.loose import BiLD, FLy, SpeculativeCascade, SpeculativeEnsemble, Typical
 from decoders.methods.mtad import MTAD, MTJD
 from decoders.methods.named import (
     MCSS,
+    BestFirstTrees,
     BlockVerification,
     Match,
     MultiPathBlock,
-    NGramDrafts,
-    PromptLookup,
     SpecInfer,
     SpecTr,
     Speculative,
@@ -138,6 +143,7 @@ catalog = Catalog(
     Greedy, Multinomial, BeamSearch, BeamSampling, Speculative, MTAD, DSBD,
     MTJD, BiLD, SpecTr, SpecInfer, MCSS, Typical, PromptLookup, NGramDrafts, BlockVerification,
     Match, TraversalVerification, MultiPathBlock, SpeculativeCascade, SpeculativeEnsemble, FLy,
+    BestFirstTrees, SuffixDecoding, TokenRecycling,
 )  # fmt: skip
 
 

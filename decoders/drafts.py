@@ -1,10 +1,12 @@
 """Drafts: draws in the request's tree, with the distributions that they came from.
 
-They are chains, copied or drawn, several chains, or trees.
+They are chains, copied or drawn, several chains, or trees, drawn or chosen.
 """
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
+from typing import Any
 
 from decoders.distribution import Distribution, RandomSource
 from decoders.errors import InputError
@@ -30,7 +32,7 @@ class Draft:
         root: the node that all draws are below
         draws: the draws, in the order drawn
         q: from a parent to the distribution that its children were drawn from. A parent without an
-            entry has one certain child (a point mass), as copied text has.
+            entry has one certain child (a point mass), as copied text has, or chosen children.
         distinct: whether children were drawn without replacement
     """
 
@@ -45,9 +47,7 @@ class Draft:
         return list(dict.fromkeys([self.root, *(d.node for d in self.draws)]))
 
 
-Predict = Callable[
-    [Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution] | None]
-]
+Predict = Callable[[Request, list[NodeId]], Generator[Ask, list[Reading], list[Distribution]]]
 Sampler = Callable[[RandomSource, Distribution, int], list[TokenId]]
 LARGEST_TREE = 512
 
@@ -69,32 +69,34 @@ def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
     return draft
 
 
-def chain(request: Request, length: int) -> Generator[Ask, list[Drawn], Draft]:
+def chain(
+    request: Request, length: int, until: Callable[[Reading], bool] | None = None
+) -> Generator[Ask, list[Drawn], Draft]:
     """At most `length` tokens of the draft model below the tip, each drawn after the one before.
+
+    Args:
+        request: the request being decoded
+        length: most tokens
+        until: ends the chain before the first token for which this is true of the reading that it
+            would be drawn from. That depends on the tokens before it and not on the token that
+            would be drawn, so a chain that ends here is as exact as any.
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, first half.
     """
     draft = Draft(request.tip)
     steps = min(length, request.left - 1)
-    for drawn in (yield request.draw("draft", request.tip, steps)) if steps else ():
+    for drawn in (yield request.draw("draft", request.tip, steps, until)) if steps else ():
         draft.draws.append(Draw(drawn.node, drawn.parent, drawn.token))
         draft.q[drawn.parent] = drawn.q
     return draft
 
 
 def draft_model(
-    request: Request, nodes: list[NodeId], least: float = 0.0
-) -> Generator[Ask, list[Reading], list[Distribution] | None]:
-    """The warped distributions of the draft model after these nodes, or None if it hesitates.
-
-    It hesitates if its largest raw probability is below `least` at every node. This depends on the
-    path so far and not on the token that would be drawn, so a draft that ends here is as exact as
-    any.
-    """
+    request: Request, nodes: list[NodeId]
+) -> Generator[Ask, list[Reading], list[Distribution]]:
+    """The warped distributions of the draft model after these nodes."""
     readings = yield request.ask("draft", nodes)
-    if least and max(r.highest for r in readings) < least:
-        return None
     return [request.warp(r) for r in readings]
 
 
@@ -121,8 +123,7 @@ def tree(
     """Grow a draft below the tip, with one draft pass per layer.
 
     (1, 1, 1) is a chain, (k, 1, 1) are k chains. Equal draws share a node, but each has its own
-    children. The tree ends early when the budget is reached, when every branch has ended, or when
-    `predict` returns None for a layer.
+    children. The tree ends early when the budget is reached or every branch has ended.
 
     Args:
         request: the request being decoded
@@ -135,8 +136,6 @@ def tree(
     for children in expansion[: request.left - 1]:
         nodes = list(dict.fromkeys(layer))
         q = yield from predict(request, nodes)
-        if q is None:
-            break
         draft.q.update(zip(nodes, q, strict=True))
         grown = len(draft.draws)
         for node in layer:
@@ -145,6 +144,78 @@ def tree(
         layer = [d.node for d in draft.draws[grown:] if d.token not in request.end_tokens]
         if not layer:
             break
+    return draft
+
+
+@dataclass(slots=True)
+class Leaf:
+    """A token that may join a tree of chosen tokens.
+
+    Attributes:
+        token: the token; of the root, the last one of the text
+        chance: the product of the chances on its path
+        parent: the leaf before it; None for the root
+        level: how deep it is; the root is at 0
+        at: whatever the offer keeps of it
+    """
+
+    token: TokenId
+    chance: float = 1.0
+    parent: "Leaf | None" = None
+    level: int = 0
+    at: Any = None
+
+
+# For each leaf, the tokens that may follow it and the chance of each, in falling order.
+Offered = Iterable[tuple[TokenId, float]]
+Offer = Callable[[list[Leaf]], Generator[Ask, Any, Iterable[Offered]]]
+
+
+def best_first(
+    request: Request, size: int, depth: int, offer: Offer, least: float = 0.0
+) -> Generator[Ask, Any, list[Leaf]]:
+    """The `size` tokens with the largest product of chances on their path, parents first.
+
+    These are the tokens that a heap gives of which the likeliest is popped and replaced by its
+    children, but a layer is one pass. The choice depends on no draw, so only the rule `match` may
+    judge it.
+
+    Args:
+        request: the request being decoded
+        size: most tokens
+        depth: most layers
+        offer: says what may follow each leaf of a layer
+        least: the least product
+
+    Source:
+        Li et al. 2024 (EAGLE-2, arXiv 2406.16858); Wang et al. 2024 (OPT-Tree, arXiv 2406.17276).
+    """
+    best: list[Leaf] = []
+    layer = [Leaf(request.tree.tokens[request.tip])]
+    for level in range(1, min(depth, request.left - 1) + 1):
+        grown = []
+        floor = best[-1].chance if len(best) == size else 0.0
+        for leaf, offered in zip(layer, (yield from offer(layer)), strict=True):
+            for token, chance in offered:
+                product = leaf.chance * min(1.0, chance)
+                if product <= floor or product < least:
+                    break
+                grown.append(Leaf(token, product, leaf, level))
+        # Equals keep their order, parents first.
+        best = sorted([*best, *grown], key=attrgetter("chance"), reverse=True)[:size]
+        layer = [x for x in best if x.level == level and x.token not in request.end_tokens]
+        if not layer:
+            break
+    return best
+
+
+def planted(request: Request, leaves: Sequence[Leaf]) -> Draft:
+    """A draft of these leaves, parents first, below the tip."""
+    draft, nodes = Draft(request.tip), {}
+    for leaf in leaves:
+        parent = nodes.get(id(leaf.parent), draft.root)
+        nodes[id(leaf)] = node = request.tree.add(parent, leaf.token)
+        draft.draws.append(Draw(node, parent, leaf.token))
     return draft
 
 

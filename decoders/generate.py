@@ -171,11 +171,13 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
         reserved = task.most_rows
         most_rows = min(task.batching.max_cache_bytes // row_bytes(pair, method), sum(reserved))
     turns: list[Turn] = []
+    shared: dict[Any, Any] = {}
     for ids, seed, rows in zip(task.prompts, task.seeds, reserved, strict=True):
         request = Request(
             ids, source=SeededSource(seed), warping=task.warping, budget=budget,
             end_tokens=task.end_tokens, stops=task.stops_of(len(turns)), vocabulary=pair.vocabulary,
             references=references, ledger=Ledger(clock), penalties=task.penalties[len(turns)],
+            shared=shared,
         )  # fmt: skip
         turns.append(Turn(len(turns), request, method.decode(request), rows, roles(method)))
     at_once = sum(sorted(reserved)[-(task.batching.max_batch or len(reserved)) :])

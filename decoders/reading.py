@@ -192,6 +192,11 @@ class Reading:
         """The largest raw probability."""
         return math.exp(self._read.highest[self._place] - self.log_sum)
 
+    @property
+    def entropy(self) -> float:
+        """The entropy of the raw probabilities, in nats."""
+        return Whole(self.row.softmax(-1)).entropy
+
     def alternatives(self, count: int) -> tuple[tuple[TokenId, float], ...]:
         """The `count` likeliest tokens and their raw probabilities."""
         ids, logits = self.likeliest(count)

@@ -5,6 +5,7 @@ A decoder only asks it for readings and commits rounds to it.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from decoders.distribution import Distribution, RandomSource
 from decoders.reading import Reading
@@ -28,6 +29,8 @@ class Ask:
         steps: above 0, a chain: draw at most this many tokens with this model, the first after the
             one node asked about, each of the others after the one before. The chain ends with the
             first token that ends the text.
+        until: of a chain, ends it before the first token for which this is true of the reading that
+            the token would be drawn from
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
     """
@@ -36,6 +39,7 @@ class Ask:
     nodes: tuple[NodeId, ...]
     likeliest: int = 0
     steps: int = 0
+    until: Callable[[Reading], bool] | None = None
     features: tuple[int, ...] = ()
 
 
@@ -73,6 +77,7 @@ class Request:
         references: texts, as tokens, that such drafts may copy from
         ledger: the cost so far
         penalties: changes the logits of both models after each text
+        shared: what the requests of one call know together, by the key of whoever keeps it there
         finished: None while running; then "end of sequence", "stop string", "budget" or "cancelled"
         answer: the tip of the output so far
         tips: the tips of all branches that are alive since the last round
@@ -94,6 +99,7 @@ class Request:
         references: Sequence[Sequence[TokenId]] = (),
         ledger: Ledger | None = None,
         penalties: Penalties | None = None,
+        shared: dict[Any, Any] | None = None,
     ):
         self.tree = TokenTree(prompt)
         self.source = source
@@ -106,6 +112,7 @@ class Request:
         self.references = references
         self.ledger = ledger or Ledger()
         self.penalties = penalties
+        self.shared: dict[Any, Any] = {} if shared is None else shared
         self.finished: str | None = None
         self.answer: NodeId = self.tree.trunk[-1]
         self.tips: Sequence[NodeId] = (self.answer,)
@@ -146,9 +153,15 @@ class Request:
     ) -> Ask:
         return Ask(model, tuple(nodes), likeliest, features=features)
 
-    def draw(self, model: str, node: NodeId, steps: int) -> Ask:
-        """Ask for a chain of at most `steps` tokens after a node."""
-        return Ask(model, (node,), steps=steps)
+    def draw(
+        self,
+        model: str,
+        node: NodeId,
+        steps: int,
+        until: Callable[[Reading], bool] | None = None,
+    ) -> Ask:
+        """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
+        return Ask(model, (node,), steps=steps, until=until)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from decoders.distribution import Distribution
+from decoders.distribution import Distribution, RandomSource
 from decoders.errors import ModelError
 from decoders.reading import Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
@@ -102,6 +102,8 @@ class Turn:
             return readings if len(readings) == len(ask.nodes) else None
         tree, ends = self.request.tree, self.request.end_tokens
         while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
+            if ask.until and ask.until(reading):
+                return self.drawn
             q = self.request.warp(reading)
             token, parent = self.draw(q), self.last
             self.drawn.append(Drawn(tree.add(parent, token), parent, token, q, reading))
@@ -118,7 +120,9 @@ class Turn:
                 continue
             self.waiting, self.drawn = item, []
             if item.steps:
-                self.draw = self.request.source.chain(item.steps)
+                # Nobody knows how many numbers a chain takes that ends when it hesitates.
+                source = self.request.source
+                self.draw = one_by_one(source) if item.until else source.chain(item.steps)
             if (answer := self._answer()) is None:
                 return
         self.drawn = []
@@ -143,6 +147,10 @@ class Turn:
                 trial.log_p, trial.round = reading.log_p(trial.token), entry.index
                 trial.alternatives = reading.alternatives(ALTERNATIVES)
                 self.request.kept[trial.node] = trial
+
+
+def one_by_one(source: RandomSource) -> Callable[[Distribution], TokenId]:
+    return lambda probs: source.draw(probs)[0]
 
 
 def read(rows: Logits, asking: Sequence[Turn]) -> Readings:

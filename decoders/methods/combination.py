@@ -18,7 +18,10 @@ from decoders.methods.mixtures import Cascade, Ensemble
 from decoders.methods.modelless import Copied, Counted
 from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Parts, Rule, Source, speculate
+from decoders.methods.recycling import Recycled
 from decoders.methods.speculative import Chain, Tokenwise
+from decoders.methods.suffix import Suffix
+from decoders.methods.trees import BestFirst
 from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, claim, nearest, setting
@@ -29,7 +32,9 @@ _RULES: tuple[type[Rule], ...] = (
     Tokenwise, MatchRule, Block, Traversal, KSeq, MultiRound, MultiPath, TypicalRule,
     RollbackRule, Cascade, Ensemble, FLyRule,
 )  # fmt: skip
-_SOURCES: tuple[type[Source], ...] = (Chain, Paths, Tree, Distinct, Counted, Copied)
+_SOURCES: tuple[type[Source], ...] = (
+    Chain, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, Recycled,
+)  # fmt: skip
 RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
 SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
 
@@ -80,10 +85,10 @@ def _kept(parts: Mapping[str, type[Any]], owner: str, text: object) -> object:
     return text
 
 
-def rule(*sources: type[Source]) -> Any:
+def rule(*sources: type[Source], default: type[Rule] = Tokenwise) -> Any:
     """The setting of a decoder's rule: those that fit these sources, or all."""
     fit = [r.name for r in _RULES if all(s.kind in r.judges for s in sources)]
-    return setting("tokenwise", "how drafts are judged", choices=fit, read=partial(_kept, RULES))
+    return setting(default.name, "how drafts are judged", choices=fit, read=partial(_kept, RULES))
 
 
 def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
@@ -91,7 +96,8 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     fit = [s.name for s in _SOURCES if rule is None or s.kind in rule.judges]
     return setting(
         default.name,
-        "where drafts come from: the draft model, counts (ngram) or copies (lookup)",
+        "where drafts come from: the draft model, counts (ngram), copies (lookup, suffix) or what "
+        "the target said before (recycling)",
         choices=fit,
         read=partial(_kept, SOURCES),
     )

@@ -5,8 +5,9 @@ Source:
     (arXiv 2405.07542), section 4.1; Leviathan et al. 2023 (arXiv 2211.17192), section 3.6.
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,10 +22,31 @@ from decoders.settings import setting
 from decoders.shapes import NodeId, Probs, TokenId
 
 
-class Lookup:
-    """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
+class Reader(ABC):
+    """Learns from the references, then the prompt, then the output as it grows, each token once.
 
-    It reads the reference documents, then the prompt, then the output as it grows, each token once.
+    What it knows belongs to one request, so a seed gives the same tokens in any batch and order.
+
+    Attributes:
+        text: the tokens of the request that it has read
+    """
+
+    def __init__(self, references: Iterable[Sequence[TokenId]]):
+        self.text: list[TokenId] = []
+        for reference in references:
+            self.read([], reference)
+
+    def catch_up(self, request: Request) -> None:
+        """Read what is new since the last call."""
+        self.read(self.text, request.tree.text(request.tip, len(self.text)))
+
+    @abstractmethod
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+        """Append tokens to a text and learn from them."""
+
+
+class Lookup(Reader):
+    """Proposes the tokens that followed an earlier occurrence of the output's last tokens.
 
     Args:
         request: the request being decoded
@@ -40,17 +62,15 @@ class Lookup:
         self.match, self.copy, self.first = match, copy, first
         # From a run of tokens to a text, and the index after the run in it.
         self._seen: dict[tuple[TokenId, ...], tuple[list[TokenId], int]] = {}
-        for reference in request.references:
-            self._read([], reference)
-        self._text: list[TokenId] = []
+        super().__init__(request.references)
 
     def propose(self, request: Request) -> Generator[Ask, list[Reading], Draft]:
         """A chain of certain tokens; empty if nothing matches."""
         yield from ()  # asks no model
-        self._read(self._text, request.tree.text(request.tip, len(self._text)))
+        self.catch_up(request)
         return certain(request, self._continuation())
 
-    def _read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
         """Append tokens to a text, and record for each of them the runs that it follows."""
         for token in tokens:
             for n in range(1, min(self.match, len(text)) + 1):
@@ -60,14 +80,14 @@ class Lookup:
             text.append(token)
 
     def _continuation(self) -> list[TokenId]:
-        for n in range(min(self.match, len(self._text)), 0, -1):
-            match = self._seen.get(tuple(self._text[-n:]))
+        for n in range(min(self.match, len(self.text)), 0, -1):
+            match = self._seen.get(tuple(self.text[-n:]))
             if match:
                 text, start = match
                 copied = text[start : start + self.copy]
                 # A match that reaches the end of the text continues with its own copy, so that a
                 # loop is drafted whole.
-                while text is self._text and len(copied) < self.copy:
+                while text is self.text and len(copied) < self.copy:
                     copied += copied[: self.copy - len(copied)]
                 return copied
         return []
@@ -104,7 +124,7 @@ class Copied(Source):
         return Drafting(Lookup(request, self.match, self.copy, self.prefer == "first").propose)
 
 
-class NGram:
+class NGram(Reader):
     """Smoothed counts of tokens and pairs in references, the prompt and the output so far.
 
     Unigram: q1(x) = (count(x) + s / V) / (tokens + s).
@@ -123,41 +143,37 @@ class NGram:
         assert request.vocabulary is not None
         self._tokens = torch.zeros(request.vocabulary, dtype=torch.float64)
         self._pairs: dict[TokenId, Counter[TokenId]] = defaultdict(Counter)
-        for reference in request.references:
-            self._count(reference, None)
-        self._depth = 0
-        self._last: TokenId | None = None
+        super().__init__(request.references)
 
     def predict(
         self, request: Request, nodes: list[NodeId]
     ) -> Generator[Ask, list[Reading], list[Distribution]]:
         """The warped distribution of the token after each node."""
         yield from ()  # asks no model
-        tree = request.tree
-        new = tree.text(request.tip, self._depth)
-        self._last = self._count(new, self._last)
-        self._depth += len(new)
+        return [request.warp(r) for r in self.after(request, nodes, held(request.warping))]
+
+    def after(self, request: Request, nodes: list[NodeId], likeliest: int) -> Readings:
+        """What follows each node, with some of the likeliest tokens read."""
+        self.catch_up(request)
         prior = (self._tokens + self.smoothing / len(self._tokens)) / (
             self._tokens.sum() + self.smoothing
         )
         rows = torch.stack(
-            [self._after(tree.tokens[n], prior) if self.pairs else prior for n in nodes]
+            [self._after(request.tree.tokens[n], prior) if self.pairs else prior for n in nodes]
         )
-        return [request.warp(reading) for reading in Readings(rows.log(), held(request.warping))]
+        return Readings(rows.log(), likeliest)
 
     def _after(self, token: TokenId, prior: Probs) -> Probs:
         row, followers = self.smoothing * prior, self._pairs[token]
         row[list(followers)] += torch.tensor(list(followers.values()), dtype=row.dtype)
         return row / (followers.total() + self.smoothing)
 
-    def _count(self, tokens: Iterable[TokenId], last: TokenId | None) -> TokenId | None:
-        """Count tokens that follow `last`; returns the last token counted."""
+    def read(self, text: list[TokenId], tokens: Iterable[TokenId]) -> None:
         for token in tokens:
             self._tokens[token] += 1
-            if last is not None:
-                self._pairs[last][token] += 1
-            last = token
-        return last
+            if text:
+                self._pairs[text[-1]][token] += 1
+            text.append(token)
 
 
 ORDER = setting(

@@ -1,23 +1,20 @@
-"""The combinations of a draft source and a rule that have a name, each with its paper."""
+"""The combinations with a draft model that have a name, each with its paper."""
 
 from dataclasses import dataclass
 
-from decoders.inputs import as_references
 from decoders.methods.block import Block, Traversal
 from decoders.methods.combination import Combination, draft, rule
-from decoders.methods.modelless import (
-    COPY,
-    COUNTED_LENGTH,
-    MATCH,
-    ORDER,
-    PREFER,
-    SMOOTHING,
-    Copied,
-    Counted,
-)  # fmt: skip
 from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Parts
-from decoders.methods.speculative import AUTO_LENGTH, DRAFT_LENGTH, LENIENCE, Chain, Tokenwise
+from decoders.methods.speculative import (
+    AUTO_LENGTH,
+    DRAFT_LENGTH,
+    GATE,
+    LENIENCE,
+    Chain,
+    Tokenwise,
+)  # fmt: skip
+from decoders.methods.trees import BY, DEPTH, NODES, BestFirst
 from decoders.methods.variants import (
     DRAFTS,
     EXPANSION,
@@ -29,10 +26,6 @@ from decoders.methods.variants import (
     Tree,
 )  # fmt: skip
 from decoders.settings import setting
-
-REFERENCES = setting(
-    (), "reference documents, as texts, that drafts may copy from", read=as_references
-)
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,7 @@ class Speculative(Combination):
         low=0.0,
         high=1.0,
     )
+    gate: float = GATE
     lenience: float = LENIENCE
     rule: str = rule()
     draft: str = draft(Chain)
@@ -59,7 +53,7 @@ class Speculative(Combination):
     @property
     def parts(self) -> Parts:
         return (
-            self.chosen(Chain(self.draft_length, self.confidence)),
+            self.chosen(Chain(self.draft_length, self.confidence, self.gate)),
             self.chosen(Tokenwise(self.lenience)),
         )
 
@@ -132,52 +126,6 @@ class MCSS(SpecInfer):
 
 
 @dataclass(frozen=True)
-class PromptLookup(Combination):
-    name = "lookup"
-    title = "Prompt lookup"
-    paper, section = "Yang et al. 2023 (LLMA); Saxena 2023 (prompt lookup)", "EMS-SD 4.1"
-    summary = (
-        "Copies its drafts from the prompt, the output or reference documents: no draft model at "
-        "all."
-    )
-
-    match: int = MATCH
-    copy: int = COPY
-    references: tuple[str, ...] = REFERENCES
-    prefer: str = PREFER
-    lenience: float = LENIENCE
-    rule: str = rule(Copied)
-
-    @property
-    def parts(self) -> Parts:
-        return Copied(self.match, self.copy, self.prefer), self.chosen(Tokenwise(self.lenience))
-
-
-@dataclass(frozen=True)
-class NGramDrafts(Combination):
-    name = "ngram"
-    title = "N-gram drafts"
-    paper, section = "Leviathan et al. 2023", "3.6"
-    summary = (
-        "Drafts from counts of words and pairs seen so far: no draft model, at almost no cost."
-    )
-
-    order: str = ORDER
-    draft_length: int = COUNTED_LENGTH
-    smoothing: float = SMOOTHING
-    references: tuple[str, ...] = REFERENCES
-    lenience: float = LENIENCE
-    rule: str = rule(Counted)
-
-    @property
-    def parts(self) -> Parts:
-        return (
-            Counted(self.order, self.draft_length, self.smoothing),
-            self.chosen(Tokenwise(self.lenience)),
-        )
-
-
-@dataclass(frozen=True)
 class Match(Combination):
     name = "match"
     title = "Match"
@@ -230,3 +178,22 @@ class MultiPathBlock(Combination):
     @property
     def parts(self) -> Parts:
         return self.chosen(Paths(self.drafts, self.draft_length)), MultiPath()
+
+
+@dataclass(frozen=True)
+class BestFirstTrees(Combination):
+    name = "best_first"
+    title = "Best-first trees"
+    paper, section = "Li et al. 2024 (EAGLE-2); Wang et al. 2024 (OPT-Tree)", "4; 3"
+    summary = (
+        "Spends a budget of guesses on the likeliest paths: wide where the small model doubts, "
+        "deep where it is sure."
+    )
+
+    nodes: int = NODES
+    depth: int = DEPTH
+    by: str = BY
+
+    @property
+    def parts(self) -> Parts:
+        return BestFirst(self.nodes, self.depth, self.by), MatchRule()

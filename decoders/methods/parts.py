@@ -42,10 +42,14 @@ class Drafting(NamedTuple):
     Attributes:
         propose: returns the draft of a round
         predict: the distributions that it draws from; None if it draws nothing
+        learn: is given the readings of the target at the nodes of each draft
+        likeliest: how many of the likeliest tokens it looks at in those
     """
 
     propose: Propose
     predict: Predict | None = None
+    learn: Callable[[Draft, Sequence[Reading]], None] | None = None
+    likeliest: int = 0
 
 
 class Source(Checked, ABC):
@@ -114,11 +118,13 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict = drafting
+    propose, predict, learn, likeliest = drafting
     while not request.finished:
         draft = yield from propose(request)
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
-            draft.q.update(zip([last], (yield from predict(request, [last])) or (), strict=True))
-        readings = yield request.ask("target", draft.nodes)
+            draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
+        readings = yield request.ask("target", draft.nodes, likeliest)
+        if learn:
+            learn(draft, readings)
         yield request.advance(*rule.judge(request, draft, readings))

@@ -4,13 +4,13 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192).
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from decoders.distribution import Distribution
-from decoders.drafts import Draft, Draw, chain, draft_model, tree
+from decoders.drafts import Draft, Draw, chain, draft_model
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
 from decoders.request import Request
@@ -30,6 +30,14 @@ AUTO_LENGTH = setting(
     low=1,
     high=64,
     choices=("auto",),
+)
+ETA = 0.2  # of the bound on acceptance, as the authors have it
+GATE = setting(
+    0.0,
+    f"stop drafting when 1 - sqrt({ETA} H) is below this, H being the entropy (nats) of the draft "
+    "model's next token; 0 never stops",
+    low=0.0,
+    high=1.0,
 )
 LENIENCE = setting(
     1.0,
@@ -72,6 +80,7 @@ class Chain(Source):
         low=0.0,
         high=2.0,
     )
+    gate: float = GATE
 
     @property
     def longest(self) -> int:
@@ -80,10 +89,21 @@ class Chain(Source):
     def start(self, request: Request) -> Drafting:
         fixed = self.draft_length
         length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
-        if not self.confidence:
-            return Drafting(lambda r: chain(r, length()), draft_model)
-        hesitant = partial(draft_model, least=self.confidence)
-        return Drafting(lambda r: tree(r, (1,) * length(), hesitant), draft_model)
+        until = {"until": self.hesitates} if self.confidence or self.gate else {}
+        return Drafting(lambda r: chain(r, length(), **until), draft_model)
+
+    def hesitates(self, reading: Reading) -> bool:
+        """Whether a draft ends before a token is drawn from this reading of the draft model.
+
+        It looks at raw probabilities, so it hesitates at temperature 0 too.
+
+        Source:
+            Agrawal et al. 2024 (AdaEDL, arXiv 2410.18351), for the gate.
+        """
+        return bool(
+            (self.confidence and reading.highest < self.confidence)
+            or (self.gate and 1 - math.sqrt(ETA * reading.entropy) < self.gate)
+        )
 
 
 def walk(

@@ -27,7 +27,14 @@ from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
 # Younger than the first journals; left out at these values, so that an experiment keeps its name.
-LATER = {"min_p": 0, "top_n_sigma": 0, "temperature_last": 0, "rule": "tokenwise", "draft": "model"}
+LATER = {
+    "min_p": 0,
+    "top_n_sigma": 0,
+    "temperature_last": 0,
+    "rule": "tokenwise",
+    "draft": "model",
+    "gate": 0,
+}
 
 
 @dataclass(frozen=True)

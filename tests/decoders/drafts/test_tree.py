@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from decoders.distribution import SeededSource, Small
-from decoders.drafts import draft_model, tree, with_replacement, without_replacement
+from decoders.drafts import tree, with_replacement, without_replacement
 from decoders.testing.situations import Drawn
 from decoders.warp import Warping, warp
 from tests.pieces import FORMS, propose, request
@@ -78,15 +78,6 @@ def test_an_end_token_stops_its_branch_and_only_that():
 def test_it_stops_where_every_branch_has_ended():
     _, passes = grow(request((0,), source=Always(), end_tokens=frozenset({1})), (2, 1, 1))
     assert passes == 1
-
-
-def test_it_stops_where_the_source_hesitates():
-    def once(request, nodes):
-        return (yield from draft_model(request, nodes)) if nodes == [request.tip] else None
-
-    r = request((0,))
-    draft, _ = propose(r, tree(r, (2, 2), once), MODEL)
-    assert len(draft.draws) == 2
 
 
 def test_draws_with_replacement_are_independent():

@@ -18,6 +18,8 @@ SMALL = {
     "distinct": "distinct(expansion=2,1)",
     "ngram": "ngram(draft_length=2)",
     "lookup": "lookup(copy=2)",
+    "best_first": "best_first(nodes=3, depth=2)",
+    "recycling": "recycling(nodes=3, depth=2)",
 }
 FITTING = [
     (rule, source)
@@ -55,6 +57,9 @@ def test_every_combination_that_fits_has_the_law_that_it_claims(rule, source):
         ("bild", {"rule": "rollback", "draft": "model(draft_length=10, confidence=0.9)"}),
         ("lookup", {"draft": "lookup"}),
         ("ngram", {"draft": "ngram"}),
+        ("best_first", {"rule": "match", "draft": "best_first"}),
+        ("suffix", {"rule": "match", "draft": "suffix"}),
+        ("recycling", {"rule": "match", "draft": "recycling"}),
     ],
 )
 def test_named_decoders_are_combinations(named, settings):

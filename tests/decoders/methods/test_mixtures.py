@@ -5,7 +5,8 @@ import pytest
 from decoders.errors import InputError
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
 from decoders.methods.mixtures import Cascade
-from decoders.methods.named import PromptLookup, Speculative
+from decoders.methods.copying import PromptLookup
+from decoders.methods.named import Speculative
 from decoders.methods.speculative import Chain
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, distance, output_law

@@ -1,0 +1,90 @@
+"""Trees of chosen tokens under a budget: the likeliest paths of a draft model or of counts.
+
+Source:
+    Li et al. 2024 (EAGLE-2, arXiv 2406.16858), section 4; Wang et al. 2024 (OPT-Tree, arXiv
+    2406.17276), section 3.
+"""
+
+import math
+from abc import ABC
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from decoders.drafts import LARGEST_TREE, Draft, Leaf, Offered, best_first, planted
+from decoders.methods.modelless import NGram
+from decoders.methods.parts import Drafting, Kind, Source
+from decoders.reading import Reading
+from decoders.request import Ask, Request
+from decoders.settings import claim, setting
+from decoders.shapes import TokenId
+
+NODES = setting(16, "most draft tokens per round, in all branches", low=1, high=LARGEST_TREE)
+DEPTH = setting(6, "most draft tokens on a path", low=1, high=64)
+BY = setting(
+    "model",
+    "whose probabilities choose the tokens: the draft model's, or those of counts (ngram)",
+    choices=("model", "ngram"),
+)
+
+
+@dataclass(frozen=True)
+class Chosen(Source, ABC):
+    """A tree of the tokens that are likeliest by some measure; only the rule `match` judges it."""
+
+    kind = Kind.CHOSEN
+
+    nodes: int = NODES
+    depth: int = DEPTH
+
+    @property
+    def size(self) -> int:
+        return self.nodes
+
+    @property
+    def longest(self) -> int:
+        return self.depth
+
+
+@dataclass(frozen=True)
+class BestFirst(Chosen):
+    """The likeliest paths of the draft model, or of counts.
+
+    Raw probabilities measure them, so that a tree branches at temperature 0 too.
+    """
+
+    name = "best_first"
+
+    by: str = BY
+
+    @claim
+    def uses_draft(self) -> bool:
+        return self.by == "model"
+
+    @property
+    def size(self) -> int:
+        """Nodes that later ones push out of the tree have been read by the draft model, too."""
+        return self.nodes * (self.depth if self.uses_draft else 1)
+
+    def start(self, request: Request) -> Drafting:
+        counts = None if self.uses_draft else NGram(request, 1.0, pairs=True)
+        return Drafting(partial(self._propose, counts=counts))
+
+    def _propose(self, request: Request, counts: NGram | None) -> Generator[Ask, Any, Draft]:
+        def offer(layer: list[Leaf]) -> Generator[Ask, Any, list[Offered]]:
+            for leaf in layer:
+                leaf.at = request.tree.add(leaf.parent.at, leaf.token) if leaf.parent else root
+            nodes = [leaf.at for leaf in layer]
+            if counts:
+                return [self._likeliest(r) for r in counts.after(request, nodes, self.nodes)]
+            readings = yield request.ask("draft", nodes, self.nodes)
+            return [self._likeliest(r) for r in readings]
+
+        root = request.tip
+        return planted(request, (yield from best_first(request, self.nodes, self.depth, offer)))
+
+    def _likeliest(self, reading: Reading) -> Iterator[tuple[TokenId, float]]:
+        total = reading.log_sum
+        for token, logit in zip(*reading.likeliest(self.nodes), strict=True):
+            yield token, math.exp(logit - total)
