@@ -3,9 +3,9 @@
 import pytest
 
 from decoders.errors import InputError
+from decoders.methods.copying import PromptLookup
 from decoders.methods.loose import SpeculativeCascade, SpeculativeEnsemble
 from decoders.methods.mixtures import Cascade
-from decoders.methods.copying import PromptLookup
 from decoders.methods.named import Speculative
 from decoders.methods.speculative import Chain
 from decoders.testing.mutants import mutant

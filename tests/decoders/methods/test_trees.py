@@ -1,0 +1,120 @@
+"""Best-first trees: the likeliest paths under a budget, chosen and therefore judged by match."""
+
+import heapq
+import itertools
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decoders import catalog
+from decoders.drafts import draft_model
+from decoders.errors import InputError
+from decoders.methods.block import Traversal
+from decoders.methods.named import BestFirstTrees
+from decoders.methods.parts import Drafting, Kind
+from decoders.methods.trees import BestFirst
+from decoders.methods.variants import MatchRule, MultiRound
+from decoders.testing.oracle import assert_exact, distance
+from decoders.testing.situations import Drawn, Rows, drawn
+from decoders.warp import Warping
+from tests.pieces import Made, propose, request
+
+SITUATIONS = [
+    drawn(2, 1),
+    drawn(3, 2, budget=2),
+    drawn(3, 3, warping=Warping(0.7, 2), end=frozenset({2})),
+    drawn(2, 4, budget=4, warping=Warping(0.8, 0, 0.9)),
+    drawn(3, 5, budget=3, warping=Warping(0.8, min_p=0.2), prompt=(0, 1, 0)),
+]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS, ids=range(len(SITUATIONS)))
+@pytest.mark.parametrize("by", ["model", "ngram"])
+@pytest.mark.parametrize("nodes", [1, 3, 5])
+def test_it_has_the_targets_law(situation, by, nodes):
+    assert_exact(BestFirstTrees(nodes, depth=2, by=by), situation, limit=60_000)
+
+
+def by_heap(table: Drawn, prompt: tuple, size: int, depth: int) -> set[tuple[int, ...]]:
+    """The definition: pop the likeliest node into the tree and push its children."""
+    heap, tree = [(-1.0, 0, ())], []
+    number = itertools.count(1)
+    while heap and len(tree) <= size:
+        chance, _, path = heapq.heappop(heap)
+        tree.append(path)
+        if len(path) < depth:
+            for token, q in enumerate(table(prompt + path).softmax(-1).tolist()):
+                heapq.heappush(heap, (chance * q, next(number), (*path, token)))
+    return set(tree[1:])
+
+
+@given(st.integers(0, 50), st.integers(1, 12), st.integers(1, 5))
+def test_layer_by_layer_it_is_the_tree_of_a_heap(seed, nodes, depth):
+    table, r = Drawn(4, seed), request((0, 1))
+    draft, passes = propose(r, BestFirst(nodes, depth).start(r).propose(r), table)
+    assert {tuple(r.tree.new_tokens(d.node)) for d in draft.draws} == by_heap(
+        table, (0, 1), nodes, depth
+    )
+    assert passes <= depth
+    seen = {draft.root}
+    for draw in draft.draws:  # parents first
+        assert draw.parent in seen
+        seen.add(draw.node)
+
+
+@pytest.mark.parametrize(
+    ("row", "depths"), [((0.97, 0.02, 0.01), [1, 2, 3]), ((0.4, 0.31, 0.29), [1, 1, 1])]
+)
+def test_it_is_deep_where_the_model_is_sure_and_wide_where_it_doubts(row, depths):
+    r = request((0,))
+    draft, _ = propose(r, BestFirst(3, 4).start(r).propose(r), Rows((row,)))
+    assert [r.tree.depths[d.node] for d in draft.draws] == depths
+
+
+@pytest.mark.parametrize(("budget", "depth"), [(1, 0), (2, 1), (3, 2), (50, 3)])
+def test_it_leaves_room_for_the_targets_own_token(budget, depth):
+    r = request((0,), budget=budget)
+    draft, passes = propose(r, BestFirst(8, 3).start(r).propose(r), Drawn(3, 1))
+    assert max((r.tree.depths[d.node] for d in draft.draws), default=0) == depth == passes
+
+
+def test_nothing_is_proposed_after_an_end_token():
+    r = request((0,), end_tokens=frozenset({1}))
+    draft, _ = propose(r, BestFirst(12, 3).start(r).propose(r), Drawn(3, 1))
+    tokens = {d.node: d.token for d in draft.draws}
+    assert 1 in tokens.values()
+    assert not any(tokens.get(d.parent) == 1 for d in draft.draws)
+
+
+@dataclass(frozen=True)
+class SaidToBeDrawn(BestFirst):
+    """Hands over a q, as if its children had been drawn from it."""
+
+    kind = Kind.TREE
+
+    def start(self, request):
+        chosen = super().start(request).propose
+
+        def propose(request):
+            draft = yield from chosen(request)
+            parents = list(dict.fromkeys(d.parent for d in draft.draws))
+            q = (yield from draft_model(request, parents)) if parents else ()
+            draft.q.update(zip(parents, q, strict=True))
+            return draft
+
+        return Drafting(propose, draft_model)
+
+
+@pytest.mark.parametrize("rule", [MultiRound(), Traversal()], ids=["multiround", "traversal"])
+def test_p_over_q_on_its_tokens_is_refuted_and_refused(rule):
+    assert distance(Made(SaidToBeDrawn(2, 1), rule), SITUATIONS[1]) > 0.01
+    assert_exact(Made(SaidToBeDrawn(2, 1), MatchRule()), SITUATIONS[1])
+    with pytest.raises(InputError, match="cannot judge the draft best_first, a tree of chosen"):
+        catalog["speculative"](rule=rule.name, draft="best_first(nodes=2)")
+
+
+def test_counts_need_no_draft_model():
+    assert catalog["best_first"].uses_draft
+    assert not catalog["best_first"](by="ngram").uses_draft
