@@ -11,13 +11,13 @@ from dataclasses import dataclass
 
 from decoders.distribution import Distribution
 from decoders.drafts import Draft, Draw, chain, draft_model
+from decoders.methods.budget import LONGEST, AutoLength
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules import Node, NodeRule, SpeculativeRule
 from decoders.settings import Law, claim, setting
 from decoders.shapes import NodeId
-from decoders.theory import best_gamma
 from decoders.trace import Fate, Trial, Trials
 
 # The children of a node, their tests, and whether the last one tested was kept.
@@ -26,7 +26,8 @@ Judged = tuple[list[Draw], list[tuple], bool]
 DRAFT_LENGTH = setting(4, "draft tokens per round (gamma)", low=1, high=64)
 AUTO_LENGTH = setting(
     4,
-    "draft tokens per round; 'auto' takes the best for the acceptance and cost seen so far",
+    "draft tokens per round; 'auto' takes what is quickest by the clock for all prompts together, "
+    "perhaps none: the law stays, but not a seed's tokens",
     low=1,
     high=64,
     choices=("auto",),
@@ -84,7 +85,7 @@ class Chain(Source):
 
     @property
     def longest(self) -> int:
-        return AutoLength.longest if isinstance(self.draft_length, str) else self.draft_length
+        return LONGEST if isinstance(self.draft_length, str) else self.draft_length
 
     def start(self, request: Request) -> Drafting:
         fixed = self.draft_length
@@ -173,37 +174,3 @@ def in_order(
             else:
                 trials.append(Trial(d.node, d.token, d.parent, Fate.DISCARDED))
     return [*trials, *(Trial(d.node, d.token, d.parent, Fate.DISCARDED) for d in untested), *ours]
-
-
-@dataclass
-class AutoLength:
-    """The draft length with the largest wall-time factor for alpha and c as measured so far.
-
-    It uses only finished rounds, so the output keeps the target's law. But c is measured with the
-    clock: above temperature 0, two runs with one seed may draft different lengths and so draw
-    different (equally distributed) tokens.
-
-    Attributes:
-        request: the request whose rounds are measured
-        longest: lengths from 1 to this are compared
-
-    Source:
-        Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5.
-    """
-
-    request: Request
-    longest: int = 16
-
-    def __call__(self) -> int:
-        # Laplace's rule on "accepted of tested", starting from 4 of 5.
-        rounds = self.request.rounds
-        accepted, tested = sum(r.accepted for r in rounds), sum(r.tested for r in rounds)
-        alpha = (accepted + 4) / (tested + 5)
-        # The first round includes the prompt, so its times say nothing about a step.
-        steady = [r for r in rounds[1:] if r.draft_calls]
-        verify = sum(r.verify_seconds for r in steady)
-        if not verify:  # no round yet, or none that this clock can measure
-            return 4
-        draft = sum(r.draft_seconds for r in steady) / sum(r.draft_calls for r in steady)
-        c = draft / (verify / len(steady))
-        return best_gamma(alpha, c, self.longest)

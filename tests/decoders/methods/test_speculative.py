@@ -1,14 +1,16 @@
 """Speculative decoding: exact for every draft length, also one that changes as it goes."""
 
 import itertools
+import math
+from functools import partial
 
 import pytest
 
 from decoders.distribution import SeededSource, Whole
 from decoders.drafts import chain
 from decoders.methods import speculative
+from decoders.methods.budget import LONGEST, START, AutoLength, Budget
 from decoders.methods.named import Speculative
-from decoders.methods.speculative import AutoLength
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import (
     Source,
@@ -109,10 +111,68 @@ def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
         return [e.drafted for e in r.rounds]
 
     good, costly, bad = lengths(table, 0.01), lengths(table, 5.0), lengths(drawn(4, 7).draft, 0.2)
-    assert good[0] == costly[0] == 4
-    assert max(good) == AutoLength.longest
-    assert costly[3] == 1
-    assert bad[-5] <= 2
+    assert good[0] == costly[0] == START
+    assert max(good) == LONGEST
+    assert set(costly[3:17]) == {0}  # speculation is off where it does not pay
+    assert max(bad[-20:]) < START
+
+
+class Accompanied(Watched):
+    """Shares its budget with a request that keeps most of its drafts, or hardly any."""
+
+    def __init__(self, *args, kept, **options):
+        other = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
+        AutoLength(other, accepted=kept, tested=20.0)
+        super().__init__(*args, **options, shared=other.shared)
+
+
+@pytest.mark.parametrize("kept", [1.0, 19.0])
+@pytest.mark.parametrize("speed", [1, 1e-3, 1e3])
+def test_auto_has_the_targets_law_whatever_its_neighbours_keep(kept, speed):
+    times = itertools.accumulate(itertools.cycle([speed, 1, 0.5, speed]))
+    assert_exact(
+        Speculative("auto"),
+        drawn(2, 5, budget=5),
+        request=partial(Accompanied, kept=kept),
+        clock=times.__next__,
+        limit=60_000,
+    )
+
+
+def test_a_budget_gives_more_to_the_request_that_keeps_more():
+    shared = {}
+    lengths = [
+        AutoLength(
+            Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared=shared),
+            accepted=kept,
+            tested=20.0,
+        )
+        for kept in (18.0, 10.0, 1.0)
+    ]
+    budget = shared[Budget]
+    for tokens in (3, 9, 15):
+        budget.target.add(tokens, 1 + 0.1 * tokens)
+        budget.draft.add(tokens / 3, 0.1)
+    budget.plan(9)
+    first, second, third = (each.length for each in lengths)
+    assert first > second > third
+    assert budget.sent.tokens == 3 + first + second + third
+
+
+def test_auto_tries_a_draft_ever_less_often_while_none_pays():
+    now = [0.0]
+
+    class Timed(Ledger):
+        def charge(self, model):
+            now[0] += {"draft": 5.0, "target": 1.0}[model]
+            super().charge(model)
+
+    situation = Situation(drawn(4).target, drawn(4, 7).draft, budget=200)
+    r = decode(Speculative("auto"), situation, SeededSource(0), ledger=Timed(lambda: now[0]))
+    tried = [e.index for e in r.rounds[3:] if e.drafted]
+    gaps = [b - a for a, b in itertools.pairwise(tried)]
+    assert gaps == sorted(gaps)
+    assert 1 < len(tried) < 6
 
 
 # ---- Traps
@@ -217,6 +277,33 @@ def test_a_draft_that_stops_where_it_hesitates_leaves_the_targets_law(confidence
     assert_exact(Speculative(2, confidence=confidence), situation)
 
 
+GATES = (0.6, 0.65, 0.7)  # between the least and the most of the bound on these tables
+
+
+@pytest.mark.parametrize("gate", GATES)
+@pytest.mark.parametrize("rule", ["tokenwise", "match", "block", "traversal", "kseq", "multiround"])
+def test_a_gate_on_the_entropy_leaves_the_targets_law(gate, rule):
+    for seed in range(3):
+        situation = drawn(3, seed, warping=Warping(0.8, 2), end=frozenset({2}))
+        assert_exact(Speculative(2, gate=gate, rule=rule), situation)
+
+
+def test_the_gate_stops_where_the_bound_on_acceptance_is_low():
+    situation = drawn(3, 1, budget=30)
+    lengths = {
+        gate: [e.drafted for e in decode(Speculative(gate=gate), situation, SeededSource(0)).rounds]
+        for gate in (0.0, *GATES, 1.0)
+    }
+    assert set(lengths[1.0]) == {0}
+    assert max(lengths[0.0]) == 4
+    assert len({sum(drafted) for drafted in lengths.values()}) > 3
+    q = situation.draft(situation.prompt).softmax(-1)
+    bound = 1 - math.sqrt(0.2 * -(q * q.log()).sum().item())
+    for gate, stops in ((bound - 1e-6, False), (bound + 1e-6, True)):
+        r = decode(Speculative(gate=gate), situation, SeededSource(0))
+        assert (r.rounds[0].drafted == 0) == stops
+
+
 def test_its_length_follows_the_confidence():
     # behind one token and two, not behind three
     sure_once = Rows(((0.05, 0.95), (0.05, 0.95), (0.4, 0.6)))
@@ -239,3 +326,15 @@ def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
 
     monkeypatch.setattr(speculative, "chain", choosy)
     assert distance(Speculative(1), drawn(3, 2, budget=2)) > 0.01
+
+
+def test_a_draft_that_keeps_an_unlikely_token_and_stops_after_it_is_exact(monkeypatch):
+    def careful(request, length):
+        draft = yield from chain(request, length)
+        unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
+        draft.draws = draft.draws[: min(unlikely, default=length) + 1]
+        return draft
+
+    monkeypatch.setattr(speculative, "chain", careful)
+    for seed in range(3):
+        assert_exact(Speculative(2), drawn(3, seed))
