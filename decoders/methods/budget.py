@@ -63,7 +63,7 @@ class AutoLength:
 
     Attributes:
         request: the request
-        accepted: draft tokens kept, of rounds that fade
+        accepted: draft tokens kept, of rounds that fade; at first as if most had been
         tested: draft tokens kept or refused, likewise
         length: the length planned
         idle: rounds without a draft since the last one
@@ -72,8 +72,8 @@ class AutoLength:
     """
 
     request: Request
-    accepted: float = 0.0
-    tested: float = 0.0
+    accepted: float = 6.0
+    tested: float = 8.0
     length: int = START
     idle: int = 0
     patience: int = PATIENCE
@@ -160,9 +160,7 @@ class Budget:
         self.sent = Sent(len(lengths) + drafts, most, drafts / most if most else 0.0)
 
     def _best(self) -> dict[AutoLength, int]:
-        usual = (sum(m.accepted for m in self.members) + 1) / (
-            sum(m.tested for m in self.members) + 2
-        )
+        usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)
         alphas = {m: m.alpha(usual) for m in self.members}
         places = sorted(
             ((a**i, -i, m) for m, a in alphas.items() for i in range(1, LONGEST + 1)),

@@ -18,11 +18,15 @@ from picture import FATE_WORDS, picture  # noqa: E402
 
 import decoders  # noqa: E402
 from decoders.catalog import catalog  # noqa: E402
+from decoders.drafts import best_first  # noqa: E402
 from decoders.methods.block import Block, Traversal  # noqa: E402
 from decoders.methods.combination import Combination  # noqa: E402
 from decoders.methods.mixtures import Cascade, Ensemble  # noqa: E402
 from decoders.methods.parts import speculate  # noqa: E402
+from decoders.methods.recycling import Recycled, Recycler  # noqa: E402
 from decoders.methods.speculative import Tokenwise  # noqa: E402
+from decoders.methods.suffix import Runs, Suffix, Suffixes  # noqa: E402
+from decoders.methods.trees import BestFirst  # noqa: E402
 from decoders.methods.variants import KSeq, MultiRound  # noqa: E402
 from decoders.rules import KSeqRule, MultiRoundRule, SpeculativeRule  # noqa: E402
 from decoders.settings import Law, Method  # noqa: E402
@@ -44,6 +48,11 @@ PROVEN = {
 JUDGING = {
     Tokenwise: (SpeculativeRule,), KSeq: (KSeqRule,), MultiRound: (MultiRoundRule,),
     Traversal: (Block,), Cascade: (SpeculativeRule,), Ensemble: (SpeculativeRule,),
+}  # fmt: skip
+# The code that chooses the tokens of a source.
+CHOOSING = {
+    BestFirst: (BestFirst, best_first), Suffix: (Runs, Suffixes, best_first),
+    Recycled: (Recycler, best_first),
 }  # fmt: skip
 PROMPT = "Once upon a time, there was a little girl who"
 STYLES = """.wb-chart { --ink: var(--md-default-fg-color);
@@ -135,12 +144,14 @@ def proof(method: type[Method], tested: str | None) -> str:
 def source(method: type[Method]) -> str:
     """The decoder's `decode` and the code that it calls.
 
-    The latter are functions of its module; of a combination, the loop and the rule."""
+    The latter are functions of its module; of a combination, the loop, the rule and, if it chooses
+    tokens, the drafts."""
     if issubclass(method, Combination):
-        rule = type(method().parts[1])
+        drafts, rule = (type(part) for part in method().parts)
+        parts = (method.parts.fget, speculate, *CHOOSING.get(drafts, ()), rule)
         return "\n\n\n".join(
             inspect.cleandoc("\n" + inspect.getsource(each))
-            for each in (method.parts.fget, speculate, rule, *JUDGING.get(rule, ()))
+            for each in (*parts, *JUDGING.get(rule, ()))
         )
     own = sys.modules[method.__module__]
     text = inspect.cleandoc("\n" + inspect.getsource(method.decode))

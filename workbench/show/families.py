@@ -34,7 +34,7 @@ _OURS = (
         "A small model guesses ahead. The text has exactly the distribution of plain sampling.",
         (
             "speculative", "match", "block", "traversal", "spectr", "multipath", "specinfer",
-            "mcss",
+            "mcss", "best_first",
         ),
     ),
     Family(
@@ -44,8 +44,9 @@ _OURS = (
     ),
     Family(
         "copying", "No draft model",
-        "Guesses come from the text so far, copied or counted. Same text as plain sampling.",
-        ("lookup", "ngram"),
+        "Guesses come from the text so far, copied or counted, or from what the large model said "
+        "before. Same text as plain sampling.",
+        ("lookup", "ngram", "suffix", "recycling"),
     ),
 )  # fmt: skip
 

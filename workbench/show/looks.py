@@ -38,6 +38,9 @@ MARKS = {
     "star-triangle-up": "M0-1.25.35.2 1.2.9 0 .6-1.2.9-.35.2z",
     "star-triangle-down": "M0 1.25.35-.2 1.2-.9 0-.6-1.2-.9-.35-.2z",
     "hexagram": "M0-1.2.35-.6h.7L.7 0l.35.6h-.7L0 1.2-.35.6h-.7L-.7 0l-.35-.6h.7z",
+    "triangle-ne": "M-.95-.95H.95V.95z",
+    "triangle-sw": "M.95.95H-.95V-.95z",
+    "triangle-nw": "M-.95.95V-.95H.95z",
 }
 
 
