@@ -195,7 +195,12 @@ class Reading:
     @property
     def entropy(self) -> float:
         """The entropy of the raw probabilities, in nats."""
-        return Whole(self.row.softmax(-1)).entropy
+        host = self._read.host
+        if host is None:
+            return Whole(self.row.softmax(-1)).entropy
+        over = np.maximum(host[self._place] - host.dtype.type(self._read.highest[self._place]), -99)
+        weights = np.exp(over)
+        return math.log(weights.sum()) - float(weights @ over / weights.sum())
 
     def alternatives(self, count: int) -> tuple[tuple[TokenId, float], ...]:
         """The `count` likeliest tokens and their raw probabilities."""

@@ -50,6 +50,9 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     "typical": {"draft_length": (3, 4, 5, 6)},
     "lookup": {"match": (2, 3), "copy": (4, 7, 10)},
     "ngram": {"draft_length": (2, 3, 4, 6)},
+    "best_first": {"nodes": (4, 8, 16), "depth": (2, 3, 4, 6)},
+    "suffix": {"copy": (8, 16, 24), "factor": (1.0, 2.0, 3.0)},
+    "recycling": {"nodes": (4, 6, 8, 16), "depth": (3, 4, 6)},
     "dsbd": {
         "draft_length": (2, 3, 4),
         "draft_beams": (2, 3, 4, 6),
@@ -58,7 +61,7 @@ GRIDS: dict[str, dict[str, tuple[Any, ...]]] = {
     },
 }
 WIDTHS = (4, 2)  # of the beam sampling beside DSBD; the first is the page's
-COPYING = ("lookup", "ngram")
+COPYING = ("lookup", "ngram", "suffix", "recycling")
 HEADS = "| settings | T=0 over greedy | T=1 over its base | together | perplexity, T=1 |"
 
 

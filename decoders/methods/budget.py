@@ -4,12 +4,13 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5, for one request.
 """
 
+import math
 from dataclasses import dataclass, field
 
 from decoders.request import Request
 from decoders.trace import Round
 
-START = 4  # until something is known
+START = 4  # of one request until something is known
 LONGEST = 16
 PATIENCE = 16  # rounds without a draft before the first trial of one
 
@@ -82,21 +83,25 @@ class AutoLength:
     def __post_init__(self) -> None:
         self.budget: Budget = self.request.shared.setdefault(Budget, Budget())
         self.budget.members.append(self)
+        # Of a larger batch, the first rounds tell more.
+        self.accepted /= len(self.budget.members)
+        self.tested /= len(self.budget.members)
 
     def __call__(self) -> int:
         rounds = self.request.rounds
         if rounds:
             self.learn(rounds[-1])
-        if self is self.budget.first:
+        if first := self is self.budget.first:
             self.budget.plan(len(rounds))
         self.sent, length = self.budget.sent, self.length
         if length:
             self.idle, self.patience = 0, PATIENCE
             return length
         self.idle += 1
-        if self.idle < self.patience:
+        if self.idle < self.patience or not first:
             return 0
-        # Text may have become easier: try, and ever less often while it has not.
+        # Text may have become easier: one request tries, since the draft model must read what it
+        # has missed, and ever less often while it has not.
         self.idle, self.patience, self.sent = 0, 2 * self.patience, None
         return 2
 
@@ -149,7 +154,7 @@ class Budget:
 
     def plan(self, rounds: int) -> None:
         """Set every member's length."""
-        lengths = dict.fromkeys(self.members, START)
+        lengths = dict.fromkeys(self.members, round(START / math.sqrt(len(self.members))))
         if rounds == 2:  # what is a pass without drafts?
             lengths = dict.fromkeys(self.members, 0)
         elif self.target.y and self.draft.y:

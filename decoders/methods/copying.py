@@ -15,10 +15,9 @@ from decoders.methods.modelless import (
     Counted,
 )  # fmt: skip
 from decoders.methods.parts import Parts
-from decoders.methods.recycling import WIDTH, Recycled
+from decoders.methods.recycling import RECYCLED_DEPTH, RECYCLED_NODES, WIDTH, Recycled
 from decoders.methods.speculative import LENIENCE, Tokenwise
 from decoders.methods.suffix import FACTOR, LEAST, LONGEST, MOST, SHAPE, Suffix
-from decoders.methods.trees import DEPTH, NODES
 from decoders.methods.variants import MatchRule
 from decoders.settings import setting
 
@@ -107,8 +106,8 @@ class TokenRecycling(Combination):
         "drafts a tree of it."
     )
 
-    nodes: int = NODES
-    depth: int = DEPTH
+    nodes: int = RECYCLED_NODES
+    depth: int = RECYCLED_DEPTH
     width: int = WIDTH
     references: tuple[str, ...] = REFERENCES
 

@@ -11,7 +11,7 @@ from typing import Any
 from decoders.drafts import Draft, Leaf, Offered, best_first, planted
 from decoders.methods.modelless import Reader
 from decoders.methods.parts import Drafting
-from decoders.methods.trees import Chosen
+from decoders.methods.trees import Chosen, depth, nodes
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import setting
@@ -20,6 +20,8 @@ from decoders.shapes import TokenId
 # Chances by rank, which shape the tree as if its template were fixed.
 CHANCES = tuple(0.6 * 0.4**rank for rank in range(16))
 
+# The paper's tree has 80 nodes; each costs more where a processor reads them, as here.
+RECYCLED_NODES, RECYCLED_DEPTH = nodes(4), depth(4)
 WIDTH = setting(8, "tokens kept after each token (k)", low=1, high=len(CHANCES))
 
 
@@ -76,6 +78,8 @@ class Recycled(Chosen):
 
     name = "recycling"
 
+    nodes: int = RECYCLED_NODES
+    depth: int = RECYCLED_DEPTH
     width: int = WIDTH
 
     def start(self, request: Request) -> Drafting:

@@ -20,8 +20,18 @@ from decoders.request import Ask, Request
 from decoders.settings import claim, setting
 from decoders.shapes import TokenId
 
-NODES = setting(16, "most draft tokens per round, in all branches", low=1, high=LARGEST_TREE)
-DEPTH = setting(6, "most draft tokens on a path", low=1, high=64)
+
+def nodes(default: int) -> Any:
+    return setting(
+        default, "most draft tokens per round, in all branches", low=1, high=LARGEST_TREE
+    )
+
+
+def depth(default: int) -> Any:
+    return setting(default, "most draft tokens on a path", low=1, high=64)
+
+
+NODES, DEPTH = nodes(16), depth(6)
 BY = setting(
     "model",
     "whose probabilities choose the tokens: the draft model's, or those of counts (ngram)",
