@@ -18,6 +18,8 @@ SINGLE = (
     "dsbd",
     "batch",
     "draw",
+    "drafts",
+    "auto",
     "verdicts",
     "advisor",
     "page",
