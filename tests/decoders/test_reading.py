@@ -140,3 +140,10 @@ def test_a_pass_is_sent_to_the_host_once(warping):
         rows[0].log_softmax(-1)[likeliest[-1]].item(), abs=1e-5
     )
     assert OnDevice.sent == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_entropy_is_that_of_the_raw_probabilities(dtype):
+    row = torch.tensor([[2.0, 0.5, -1.0, -math.inf]], dtype=dtype)
+    p = row.softmax(-1)[0, :3].double()
+    assert Readings(row, 1)[0].entropy == pytest.approx(-(p * p.log()).sum().item(), rel=1e-6)

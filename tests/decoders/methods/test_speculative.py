@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 
+from decoders import generate
 from decoders.distribution import SeededSource, Whole
 from decoders.drafts import chain
 from decoders.methods import speculative
@@ -24,6 +25,7 @@ from decoders.testing.oracle import (
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Ledger
 from decoders.warp import Warping
+from tests.models import build_pair
 
 END = frozenset({1})
 WARPINGS = [
@@ -338,3 +340,12 @@ def test_a_draft_that_keeps_an_unlikely_token_and_stops_after_it_is_exact(monkey
     monkeypatch.setattr(speculative, "chain", careful)
     for seed in range(3):
         assert_exact(Speculative(2), drawn(3, seed))
+
+
+def test_auto_in_a_batch_is_greedy_at_temperature_0():
+    pair, prompts = build_pair(), [[5, 9, 3] * 4, [1, 2, 3], [4] * 9, [7]]
+    options = {"max_new_tokens": 24, "temperature": 0.0, "ignore_eos": True}
+    auto = generate(pair, prompts, Speculative("auto"), max_batch=3, **options)
+    assert [r.tokens for r in auto] == [
+        generate(pair, p, "greedy", **options).tokens for p in prompts
+    ]
