@@ -211,7 +211,7 @@ def best_first(
 
 def planted(request: Request, leaves: Sequence[Leaf]) -> Draft:
     """A draft of these leaves, parents first, below the tip."""
-    draft, nodes = Draft(request.tip), {}
+    draft, nodes = Draft(request.tip), dict[int, NodeId]()
     for leaf in leaves:
         parent = nodes.get(id(leaf.parent), draft.root)
         nodes[id(leaf)] = node = request.tree.add(parent, leaf.token)

@@ -85,7 +85,7 @@ def setting(
 class claim(property):
     """A property that depends on the settings; on the class, its value for the default settings."""
 
-    def __get__(self, method: "Method | None", owner: "type[Method]") -> Any:  # type: ignore[override]  # of methods alone
+    def __get__(self, method: "Checked | None", owner: "type[Checked]") -> Any:  # type: ignore[override]  # of settings alone
         return super().__get__(owner() if method is None else method, owner)
 
 

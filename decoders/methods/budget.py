@@ -69,7 +69,8 @@ class AutoLength:
         length: the length planned
         idle: rounds without a draft since the last one
         patience: rounds without a draft before one is tried
-        sent: the last round as planned
+        planned: the plan that it followed last
+        sent: the same if the last round was as planned
     """
 
     request: Request
@@ -78,6 +79,7 @@ class AutoLength:
     length: int = START
     idle: int = 0
     patience: int = PATIENCE
+    planned: Sent | None = None
     sent: Sent | None = None
 
     def __post_init__(self) -> None:
@@ -91,14 +93,15 @@ class AutoLength:
         rounds = self.request.rounds
         if rounds:
             self.learn(rounds[-1])
-        if first := self is self.budget.first:
+        if self.planned is self.budget.sent:  # the first to come back plans for all
             self.budget.plan(len(rounds))
-        self.sent, length = self.budget.sent, self.length
+        self.planned = self.sent = self.budget.sent
+        length = self.length
         if length:
             self.idle, self.patience = 0, PATIENCE
             return length
         self.idle += 1
-        if self.idle < self.patience or not first:
+        if self.idle < self.patience or self is not self.budget.members[0]:
             return 0
         # Text may have become easier: one request tries, since the draft model must read what it
         # has missed, and ever less often while it has not.
@@ -108,6 +111,7 @@ class AutoLength:
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
         if entry.drafted:
+            self.budget.news = True
             refused = entry.accepted < entry.drafted
             self.accepted = 0.9 * self.accepted + entry.accepted
             self.tested = 0.9 * self.tested + entry.accepted + refused
@@ -130,6 +134,7 @@ class Budget:
         members: a length for each request that has begun
         sent: the round as planned last
         timed: the round whose times were noted last
+        news: whether a draft was judged since the last plan
     """
 
     members: list[AutoLength] = field(default_factory=list)
@@ -137,12 +142,7 @@ class Budget:
     draft: Line = field(default_factory=Line)
     sent: Sent | None = None
     timed: Sent | None = None
-
-    @property
-    def first(self) -> AutoLength:
-        """The member that plans for all; those that have ended are dropped."""
-        self.members = [m for m in self.members if not m.request.finished]
-        return self.members[0]
+    news: bool = True
 
     def learn(self, sent: Sent, entry: Round) -> None:
         """Take note of a round's times, once. A member that waited for others' drafts has none."""
@@ -153,9 +153,14 @@ class Budget:
                 self.draft.add(sent.drafting, entry.draft_seconds / entry.draft_calls)
 
     def plan(self, rounds: int) -> None:
-        """Set every member's length."""
+        """Set every member's length; those that have ended are dropped."""
+        self.members = [m for m in self.members if not m.request.finished]
+        if self.sent and not self.sent.most and not self.news:  # as before
+            self.sent = Sent(len(self.members), 0, 0.0)
+            return
         lengths = dict.fromkeys(self.members, round(START / math.sqrt(len(self.members))))
-        if rounds == 2:  # what is a pass without drafts?
+        self.news = rounds == 2
+        if self.news:  # what is a pass without drafts?
             lengths = dict.fromkeys(self.members, 0)
         elif self.target.y and self.draft.y:
             lengths = self._best()

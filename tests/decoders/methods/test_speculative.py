@@ -122,7 +122,10 @@ def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
 class Accompanied(Watched):
     """Shares its budget with a request that keeps most of its drafts, or hardly any."""
 
-    def __init__(self, *args, kept, **options):
+    def __init__(self, *args, kept, speed, **options):
+        # Each way begins at the same time, so that it depends on nothing but its choices.
+        times = itertools.accumulate(itertools.cycle([speed, 1, 0.5, speed]))
+        options["ledger"] = Ledger(times.__next__)
         other = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
         AutoLength(other, accepted=kept, tested=20.0)
         super().__init__(*args, **options, shared=other.shared)
@@ -131,12 +134,10 @@ class Accompanied(Watched):
 @pytest.mark.parametrize("kept", [1.0, 19.0])
 @pytest.mark.parametrize("speed", [1, 1e-3, 1e3])
 def test_auto_has_the_targets_law_whatever_its_neighbours_keep(kept, speed):
-    times = itertools.accumulate(itertools.cycle([speed, 1, 0.5, speed]))
     assert_exact(
         Speculative("auto"),
         drawn(2, 5, budget=5),
-        request=partial(Accompanied, kept=kept),
-        clock=times.__next__,
+        request=partial(Accompanied, kept=kept, speed=speed),
         limit=60_000,
     )
 
