@@ -67,7 +67,7 @@ class Recycler(Reader):
         yield from ()  # asks no model
         said, seen = self.said, self.seen
         return [
-            zip(said.get(leaf.token) or seen.get(leaf.token, ()), CHANCES, strict=False)
+            zip(said.get(leaf.token) or seen.get(leaf.token, []), CHANCES, strict=False)
             for leaf in layer
         ]
 
