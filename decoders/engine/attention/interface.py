@@ -6,6 +6,7 @@ the model's forward. It says which tokens and cache rows belong to which request
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -71,8 +72,7 @@ class Packing:
         values: the arena's values by layer, (rows, K, D)
         window: how many rows, its own included, a token of a chain sees; 0 for all. Masks
             themselves hide the rows outside of the window.
-        parts: for attention request by request without a compiler, what all layers share; empty if
-            there are kernels
+        divide: makes `parts`, if attention takes one request after another
         scratch: an arena row that no request has, or -1
     """
 
@@ -84,8 +84,14 @@ class Packing:
     keys: Sequence[torch.Tensor]
     values: Sequence[torch.Tensor]
     window: int = 0
-    parts: tuple[Part, ...] = ()
+    divide: Callable[[], tuple[Part, ...]] | None = None
     scratch: int = -1
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """What all layers share in attention request by request; compiled passes do not need it."""
+        assert self.divide is not None
+        return self.divide()
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,7 +168,7 @@ def packed_attention(
         return attend_layer(
             query, key, value, packing, layer, scale, softcap, s_aux, attend_op
         ), None
-    run = attend_parts if of_layer(packing, layer)[0].parts else attend_layer
+    run = attend_parts if of_layer(packing, layer)[0].divide else attend_layer
     return as_one_step(run, query, key, value, packing, layer, scale, softcap, s_aux), None
 
 

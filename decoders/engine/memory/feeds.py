@@ -3,6 +3,8 @@
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -90,17 +92,20 @@ def pack(
     if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
     indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long)
-    every: tuple[Part, ...] = ()
+    divide = None
     if by_request:
-        indices = indices.to(device)
-        segments = table = seen = biases = indices[:0]
-        every = parts(feeds, masks, arena, dtype, window)
+        flat = Flat()
+        every = array("q", chain.from_iterable(segments_of(feeds, masks, flat)))
+        segments = torch.frombuffer(every, dtype=torch.long).view(-1, 7)
+        indices, seen = indices.to(device), flat.tensor(torch.bool)
+        table = biases = indices[:0]
+        divide = partial(parts, feeds, masks, arena, dtype, window)
     else:
         segments, *others = tables(feeds, masks, dtype, needs_biases(device, dtype), window)
         indices, table, seen, biases = moved([indices, *others], device)
     ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
     packing = Packing(
-        into, segments, table, seen, biases, arena.keys, arena.values, window, every, arena.scratch
+        into, segments, table, seen, biases, arena.keys, arena.values, window, divide, arena.scratch
     )
     return PackedInputs(ids[None], places[None], answered, packing)
 
@@ -169,16 +174,10 @@ def tables(
 
     They are on the host. Biases are made only if `biased`.
     """
-    segments: list[tuple[int, ...]] = []
     # Memory-efficient SDPA reads biases in aligned pieces.
-    flat, biases, start = Flat(), Flat(16), 0
-    for feed, mask in zip(feeds, masks, strict=True):
-        n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
-        needed = biased and (mask is not None or (n > 1 and (past or 0 < window < n)))
-        bias = biases.add(added(mask, n, past + n, window) if needed else None)
-        seen, opening = flat.add(mask and mask.seen), mask.start if mask else past
-        segments.append((start, start + n, feed.cache.base, past, seen, bias, opening))
-        start += n
+    flat, biases = Flat(), Flat(16)
+    segments = segments_of(feeds, masks, flat, biases if biased else None, window)
+    start = segments[-1][1]
     # Compiled graphs specialise on sizes 0 and 1.
     if start > 1:
         segments += [(start, start, 0, 0, -1, -1, 0)] * (len(segments) == 1)
@@ -192,6 +191,27 @@ def tables(
         flat.tensor(torch.bool),
         biases.tensor(torch.float32).to(dtype),
     )
+
+
+def segments_of(
+    feeds: Sequence[Feed],
+    masks: Sequence[Mask | None],
+    flat: "Flat",
+    biases: "Flat | None" = None,
+    window: int = 0,
+) -> list[tuple[int, ...]]:
+    """The segments of a Packing; masks are added to `flat`, and biases to `biases` if given."""
+    segments: list[tuple[int, ...]] = []
+    start = 0
+    for feed, mask in zip(feeds, masks, strict=True):
+        n, past = len(feed.nodes), len(feed.cache) - len(feed.nodes)
+        bias = -1
+        if biases and (mask is not None or (n > 1 and (past or 0 < window < n))):
+            bias = biases.add(added(mask, n, past + n, window))
+        seen, opening = flat.add(mask and mask.seen), mask.start if mask else past
+        segments.append((start, start + n, feed.cache.base, past, seen, bias, opening))
+        start += n
+    return segments
 
 
 @dataclass

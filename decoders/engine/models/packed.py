@@ -17,7 +17,7 @@ from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.protocols import Layers, Output, Passes
 from decoders.engine.recording.replay import Pass, Recorded, run_plainly
-from decoders.engine.weights.linear import COPIED_BYTES, FEW, hasten
+from decoders.engine.weights.linear import COPIED_BYTES, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
@@ -88,10 +88,7 @@ class PackedModel(Loaded):
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
-            few = FEW.get(self.dtype, max(FEW.values()))
-            return Recorded(
-                self.plain, self._example, self._weights, self.name, self.positions, few
-            )
+            return Recorded(self.plain, self._example, self._weights, self.name, self.positions)
         if passes == "graphs" and not self.by_request:
             return Graphs(self.plain, self._weights, self.name)
         if passes == "graphs":

@@ -1,6 +1,8 @@
 """The recorded passes of one model (Recorded).
 
-They are made when first needed, and a plain pass takes the place of one that cannot be recorded.
+They are made when first needed. Compiled kernels carry them out if they know all of their
+operators; else the operators are replayed one by one. A plain pass takes the place of one that
+cannot be recorded.
 """
 
 import logging
@@ -13,13 +15,15 @@ from typing import Any
 
 import torch
 
+from decoders.engine.lowering.lower import CannotLower
+from decoders.engine.lowering.passes import Lowered
 from decoders.engine.protocols import Layers
 from decoders.engine.recording.function import as_function
-from decoders.engine.recording.fusion import fused
 from decoders.engine.recording.recorder import CannotRecord, Recorder, Step, Value, in_general
+from decoders.engine.weights.linear import MANY, few
 from decoders.errors import first_line
 
-LONGEST = 256  # tokens: longer prompts gain nothing
+LONGEST = MANY[torch.float32]  # tokens: longer prompts gain nothing
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 VERSION = attrgetter("_version")
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
@@ -28,11 +32,13 @@ Pass = Callable[..., tuple[torch.Tensor, ...]]
 
 
 class Recorded:
-    """Replays passes of up to 256 tokens from recordings, and runs longer ones plainly.
+    """Replays passes of up to 192 tokens from recordings, and runs longer ones plainly.
 
-    There is one recording for a single token, one for few tokens and one for more. Each takes a
-    few passes of few tokens. So it is made when it is first needed, by the thread that needs it,
-    while other threads wait.
+    With several threads, which help long passes alone, the limit is as many times lower.
+
+    Kernels take one recording for passes of any size. Without them there is one for a single token
+    and one for more. Each takes a few passes of few tokens. So it is made when it is first needed,
+    by the thread that needs it, while other threads wait.
 
     Args:
         plain: the pass itself
@@ -42,10 +48,10 @@ class Recorded:
             made again if they change between runs.
         name: the model's name, for the warning if it cannot be recorded
         most: the most tokens that the model can see, or None
-        few: the most tokens of a pass with few, above which linear layers may multiply differently
 
     Attributes:
         failed: whether recording has failed, so that all passes run plainly
+        operators: why operators are replayed one by one; "" while kernels carry out the passes
     """
 
     def __init__(
@@ -55,17 +61,16 @@ class Recorded:
         weights: Callable[[], list[torch.Tensor]],
         name: str,
         most: int | None,
-        few: int,
     ):
         self.plain, self.example, self.weights, self.name = plain, example, weights, name
-        edges = [min(edge, most or edge) + 1 for edge in (0, 1, few, LONGEST)]
+        edges = [min(edge, most or edge) + 1 for edge in (0, 1, LONGEST)]
         spans = [range(*ends) for ends in pairwise(edges)]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
         self._passes: dict[tuple[range, Layers], Pass] = {}
         self._weights: list[torch.Tensor] = []
         self._stamps: tuple = ()
         self._recording = threading.Lock()
-        self.failed = False
+        self.failed, self.operators = False, ""
 
     def __call__(
         self,
@@ -77,7 +82,7 @@ class Recorded:
     ) -> tuple[torch.Tensor, ...]:
         tokens = input_ids.shape[1]
         span = next((span for span in self._spans if tokens in span), None)
-        if span is None:
+        if span is None or not few(tokens, torch.float32):
             return self._as_it_is(features, input_ids, position_ids, wanted, packing)
         run = self._passes.get((span, features)) or self._record(span, features)
         return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
@@ -90,13 +95,14 @@ class Recorded:
         weights = self.weights()
         if (stamps := stamps_of(weights)) != self._stamps:
             with self._recording:
-                self._passes, self._weights, self._stamps, self.failed = {}, weights, stamps, False
+                self._passes, self._weights, self._stamps = {}, weights, stamps
+                self.failed, self.operators = False, ""
 
     def _record(self, span: range, features: Layers) -> Pass:
         with self._recording:
             if (span, features) not in self._passes:
                 try:
-                    self._passes[span, features] = self._made(span, features)
+                    self._passes |= self._made(span, features)
                 # The model's code can do anything that a recorder does not expect.
                 except Exception as error:
                     run_plainly(self.name, "recorded", first_line(error))
@@ -110,23 +116,30 @@ class Recorded:
         # A replay takes two more numbers, which are left out here.
         return self.plain(**dict(zip(INPUTS, inputs, strict=False)), features=features)
 
-    def _made(self, span: range, features: Layers) -> Pass:
-        """Record passes of this span. Raises CannotRecord if a replay gives other results."""
-        low, last = span[0], span[-1]
-        sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
+    def _made(self, span: range, features: Layers) -> dict[tuple[range, Layers], Pass]:
+        """Record passes of this span, and of all with kernels.
+
+        Raises CannotRecord if a replay gives other results.
+        """
         # Preparations that a model or a layer makes in its first pass are not recorded.
-        self._as_it_is(features, *self.example(*sizes[0]))
+        self._as_it_is(features, *self.example(min(3, span[-1]), 1))
+        if self._spans[-1][-1] >= 5:
+            try:
+                lowered = Lowered(*self._in_general([(3, 2), (5, 2), (5, 3)], features))
+                self._agreeing(lowered, {1, 2, self._spans[-1][-1]}, features)
+                return {(each, features): lowered for each in self._spans}
+            except (CannotLower, CannotRecord) as error:
+                self.operators = first_line(error)
+        low = span[0]
+        sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
+        replay = as_function(*self._in_general(sizes, features), INPUTS)
+        return {(span, features): self._agreeing(replay, {low, span[-1]}, features)}
+
+    def _in_general(
+        self, sizes: Sequence[tuple[int, int]], features: Layers
+    ) -> tuple[list[Step], tuple[Value, ...]]:
         recordings = [self._noted(size, features) for size in sizes]
-        steps = in_general([recorded for recorded, _ in recordings], sizes)
-        _, answers = recordings[0]
-        try:
-            return self._agreeing(
-                as_function(*fused(steps, answers), INPUTS), (low, last), features
-            )
-        # Fused calls round other numbers if the model rounds on its way, and fail if rotated halves
-        # are unequal.
-        except (CannotRecord, RuntimeError):
-            return self._agreeing(as_function(steps, answers, INPUTS), (low, last), features)
+        return in_general([recorded for recorded, _ in recordings], sizes), recordings[0][1]
 
     def _noted(
         self, size: tuple[int, int], features: Layers

@@ -1,18 +1,18 @@
-"""Linear layers for packed passes, which FBGEMM or oneDNN multiplies on a CPU (PassLinear).
+"""Linear layers for packed passes, with quicker products on a CPU (PassLinear).
 
-Their weights are copied to the layout that these libraries want.
+Weights that float16 holds exactly are multiplied by this engine's kernels, others by oneDNN.
 """
 
 import itertools
 import math
-import warnings
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 import torch
 from torch.nn.functional import linear
 
 from decoders.devices import device_of
+from decoders.engine.kernels.loading import kernels
 from decoders.engine.recording.recorder import as_one_step
 from decoders.engine.weights.quantization import is_plain
 
@@ -40,62 +40,64 @@ if torch.backends.mkldnn.is_available():
     )
 
 
-def _multiplies_halves() -> bool:
-    """Whether FBGEMM multiplies float32 by weights stored in float16 here.
-
-    torch has announced that these operators will go; oneDNN then takes their place.
-    """
-    x = torch.arange(6.0).view(2, 3)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            half = torch.fbgemm_pack_gemm_matrix_fp16(x)
-            return torch.equal(_scaled(x, half, 1.0, torch.zeros(2)), x @ x.T)
-    except (AttributeError, RuntimeError):
-        return False
+# Up to this many tokens, divided by the number of threads, kernels multiply: they read half of the
+# bytes that oneDNN reads, and use one thread.
+MANY = {torch.float32: 192, torch.bfloat16: 8}
 
 
-def _scaled(x: torch.Tensor, half: torch.Tensor, factor: float, bias: torch.Tensor) -> torch.Tensor:
-    out = torch.fbgemm_linear_fp16_weight_fp32_activation(x.float(), half, bias)
-    return (out if factor == 1 else out.mul_(factor)).to(x.dtype)
-
-
-HALVES = _multiplies_halves()
-# Up to this many tokens, a product with float16 weights is quicker than oneDNN's: it reads half of
-# the bytes and waits for no other thread.
-FEW = {torch.float32: 32, torch.bfloat16: 8}
-# With more tokens it is quicker up to this many, divided by the number of threads, because it uses
-# one thread.
-MANY = {torch.float32: 192, torch.bfloat16: 0}
+def few(tokens: int, dtype: torch.dtype) -> bool:
+    """Whether kernels multiply a pass of so many tokens, if float16 holds its weights."""
+    threads = torch.get_num_threads() if dtype == torch.float32 else 1
+    return tokens * threads <= MANY[dtype]
 
 
 def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
-    """Pack a weight (out, in) in float16 for FBGEMM.
+    """A weight (out, in) in float16.
 
     Weights published in bfloat16 have 8 significant bits, and float16 has 11; a power of two brings
     small weights into its range.
 
     Returns:
-        the packed weight and the factor for products with it; None if float16 loses more of any row
+        the scaled weight and the factor for products with it; None if float16 loses more of any row
             than float32 rounds off
     """
-    exact = weight.float()
+    exact = weight.detach().float()
     largest = float(exact.abs().max())
     for scale in (1.0, 2.0 ** (15 - math.frexp(largest)[1]) if 0 < largest < math.inf else 1.0):
         scaled = exact * scale
-        lost = (scaled.half().float() - scaled).norm(dim=1)
+        half = scaled.half()
+        lost = (half.float() - scaled).norm(dim=1)
         if bool((lost <= torch.finfo(torch.float32).eps * scaled.norm(dim=1)).all()):
-            return torch.fbgemm_pack_gemm_matrix_fp16(scaled), 1 / scale
+            return half, 1 / scale
     return None
 
 
+class Halves(NamedTuple):
+    """A copy of a layer for kernels.
+
+    Attributes:
+        blocks: its weight times a power of two in float16, see `decoders.engine.kernels.tiles`
+        factor: what products with it are multiplied by
+        bias: its bias in float32, or None
+    """
+
+    blocks: torch.Tensor
+    factor: float
+    bias: torch.Tensor | None
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """The addresses of the blocks and of the bias, which is 0 for none."""
+        return self.blocks.data_ptr(), 0 if self.bias is None else self.bias.data_ptr()
+
+
 class PassLinear(torch.nn.Linear):
-    """A linear layer whose product on a CPU is FBGEMM's or oneDNN's, in float32 and bfloat16.
+    """A linear layer whose product on a CPU is a kernel's or oneDNN's, in float32 and bfloat16.
 
     The usual float32 product is MKL's, which takes twice as long on AMD. If weights are stored row
     by row, both MKL and oneDNN are far slower than the memory bus. So there is one copy of the
     weights, which is made again when they change in place: in float16 if that is exact, for passes
-    of few tokens, which FBGEMM multiplies five times as fast; otherwise in oneDNN's blocks.
+    of few tokens, which kernels multiply several times as fast; otherwise in oneDNN's blocks.
 
     Attributes:
         copies: whether the weights are copied
@@ -107,7 +109,7 @@ class PassLinear(torch.nn.Linear):
     number: int
     copied_bytes = 0
     _stamp: tuple[int, int, int | None] | None = None
-    _copies: tuple[torch.Tensor | None, float, torch.Tensor]
+    _copy: Halves | torch.Tensor
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """x (..., in) -> (..., out)."""
@@ -115,46 +117,48 @@ class PassLinear(torch.nn.Linear):
             return linear(x, self.weight, self.bias)
         if torch.compiler.is_compiling():
             return torch.ops.decoders.product(x, self.number, self.out_features)
-        return self.product(x)
+        return as_one_step(self.product, x)
 
     def product(self, x: torch.Tensor) -> torch.Tensor:
-        if self.copies:
-            half, factor, other = self._copy()
-            if half is None:
-                return self._by_onednn(x, other)
-            if x.numel() <= FEW[x.dtype] * self.in_features:
-                return _scaled(x, half, factor, other)
-            return as_one_step(self._many, x)
-        return self._by_onednn(x, self.weight)
-
-    def _many(self, x: torch.Tensor) -> torch.Tensor:
-        """Multiply by float16 weights or oneDNN, as the numbers of tokens and threads decide."""
-        if x.numel() * torch.get_num_threads() > MANY[x.dtype] * self.in_features:
+        copy = self.copied() if self.copies else self.weight
+        if isinstance(copy, torch.Tensor):
+            return self._by_onednn(x, copy)
+        if not few(x.numel() // self.in_features, x.dtype):
             return self._by_onednn(x, self.weight)
-        half, factor, bias = self._copy()
-        assert half is not None  # recorded for float16 weights alone
-        return _scaled(x, half, factor, bias)
+        rows = x.to(torch.float32).contiguous()
+        out = rows.new_empty(*x.shape[:-1], self.out_features)
+        sizes = x.numel() // self.in_features, self.in_features, self.out_features
+        multiply(copy, rows.data_ptr(), out.data_ptr(), *sizes)
+        return out.to(x.dtype)
 
     def _by_onednn(self, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         return torch.ops.mkldnn._linear_pointwise.default(x, weight, self.bias, "none", (), "")
 
-    def _copy(self) -> tuple[torch.Tensor | None, float, torch.Tensor]:
-        """The float16 weights, product factor and float32 bias; or None, 1, weights in blocks."""
+    def copied(self) -> Halves | torch.Tensor:
+        """The copy of the weights: for kernels, or in oneDNN's blocks."""
         stamp = (
             self.weight._version,
             self.weight.data_ptr(),
             None if self.bias is None else self.bias._version,
         )
         if stamp != self._stamp:
-            packed = half_of(self.weight) if HALVES else None
-            if packed is None:
-                self._copies = None, 1.0, torch.ops.mkldnn._reorder_linear_weight(self.weight)
+            half = half_of(self.weight) if kernels() else None
+            if half is None:
+                self._copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
+                self.copied_bytes = self.weight.nbytes
             else:
-                bias = torch.zeros(self.out_features) if self.bias is None else self.bias.float()
-                self._copies = *packed, bias / packed[1]
-            self.copied_bytes = self.weight.nbytes if packed is None else self.weight.numel() * 2
+                blocks = kernels().in_blocks(half[0])
+                bias = None if self.bias is None else self.bias.detach().float().contiguous()
+                self._copy = Halves(blocks, half[1], bias)
+                self.copied_bytes = blocks.nbytes
             self._stamp = stamp
-        return self._copies
+        return self._copy
+
+
+def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
+    """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
+    weights, bias = copy.places
+    kernels().multiply(x, tokens, weights, size, width, out, bias, copy.factor)
 
 
 # An operator, so that a compiled pass has no graph break. It cannot take a module or a copy in

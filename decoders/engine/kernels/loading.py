@@ -1,0 +1,52 @@
+"""The compiled kernels, if this machine can have them (kernels)."""
+
+import logging
+import zlib
+from functools import lru_cache
+from importlib.resources import files
+from types import SimpleNamespace
+
+from decoders.errors import first_line
+
+NEEDED = {"x86_64": ("avx2", "fma", "f16c"), "aarch64": (), "arm64": ()}
+
+
+class Missing(Exception):
+    """Kernels cannot be had, for the reason that is its text."""
+
+
+@lru_cache(maxsize=1)
+def kernels() -> SimpleNamespace | None:
+    """The kernels, compiled or read from numba's cache at the first call; None without them.
+
+    Then one warning says why. They are kept beside the source or, if that is read-only, in the
+    user's cache folder; if there is neither, they are compiled in each process.
+    """
+    try:
+        return _made()
+    # numba may be missing or not fit numpy, and compilation may fail in any way.
+    except Exception as error:
+        logging.getLogger("decoders").warning(
+            "Passes on this CPU take longer than they could: %s.", first_line(error)
+        )
+        return None
+
+
+def _made() -> SimpleNamespace:
+    try:
+        from llvmlite import binding
+    except ImportError:
+        raise Missing("numba is not installed (pip install numba)") from None
+    processor = binding.get_process_triple().split("-")[0]
+    able = binding.get_host_cpu_features()
+    if processor not in NEEDED or not all(able.get(name) for name in NEEDED[processor]):
+        raise Missing("the kernels are for AVX2 and for Arm")
+    from decoders.engine.kernels import program, tiles
+
+    sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
+    stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
+    try:
+        run, multiply = program.compiled(stamp, cache=True)
+    except RuntimeError:  # no folder is writable
+        run, multiply = program.compiled(stamp)
+    return SimpleNamespace(run=run, multiply=multiply, in_blocks=tiles.in_blocks)

@@ -1,0 +1,226 @@
+"""The operators of a transformer between its products, for numba to compile.
+
+All take addresses of float32 numbers that lie one after another. Each row's result depends on this
+row alone, with sums in a fixed order, so it has the same bits in any pass.
+"""
+
+import math
+
+import numpy as np
+from numba import carray, njit
+
+from decoders.engine.kernels.tiles import (
+    bits_of,
+    pointer,
+    pointer_to_bytes,
+    pointer_to_integers,
+    power_of_two,
+)
+
+# Sums may be taken in vectors, in an order that the code alone decides; numbers that are not
+# numbers stay so.
+SUMS = {"reassoc", "contract", "nsz"}
+F = np.float32
+LEAST, MOST = F(-87.0), F(88.0)
+ROUNDER = F(12582912.0)  # adding 1.5 * 2 ** 23 rounds to a whole number, in the low bits
+LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
+
+
+@njit(inline="always")
+def exponential(x):  # type: ignore[no-untyped-def]
+    """exp(x) in float32 to two units in the last place; 0 below -87. Cephes' polynomial."""
+    z = min(max(x, LEAST), MOST) if x == x else x
+    shifted = z * LOG2_E + ROUNDER
+    n = shifted - ROUNDER
+    r = z - n * LN2_HIGH - n * LN2_LOW
+    p = F(1.9875691500e-4)
+    p = p * r + F(1.3981999507e-3)
+    p = p * r + F(8.3334519073e-3)
+    p = p * r + F(4.1665795894e-2)
+    p = p * r + F(1.6666665459e-1)
+    p = p * r + F(5.0000001201e-1)
+    value = (p * r * r + r + F(1.0)) * power_of_two(bits_of(shifted) + np.int32(127))
+    return value if not x < LEAST else F(0.0)
+
+
+@njit(fastmath=SUMS)
+def embed(ids, n, table, width, out):  # type: ignore[no-untyped-def]
+    tokens = carray(pointer_to_integers(ids), (n,))
+    for i in range(n):
+        row = carray(pointer(table + 4 * tokens[i] * width), (width,))
+        target = carray(pointer(out + 4 * i * width), (width,))
+        for j in range(width):
+            target[j] = row[j]
+
+
+@njit(fastmath=SUMS)
+def norm(x, n, weight, width, eps, out):  # type: ignore[no-untyped-def]
+    """Root mean square norm of n rows."""
+    scale = carray(pointer(weight), (width,))
+    for i in range(n):
+        row = carray(pointer(x + 4 * i * width), (width,))
+        target = carray(pointer(out + 4 * i * width), (width,))
+        total = F(0.0)
+        for j in range(width):
+            total += row[j] * row[j]
+        length = F(1.0) / math.sqrt(total / F(width) + F(eps))
+        for j in range(width):
+            target[j] = scale[j] * (row[j] * length)
+
+
+@njit
+def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):  # type: ignore[no-untyped-def]
+    """The cosines and sines (n, half) of positions times frequencies."""
+    places = carray(pointer_to_integers(positions), (n,))
+    speed = carray(pointer(frequencies), (half,))
+    cosines = carray(pointer(cos), (n * half,))
+    sines = carray(pointer(sin), (n * half,))
+    for i in range(n):
+        for j in range(half):
+            angle = F(places[i]) * speed[j]
+            cosines[i * half + j] = F(math.cos(angle)) * F(cos_scale)
+            sines[i * half + j] = F(math.sin(angle)) * F(sin_scale)
+
+
+@njit
+def rotate(x, n, heads, size, cos, sin, out):  # type: ignore[no-untyped-def]
+    """Rotate the halves of each head's row: (n, heads, size)."""
+    half = size // 2
+    for i in range(n):
+        c = carray(pointer(cos + 4 * i * half), (half,))
+        s = carray(pointer(sin + 4 * i * half), (half,))
+        for head in range(heads):
+            row = carray(pointer(x + 4 * (i * heads + head) * size), (size,))
+            target = carray(pointer(out + 4 * (i * heads + head) * size), (size,))
+            for j in range(half):
+                first, second = row[j], row[j + half]
+                target[j] = first * c[j] - second * s[j]
+                target[j + half] = second * c[j] + first * s[j]
+
+
+@njit
+def gated(gate, up, count, out):  # type: ignore[no-untyped-def]
+    """silu(gate) * up."""
+    g = carray(pointer(gate), (count,))
+    u = carray(pointer(up), (count,))
+    target = carray(pointer(out), (count,))
+    for i in range(count):
+        target[i] = g[i] / (F(1.0) + exponential(-g[i])) * u[i]
+
+
+@njit
+def add(x, y, count, out):  # type: ignore[no-untyped-def]
+    a, b = carray(pointer(x), (count,)), carray(pointer(y), (count,))
+    target = carray(pointer(out), (count,))
+    for i in range(count):
+        target[i] = a[i] + b[i]
+
+
+@njit
+def select(x, wanted, n, width, out):  # type: ignore[no-untyped-def]
+    places = carray(pointer_to_integers(wanted), (n,))
+    for i in range(n):
+        row = carray(pointer(x + 4 * places[i] * width), (width,))
+        target = carray(pointer(out + 4 * i * width), (width,))
+        for j in range(width):
+            target[j] = row[j]
+
+
+@njit
+def write(x, n, rows, width, cache):  # type: ignore[no-untyped-def]
+    """Copy rows x (n, width) to these rows of a cache."""
+    places = carray(pointer_to_integers(rows), (n,))
+    for i in range(n):
+        row = carray(pointer(x + 4 * i * width), (width,))
+        target = carray(pointer(cache + 4 * places[i] * width), (width,))
+        for j in range(width):
+            target[j] = row[j]
+
+
+@njit(fastmath=SUMS)
+def dot(x, y):  # type: ignore[no-untyped-def]
+    total = F(0.0)
+    for j in range(len(x)):
+        total += x[j] * y[j]
+    return total
+
+
+@njit
+def shares(scores, count, sink):  # type: ignore[no-untyped-def]
+    """Turn scores into exp(score - highest); return the sum, with that of a sink (-inf: none)."""
+    highest = F(sink)
+    for j in range(count):
+        highest = max(highest, scores[j])
+    for j in range(count):
+        scores[j] = exponential(scores[j] - highest)
+    total = exponential(F(sink) - highest)
+    for j in range(count):
+        total += scores[j]
+    return total
+
+
+@njit
+def visible(line, i, n, masks, window, seen):  # type: ignore[no-untyped-def]
+    """Write the rows that token i of a request sees into `seen`; return how many there are.
+
+    Only these rows take part in sums, so gaps between them change no bit of a result.
+    """
+    past, mask, opening = line[3], line[4], line[6]
+    count = 0
+    if mask < 0:
+        first = max(0, past + i + 1 - window) if window > 0 else 0
+        for row in range(first, past + i + 1):
+            seen[count] = row
+            count += 1
+        return count
+    for row in range(opening):
+        seen[count] = row
+        count += 1
+    wide = past + n - opening
+    bits = carray(pointer_to_bytes(masks + mask + i * wide), (wide,))
+    for row in range(wide):
+        if bits[row]:
+            seen[count] = row + opening
+            count += 1
+    return count
+
+
+@njit
+def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
+           softcap, sinks, out):  # type: ignore[no-untyped-def]  # fmt: skip
+    """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
+
+    `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and
+    window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide).
+    """
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    longest = 0
+    for r in range(requests):
+        longest = max(longest, lines[r, 3] + lines[r, 1] - lines[r, 0])
+    seen, scores = np.empty(longest, np.int64), np.empty(longest, np.float32)
+    shared = heads // groups
+    for r in range(requests):
+        line = lines[r]
+        n, base = line[1] - line[0], line[2]
+        for i in range(n):
+            count = visible(line, i, n, masks, window, seen)
+            for head in range(heads):
+                place = (line[0] + i) * heads + head
+                query = carray(pointer(q + 4 * place * size), (size,))
+                target = carray(pointer(out + 4 * place * wide), (wide,))
+                for j in range(count):
+                    row = (base + seen[j]) * shared + head // groups
+                    score = dot(query, carray(pointer(keys + 4 * row * size), (size,))) * F(scale)
+                    scores[j] = F(softcap) * F(math.tanh(score / F(softcap))) if softcap else score
+                sink = F(-np.inf)
+                if sinks != 0:
+                    sink = carray(pointer(sinks), (heads,))[head]
+                total = shares(scores, count, sink)
+                for d in range(wide):
+                    target[d] = F(0.0)
+                for j in range(count):
+                    row = (base + seen[j]) * shared + head // groups
+                    value = carray(pointer(values + 4 * row * wide), (wide,))
+                    share = scores[j] / total
+                    for d in range(wide):
+                        target[d] += share * value[d]

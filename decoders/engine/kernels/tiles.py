@@ -1,0 +1,203 @@
+"""Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
+
+Weights (out, in) lie in blocks of 32 outputs, (out / 32, in, 32). A tile multiplies up to six rows
+by a block with all sums in registers, so each weight is read and widened once for six rows. Each
+sum runs over the inputs in order, one fused multiply-add after another, whatever the tile. So a
+row's product has the same bits in a pass of one token and in any other.
+"""
+
+from typing import Any
+
+import numpy as np
+import torch
+from llvmlite import ir
+from numba import carray, njit, types
+from numba.extending import intrinsic
+
+BLOCK = 32  # outputs
+LANES = 8  # of a vector
+MOST = 6  # rows of a tile: with two vectors of weights each, twelve sums and four more registers
+I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
+VECTOR, HALVES = ir.VectorType(F32, LANES), ir.VectorType(ir.HalfType(), LANES)
+
+
+def splat(builder: Any, number: Any) -> Any:
+    """A vector of one number."""
+    first = builder.insert_element(ir.Constant(VECTOR, ir.Undefined), number, I32(0))
+    lanes = ir.Constant(ir.VectorType(I32, LANES), [I32(0)] * LANES)
+    return builder.shuffle_vector(first, ir.Constant(VECTOR, ir.Undefined), lanes)
+
+
+def multiply_add(builder: Any) -> Any:
+    name, kind = f"llvm.fma.v{LANES}f32", ir.FunctionType(VECTOR, [VECTOR] * 3)
+    return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+
+
+def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
+    """Write the loop over the inputs for some rows and some of a block's vectors.
+
+    Args:
+        builder: where to write
+        rows: the number of rows
+        columns: the block's vectors
+        arguments: those of a tile, see `tile`
+    """
+    x, weights, size, out, width, factor = arguments
+    x, out = (builder.inttoptr(p, F32.as_pointer()) for p in (x, out))
+    weights = builder.inttoptr(weights, ir.HalfType().as_pointer())
+    lines = [builder.gep(x, [builder.mul(size, I64(row))]) for row in range(rows)]
+    places = [(row, column) for row in range(rows) for column in columns]
+    before = builder.block
+    loop, after = builder.append_basic_block("inputs"), builder.append_basic_block("summed")
+    builder.branch(loop)
+    builder.position_at_end(loop)
+    i = builder.phi(I64)
+    i.add_incoming(I64(0), before)
+    totals = {place: builder.phi(VECTOR) for place in places}
+    for total in totals.values():
+        total.add_incoming(ir.Constant(VECTOR, [F32(0.0)] * LANES), before)
+    wide = {}
+    for column in columns:
+        offset = builder.add(builder.mul(i, I64(BLOCK)), I64(column * LANES))
+        pointer = builder.bitcast(builder.gep(weights, [offset]), HALVES.as_pointer())
+        wide[column] = builder.fpext(builder.load(pointer, align=2), VECTOR)
+    inputs = [splat(builder, builder.load(builder.gep(line, [i]))) for line in lines]
+    add = multiply_add(builder)
+    longer = {p: builder.call(add, [wide[p[1]], inputs[p[0]], totals[p]]) for p in places}
+    following = builder.add(i, I64(1))
+    i.add_incoming(following, loop)
+    for place, total in totals.items():
+        total.add_incoming(longer[place], loop)
+    builder.cbranch(builder.icmp_signed("<", following, size), loop, after)
+    builder.position_at_end(after)
+    for (row, column), total in longer.items():
+        offset = builder.add(builder.mul(width, I64(row)), I64(column * LANES))
+        pointer = builder.bitcast(builder.gep(out, [offset]), VECTOR.as_pointer())
+        builder.store(builder.fmul(total, splat(builder, factor)), pointer, align=4)
+
+
+def tile(rows: int) -> Any:
+    """The product of so many rows with one block.
+
+    Its arguments are the addresses of the rows and of the block, the number of inputs (at least 1),
+    the address of the first output, the distance of two rows of outputs, and a factor.
+    """
+    columns = BLOCK // LANES
+    together = columns if 2 * rows <= MOST else 2
+
+    @intrinsic
+    def run(
+        context: Any, x: Any, weights: Any, size: Any, out: Any, width: Any, factor: Any
+    ) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            for first in range(0, columns, together):
+                sums(builder, rows, range(first, first + together), arguments)
+            return context.get_dummy_value()
+
+        return types.void(*[types.int64] * 5, types.float32), code
+
+    return run
+
+
+one, two, three, four, five, six = (tile(rows) for rows in range(1, MOST + 1))
+
+
+@intrinsic
+def pointer(context: Any, address: Any) -> Any:
+    """An address as a pointer to float32 numbers."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], F32.as_pointer())
+
+    return types.CPointer(types.float32)(types.int64), code
+
+
+@intrinsic
+def pointer_to_integers(context: Any, address: Any) -> Any:
+    """An address as a pointer to int64 numbers."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], I64.as_pointer())
+
+    return types.CPointer(types.int64)(types.int64), code
+
+
+@intrinsic
+def pointer_to_bytes(context: Any, address: Any) -> Any:
+    """An address as a pointer to bytes."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.inttoptr(arguments[0], ir.IntType(8).as_pointer())
+
+    return types.CPointer(types.uint8)(types.int64), code
+
+
+@intrinsic
+def power_of_two(context: Any, bits: Any) -> Any:
+    """The float32 number whose exponent field these bits are."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(builder.shl(arguments[0], I32(23)), F32)
+
+    return types.float32(types.int32), code
+
+
+@intrinsic
+def bits_of(context: Any, number: Any) -> Any:
+    """The bits of a float32 number."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], I32)
+
+    return types.int32(types.float32), code
+
+
+@njit
+def product(x, n, weights, size, width, out, bias, factor):  # type: ignore[no-untyped-def]
+    """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
+    spare = np.empty(MOST * BLOCK, np.float32)
+    for block in range((width + BLOCK - 1) // BLOCK):
+        start = block * BLOCK
+        count = min(BLOCK, width - start)
+        part = weights + 2 * start * size
+        row = 0
+        while row < n:
+            rows = min(MOST, n - row)
+            # A block that sticks out is multiplied aside.
+            into, apart = out + 4 * (row * width + start), width
+            if count < BLOCK:
+                into, apart = spare.ctypes.data, BLOCK
+            line = x + 4 * row * size
+            if rows == 1:
+                one(line, part, size, into, apart, factor)
+            elif rows == 2:
+                two(line, part, size, into, apart, factor)
+            elif rows == 3:
+                three(line, part, size, into, apart, factor)
+            elif rows == 4:
+                four(line, part, size, into, apart, factor)
+            elif rows == 5:
+                five(line, part, size, into, apart, factor)
+            else:
+                six(line, part, size, into, apart, factor)
+            if count < BLOCK:
+                for i in range(rows):
+                    target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))
+                    target[:] = spare[i * BLOCK : i * BLOCK + count]
+            row += rows
+    if bias != 0:
+        shift = carray(pointer(bias), (width,))
+        for i in range(n):
+            target = carray(pointer(out + 4 * i * width), (width,))
+            for j in range(width):
+                target[j] += shift[j]
+
+
+def in_blocks(weight: torch.Tensor) -> torch.Tensor:
+    """Lay float16 weights (out, in) out as tiles want them, with zeros up to a whole block.
+
+    Memory of torch begins at a multiple of 64 bytes, which is a line of the cache and of a block.
+    """
+    width, size = weight.shape
+    whole = torch.nn.functional.pad(weight, (0, 0, 0, -width % BLOCK))
+    return whole.view(-1, BLOCK, size).transpose(1, 2).contiguous()

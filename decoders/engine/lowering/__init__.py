@@ -1,0 +1,1 @@
+"""Recorded passes rewritten for the compiled kernels: patterns of operators become instructions."""

@@ -1,0 +1,106 @@
+"""A pass as one call of the compiled kernels (Lowered)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from decoders.engine.attention.interface import Layered, Packing
+from decoders.engine.kernels.codes import INTEGERS, PLACES
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.lowering.lower import CannotLower, Lowering
+from decoders.engine.lowering.rows import TOKENS, placed
+from decoders.engine.recording.recorder import Step, Value
+
+Keys = tuple[Sequence[torch.Tensor], ...]
+
+
+class Lowered:
+    """A recorded pass that compiled kernels carry out in one call.
+
+    Args:
+        steps: the recording, for passes of any size
+        answers: what it returns
+
+    Raises:
+        CannotLower: if the kernels do not do all of it, or cannot be had
+    """
+
+    def __init__(self, steps: Sequence[Step], answers: Sequence[Value]):
+        found = kernels()
+        if found is None:
+            raise CannotLower("there are no kernels")
+        self._run = found.run
+        lowering = Lowering(steps, answers)
+        self._kept = lowering.kept
+        results = list(dict.fromkeys(rows.number for rows in lowering.answers))
+        layout = placed(lowering.instructions, lowering.widths, results)
+        self._lines = np.zeros((len(lowering.instructions), 1 + PLACES + INTEGERS), np.int64)
+        self._reals = np.zeros((len(lowering.instructions), 2))
+        for line, reals, one in zip(self._lines, self._reals, lowering.instructions, strict=True):
+            places = [layout.places[number] for number in one.operands]
+            line[0], line[1 : 1 + len(places)] = one.code, places
+            if one.second is not None:
+                line[PLACES - 1] = layout.places[one.second]
+            line[PLACES] = layout.places[one.result]
+            line[1 + PLACES : 1 + PLACES + len(one.integers)] = one.integers
+            reals[: len(one.reals)] = one.reals
+        self._width = layout.width
+        every = {rows.number: rows for rows in lowering.answers}
+        self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
+        self._order = [results.index(rows.number) for rows in lowering.answers]
+        self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
+
+    def __call__(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Packing | Layered,
+        tokens: int,
+        n_wanted: int,
+    ) -> tuple[torch.Tensor, ...]:
+        packings = packing.packings if isinstance(packing, Layered) else (packing,)
+        work = torch.empty(self._width * max(tokens, n_wanted))
+        answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
+        self._run(
+            self._lines,
+            self._reals,
+            work.data_ptr(),
+            np.array([answer.data_ptr() for answer in answers]),
+            input_ids.data_ptr(),
+            position_ids.data_ptr(),
+            wanted.data_ptr(),
+            tokens,
+            n_wanted,
+            self._addresses(packing, packings),
+            np.array(
+                [
+                    (p.rows.data_ptr(), p.segments.data_ptr(), len(p.segments), p.masks.data_ptr(),
+                     p.window)
+                    for p in packings
+                ]
+            ),
+        )  # fmt: skip
+        return tuple(answers[i] for i in self._order)
+
+    def _addresses(self, packing: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
+        """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
+        keys, found = self._caches
+        if len(keys) == len(packings) and all(
+            k is p.keys for k, p in zip(keys, packings, strict=True)
+        ):
+            return found
+        places = (
+            packing.places
+            if isinstance(packing, Layered)
+            else [(0, layer) for layer in range(len(packing.keys))]
+        )
+        found = np.array(
+            [
+                (packings[p].keys[i].data_ptr(), packings[p].values[i].data_ptr(), p)
+                for p, i in places
+            ]
+        )
+        self._caches = tuple(p.keys for p in packings), found
+        return found

@@ -1,0 +1,82 @@
+"""Patterns of recorded operators: what a norm, a rotation or a gate looks like in a recording."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from decoders.engine.recording.recorder import Step, Value
+
+aten = torch.ops.aten
+END = 2**63 - 1  # the end of a slice without one
+
+
+@dataclass(frozen=True)
+class Hole:
+    """In a pattern: any value, the same wherever this name stands."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Call:
+    """In a pattern: the result of this operator with these arguments."""
+
+    function: torch._ops.OpOverload
+    arguments: tuple
+
+
+def call(function: torch._ops.OpOverload, *arguments: Any) -> Call:
+    return Call(function, arguments)
+
+
+X, Y, COS, SIN, HALF, AXIS, WEIGHT, EPS, SCALE, IDS = map(
+    Hole, ("x", "y", "cos", "sin", "half", "axis", "weight", "eps", "scale", "ids")
+)
+MEAN_SQUARE = call(aten.mean.dim, call(aten.pow.Tensor_Scalar, X, 2), [-1], True)
+LENGTHS = call(aten.rsqrt.default, call(aten.add.Tensor, MEAN_SQUARE, EPS))
+NORM = call(aten.mul.Tensor, WEIGHT, call(aten.mul.Tensor, X, LENGTHS))
+SECOND = call(aten.neg.default, call(aten.slice.Tensor, X, AXIS, HALF, END))
+TURNED = call(aten.cat.default, [SECOND, call(aten.slice.Tensor, X, AXIS, 0, HALF)], -1)
+ROTATION = call(aten.add.Tensor, call(aten.mul.Tensor, X, COS), call(aten.mul.Tensor, TURNED, SIN))
+PLACES = call(aten.unsqueeze.default, Value("position_ids"), 2)
+HALVES = call(aten.mul.Tensor, PLACES, WEIGHT)
+ANGLES = call(aten.cat.default, [HALVES, HALVES], -1)
+GATED = call(aten.mul.Tensor, call(aten.silu.default, X), Y)
+SUM = call(aten.add.Tensor, X, Y)
+WANTED = call(aten.index.Tensor, X, [None, Value("wanted")])
+LOOKED_UP = call(aten.embedding.default, WEIGHT, Value("input_ids"))
+LOOKED_UP_PADDED = call(aten.embedding.default, WEIGHT, Value("input_ids"), AXIS)
+
+
+def angles(function: torch._ops.OpOverload) -> tuple[Call, Call]:
+    """The cosines or sines of all positions, with and without a scale, for all heads."""
+    bare = call(function, ANGLES)
+    scaled = call(aten.mul.Tensor, bare, SCALE)
+    return call(aten.unsqueeze.default, scaled, 1), call(aten.unsqueeze.default, bare, 1)
+
+
+def matched(pattern: Any, item: Any, makers: Mapping[Value, Step]) -> dict[str, Any] | None:
+    """Match an argument or a result of a step with a pattern.
+
+    Returns:
+        the values of the pattern's names, or None if `item` does not fit
+    """
+    values: dict[str, Any] = {}
+
+    def fits(pattern: Any, item: Any) -> bool:
+        if isinstance(pattern, Hole):
+            return values.setdefault(pattern.name, item) == item
+        if isinstance(pattern, Call):
+            step = makers.get(item) if isinstance(item, Value) else None
+            if step is None or step.function != pattern.function or step.options:
+                return False
+            return fits(pattern.arguments, step.arguments)
+        if type(item) is not type(pattern):
+            return False
+        if isinstance(pattern, (list, tuple)):
+            return len(item) == len(pattern) and all(map(fits, pattern, item))
+        return item == pattern
+
+    return values if fits(pattern, item) else None
