@@ -1,4 +1,4 @@
-"""Passes on a CPU in one compiled call: numba's kernels, and the program that strings them together.
+"""Numba's kernels for passes on a CPU, and the program that strings them together.
 
-Only `loading` may be imported without numba.
+Only `loading` and `codes` may be imported without numba.
 """

@@ -26,7 +26,7 @@ ROUNDER = F(12582912.0)  # adding 1.5 * 2 ** 23 rounds to a whole number, in the
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 
 
-@njit(inline="always")
+@njit
 def exponential(x):  # type: ignore[no-untyped-def]
     """exp(x) in float32 to two units in the last place; 0 below -87. Cephes' polynomial."""
     z = min(max(x, LEAST), MOST) if x == x else x

@@ -54,11 +54,11 @@ class Rows:
             shape = self.shape[1:]
         elif name == "slice" and self._all(*arguments):
             shape = self.shape
-        if shape is None or len([s for s in shape if isinstance(s, Size)]) != 1:
+        if shape is None or [s for s in shape if isinstance(s, Size)] != [self.count]:
             return None
         # Only heads may stand before the tokens.
         fits = shape[: shape.index(self.count)] in ((), (1,)) or Rows(0, shape).by_heads
-        return Rows(self.number, shape) if self.count in shape and fits else None
+        return Rows(self.number, shape) if fits else None
 
     def _all(self, axis: int = 0, begin: Any = None, end: Any = None, step: int = 1) -> bool:
         size = self.shape[axis]

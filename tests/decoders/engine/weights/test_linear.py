@@ -4,7 +4,8 @@ import pytest
 import torch
 
 import decoders
-from decoders.engine.weights.linear import COPIED_BYTES, HALVES, PassLinear, half_of, hasten
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.weights.linear import COPIED_BYTES, PassLinear, half_of, hasten
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -69,9 +70,7 @@ def test_what_copies_take_is_known_before_a_pair_is_loaded():
     assert decoders.copies_bytes(1000, torch.device("cuda")) == 0
 
 
-needs_halves = pytest.mark.skipif(
-    not HALVES, reason="this torch has no product with float16 weights"
-)
+needs_halves = pytest.mark.skipif(not kernels(), reason="numba has no kernels here")
 
 
 @needs_halves

@@ -1,0 +1,61 @@
+"""Products with float16 weights: right, and with the same bits in a pass of any size."""
+
+import pytest
+import torch
+
+from decoders.engine.weights.linear import Halves, PassLinear, hasten
+
+pytest.importorskip("numba")
+
+
+@torch.inference_mode(False)  # weights made there are not copied
+def a_layer(size, width, bias=True, factor=1.0):
+    """A layer that float16 holds, and the same in float64."""
+    torch.manual_seed(size + width)
+    layer = torch.nn.Linear(size, width, bias=bias)
+    with torch.no_grad():
+        layer.weight.copy_((factor * layer.weight).bfloat16())
+    model = torch.nn.Sequential(layer)
+    hasten(model)
+    assert type(layer) is PassLinear
+    return layer
+
+
+@pytest.mark.parametrize("tokens", [1, 2, 3, 4, 5, 6, 7, 11, 12, 40])
+@pytest.mark.parametrize(("size", "width"), [(1, 1), (7, 31), (64, 32), (96, 33), (20, 100)])
+@pytest.mark.parametrize("bias", [False, True])
+@torch.inference_mode()
+def test_a_row_has_the_same_bits_in_a_pass_of_any_size(tokens, size, width, bias):
+    layer = a_layer(size, width, bias)
+    x = torch.randn(1, tokens, size, generator=torch.Generator().manual_seed(0))
+    together = layer(x)[0]
+    assert isinstance(layer.copied(), Halves)
+    assert torch.equal(together, torch.cat([layer(x[:, i : i + 1])[0] for i in range(tokens)]))
+    exact = torch.nn.functional.linear(
+        x[0].double(), layer.weight.double(), layer.bias.double() if bias else None
+    )
+    torch.testing.assert_close(together.double(), exact, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+@torch.inference_mode()
+def test_numbers_that_are_none_stay_so(number):
+    """In their own row, and in no other."""
+    layer = a_layer(16, 40)
+    x = torch.ones(1, 8, 16)
+    x[0, 3, 5] = number
+    finite = layer(x)[0].isfinite()
+    assert not finite[3].any()
+    assert finite[[0, 1, 2, 4, 5, 6, 7]].all()
+
+
+@torch.inference_mode()
+def test_nothing_is_written_beside_the_product():
+    """A block that sticks out of the outputs is multiplied aside."""
+    from decoders.engine.weights.linear import multiply
+
+    layer, out = a_layer(8, 33), torch.full((9, 33), 7.0)
+    x = torch.ones(7, 8)
+    multiply(layer.copied(), x.data_ptr(), out[1].data_ptr(), 7, 8, 33)
+    assert (out[0] == 7).all() and (out[8] == 7).all()
+    torch.testing.assert_close(out[1:8], layer(x))

@@ -1,0 +1,151 @@
+"""Passes of Llamas and Qwens are one call of kernels, which agrees with plain passes."""
+
+import random
+
+import pytest
+import torch
+
+from decoders import ModelPair, catalog, generate
+from decoders.engine.lowering.passes import Lowered
+from decoders.engine.models.packed import PackedModel
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.recording.replay import LONGEST
+from decoders.tree import TokenTree
+from tests import zoo
+from tests.models import FAMILIES, build, build_tokenizer
+
+pytest.importorskip("numba")
+KNOWN = "llama", "qwen3", "qwen2", "mistral", "olmo2"
+PROMPTS = [[5, 6, 7, 8], [3], [9] * 12, list(range(20, 60))]
+
+
+def halved(model):
+    """The model with weights that float16 holds, as published ones are."""
+    with torch.no_grad():
+        for p in model.parameters():
+            p.copy_(p.bfloat16())
+    return model
+
+
+def model_of(family):
+    known = family in FAMILIES
+    return halved(build(family, torch.float32) if known else zoo.build_pair(family)[0].float())
+
+
+def pass_of(model):
+    """What carries out the passes of a model once it has run."""
+    packed = PackedModel(model, "target")
+    engine, tree = packed.engine(), TokenTree([1, 2, 3])
+    engine.admit(tree, 3)
+    engine.run([(tree, tree.trunk[-1:])])
+    assert not packed.forward.failed
+    return next(iter(packed.forward._passes.values())), packed.forward.operators
+
+
+@pytest.mark.parametrize("family", KNOWN)
+def test_these_are_one_call(family):
+    run, why = pass_of(model_of(family))
+    assert isinstance(run, Lowered) and not why
+
+
+@pytest.mark.parametrize("family", ["opt", "gpt2", "gpt_neox", "gemma", "gemma2"])
+def test_others_are_replayed_operator_by_operator(family):
+    run, why = pass_of(model_of(family))
+    assert not isinstance(run, Lowered) and why
+
+
+def test_weights_that_float16_does_not_hold():
+    run, why = pass_of(build(dtype=torch.float32))
+    assert not isinstance(run, Lowered) and "float16" in why
+
+
+def both_ways(packed, layers=(), turns=8, seed=0):
+    """Yield the outputs of random passes over two requests, by kernels and by modules."""
+    draw, engine = random.Random(seed), PackedPasses(packed)
+    trees = [TokenTree(draw.choices(range(60), k=k)) for k in (30, 3)]
+    for tree in trees:
+        engine.admit(tree, 60)
+    for turn in range(turns):
+        wants = []
+        for tree in trees:
+            tips = [tree.trunk[-1]]
+            for _ in range(draw.randrange(6) if turn else 0):
+                tips.append(tree.add(draw.choice(tips), draw.randrange(60)))
+            new = [n for n in dict.fromkeys(tips) if n not in engine.caches[tree][0].row]
+            if new:
+                wants.append((tree, new))
+        if wants:
+            inputs = engine.pack(engine.feeds(wants, None))
+            with torch.inference_mode():
+                found, plain = (
+                    run(**inputs._asdict(), features=layers)
+                    for run in (packed.forward, packed.plain)
+                )
+            yield from zip(found, plain, strict=True)
+        for tree in trees:
+            if tree.tail:
+                tree.keep([draw.choice([tree.trunk[-1], *tree.tail])])
+        engine.arenas.sync([(engine.caches[t], t) for t in trees])
+
+
+@pytest.mark.parametrize("family", KNOWN)
+@pytest.mark.parametrize("layers", [(), (0, 1, -1), (1, 1)], ids=str)
+def test_chains_and_trees_agree_with_plain_passes(family, layers):
+    packed = PackedModel(model_of(family), "target")
+    for found, plain in both_ways(packed, layers):
+        torch.testing.assert_close(found, plain, rtol=2e-4, atol=2e-4)
+
+
+@pytest.fixture(scope="module")
+def pair():
+    target, draft = (
+        model_of("llama"),
+        halved(build(dtype=torch.float32, seed=1, num_hidden_layers=1)),
+    )
+    return ModelPair(target, draft, build_tokenizer())
+
+
+@pytest.mark.parametrize("decoder", catalog)
+def test_the_same_tokens_alone_and_in_a_batch(pair, decoder):
+    """In float32, and without an exception for near-ties: the passes have the same bits."""
+    options = {"max_new_tokens": 12, "ignore_eos": True, "temperature": 0}
+    together = generate(pair, PROMPTS, decoder, seed=[1, 2, 3, 4], **options)
+    for seed, (prompt, found) in enumerate(zip(PROMPTS, together, strict=True), 1):
+        assert generate(pair, prompt, decoder, seed=seed, **options).tokens == found.tokens
+
+
+def test_speculation_has_the_tokens_of_greedy(pair):
+    """Also where two tokens are nearly alike, because trees have the same bits as chains."""
+    options = {"max_new_tokens": 40, "ignore_eos": True, "temperature": 0}
+    expected = [r.tokens for r in generate(pair, PROMPTS, "greedy", **options)]
+    for decoder in ("speculative", "specinfer", "spectr", "lookup"):
+        if decoder in catalog:
+            assert [r.tokens for r in generate(pair, PROMPTS, decoder, **options)] == expected
+
+
+@pytest.mark.parametrize("tokens", [1, 2, LONGEST, LONGEST + 1])
+def test_long_prompts_run_plainly(tokens):
+    packed = PackedModel(model_of("llama"), "target")
+    inputs = packed._example(tokens, 1)
+    with torch.inference_mode():
+        (found,) = packed.forward(**inputs._asdict(), features=())
+        (plain,) = packed.plain(**inputs._asdict(), features=())
+    assert torch.equal(found, plain) == (tokens > LONGEST)
+    torch.testing.assert_close(found, plain, rtol=2e-4, atol=2e-4)
+
+
+def test_changed_weights_are_followed(pair):
+    """Instructions hold the addresses of weights and of copies."""
+    model = model_of("llama")
+    own = ModelPair(model, None)
+    options = {"max_new_tokens": 12, "ignore_eos": True, "temperature": 0}
+    generate(own, PROMPTS, "greedy", **options)
+    with torch.no_grad():
+        for p, q in zip(
+            model.parameters(), halved(build(dtype=torch.float32, seed=5)).parameters(), strict=True
+        ):
+            p.copy_(q)
+    found = [r.tokens for r in generate(own, PROMPTS, "greedy", **options)]
+    assert found == [
+        r.tokens for r in generate(ModelPair(model, None), PROMPTS, "greedy", **options)
+    ]
