@@ -27,7 +27,7 @@ LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.1219444
 
 
 @njit
-def exponential(x):  # type: ignore[no-untyped-def]
+def exponential(x):
     """exp(x) in float32 to two units in the last place; 0 below -87. Cephes' polynomial."""
     z = min(max(x, LEAST), MOST) if x == x else x
     shifted = z * LOG2_E + ROUNDER
@@ -44,7 +44,7 @@ def exponential(x):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=SUMS)
-def embed(ids, n, table, width, out):  # type: ignore[no-untyped-def]
+def embed(ids, n, table, width, out):
     tokens = carray(pointer_to_integers(ids), (n,))
     for i in range(n):
         row = carray(pointer(table + 4 * tokens[i] * width), (width,))
@@ -54,7 +54,7 @@ def embed(ids, n, table, width, out):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=SUMS)
-def norm(x, n, weight, width, eps, out):  # type: ignore[no-untyped-def]
+def norm(x, n, weight, width, eps, out):
     """Root mean square norm of n rows."""
     scale = carray(pointer(weight), (width,))
     for i in range(n):
@@ -69,7 +69,7 @@ def norm(x, n, weight, width, eps, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):  # type: ignore[no-untyped-def]
+def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):
     """The cosines and sines (n, half) of positions times frequencies."""
     places = carray(pointer_to_integers(positions), (n,))
     speed = carray(pointer(frequencies), (half,))
@@ -83,7 +83,7 @@ def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):  # 
 
 
 @njit
-def rotate(x, n, heads, size, cos, sin, out):  # type: ignore[no-untyped-def]
+def rotate(x, n, heads, size, cos, sin, out):
     """Rotate the halves of each head's row: (n, heads, size)."""
     half = size // 2
     for i in range(n):
@@ -99,7 +99,7 @@ def rotate(x, n, heads, size, cos, sin, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def gated(gate, up, count, out):  # type: ignore[no-untyped-def]
+def gated(gate, up, count, out):
     """silu(gate) * up."""
     g = carray(pointer(gate), (count,))
     u = carray(pointer(up), (count,))
@@ -109,7 +109,7 @@ def gated(gate, up, count, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def add(x, y, count, out):  # type: ignore[no-untyped-def]
+def add(x, y, count, out):
     a, b = carray(pointer(x), (count,)), carray(pointer(y), (count,))
     target = carray(pointer(out), (count,))
     for i in range(count):
@@ -117,7 +117,7 @@ def add(x, y, count, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def select(x, wanted, n, width, out):  # type: ignore[no-untyped-def]
+def select(x, wanted, n, width, out):
     places = carray(pointer_to_integers(wanted), (n,))
     for i in range(n):
         row = carray(pointer(x + 4 * places[i] * width), (width,))
@@ -127,7 +127,7 @@ def select(x, wanted, n, width, out):  # type: ignore[no-untyped-def]
 
 
 @njit
-def write(x, n, rows, width, cache):  # type: ignore[no-untyped-def]
+def write(x, n, rows, width, cache):
     """Copy rows x (n, width) to these rows of a cache."""
     places = carray(pointer_to_integers(rows), (n,))
     for i in range(n):
@@ -138,7 +138,7 @@ def write(x, n, rows, width, cache):  # type: ignore[no-untyped-def]
 
 
 @njit(fastmath=SUMS)
-def dot(x, y):  # type: ignore[no-untyped-def]
+def dot(x, y):
     total = F(0.0)
     for j in range(len(x)):
         total += x[j] * y[j]
@@ -146,7 +146,7 @@ def dot(x, y):  # type: ignore[no-untyped-def]
 
 
 @njit
-def shares(scores, count, sink):  # type: ignore[no-untyped-def]
+def shares(scores, count, sink):
     """Turn scores into exp(score - highest); return the sum, with that of a sink (-inf: none)."""
     highest = F(sink)
     for j in range(count):
@@ -160,7 +160,7 @@ def shares(scores, count, sink):  # type: ignore[no-untyped-def]
 
 
 @njit
-def visible(line, i, n, masks, window, seen):  # type: ignore[no-untyped-def]
+def visible(line, i, n, masks, window, seen):
     """Write the rows that token i of a request sees into `seen`; return how many there are.
 
     Only these rows take part in sums, so gaps between them change no bit of a result.
@@ -187,7 +187,7 @@ def visible(line, i, n, masks, window, seen):  # type: ignore[no-untyped-def]
 
 @njit
 def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
-           softcap, sinks, out):  # type: ignore[no-untyped-def]  # fmt: skip
+           softcap, sinks, out):  # fmt: skip
     """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
 
     `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and

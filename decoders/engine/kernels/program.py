@@ -37,12 +37,12 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any]:
     """
 
     @njit(MULTIPLY, nogil=True, **options)
-    def multiply(x, n, weights, size, width, out, bias, factor):  # type: ignore[no-untyped-def]
+    def multiply(x, n, weights, size, width, out, bias, factor):
         if stamp:
             product(x, n, weights, size, width, out, bias, factor)
 
     @njit(RUN, nogil=True, **options)
-    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):  # type: ignore[no-untyped-def]
+    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):
         room = max(n, n_wanted)
         places = np.empty(PLACES, np.int64)
         for step in range(len(lines) if stamp else 0):

@@ -153,7 +153,7 @@ def bits_of(context: Any, number: Any) -> Any:
 
 
 @njit
-def product(x, n, weights, size, width, out, bias, factor):  # type: ignore[no-untyped-def]
+def product(x, n, weights, size, width, out, bias, factor):
     """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
     spare = np.empty(MOST * BLOCK, np.float32)
     for block in range((width + BLOCK - 1) // BLOCK):

@@ -123,13 +123,16 @@ class Recorded:
         """
         # Preparations that a model or a layer makes in its first pass are not recorded.
         self._as_it_is(features, *self.example(min(3, span[-1]), 1))
-        if self._spans[-1][-1] >= 5:
+        if self._spans[-1][-1] >= 5 and not self.operators:
             try:
                 lowered = Lowered(*self._in_general([(3, 2), (5, 2), (5, 3)], features))
                 self._agreeing(lowered, {1, 2, self._spans[-1][-1]}, features)
                 return {(each, features): lowered for each in self._spans}
             except (CannotLower, CannotRecord) as error:
                 self.operators = first_line(error)
+                logging.getLogger("decoders").info(
+                    "The %s is replayed operator by operator: %s.", self.name, self.operators
+                )
         low = span[0]
         sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
         replay = as_function(*self._in_general(sizes, features), INPUTS)

@@ -57,5 +57,6 @@ def test_nothing_is_written_beside_the_product():
     layer, out = a_layer(8, 33), torch.full((9, 33), 7.0)
     x = torch.ones(7, 8)
     multiply(layer.copied(), x.data_ptr(), out[1].data_ptr(), 7, 8, 33)
-    assert (out[0] == 7).all() and (out[8] == 7).all()
+    assert (out[0] == 7).all()
+    assert (out[8] == 7).all()
     torch.testing.assert_close(out[1:8], layer(x))
