@@ -34,7 +34,7 @@ Pass = Callable[..., tuple[torch.Tensor, ...]]
 class Recorded:
     """Replays passes of up to 192 tokens from recordings, and runs longer ones plainly.
 
-    With several threads, which help long passes alone, the limit is as many times lower.
+    With kernels the limit is divided by the number of threads, of which they use one.
 
     Kernels take one recording for passes of any size. Without them there is one for a single token
     and one for more. Each takes a few passes of few tokens. So it is made when it is first needed,
@@ -82,9 +82,12 @@ class Recorded:
     ) -> tuple[torch.Tensor, ...]:
         tokens = input_ids.shape[1]
         span = next((span for span in self._spans if tokens in span), None)
-        if span is None or not few(tokens, torch.float32):
+        if span is None:
             return self._as_it_is(features, input_ids, position_ids, wanted, packing)
         run = self._passes.get((span, features)) or self._record(span, features)
+        # Kernels use one thread.
+        if isinstance(run, Lowered) and not few(tokens, torch.float32):
+            return self._as_it_is(features, input_ids, position_ids, wanted, packing)
         return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
 
     def follow(self) -> None:
