@@ -134,12 +134,14 @@ ROOMS = {
 ENGINE: dict[str, set[str]] = {
     "__init__": set(),
     "protocols": set(),
+    "kernels": set(),
     "recording": {"protocols"},
-    "weights": {"recording"},
+    "weights": {"recording", "kernels"},
     "attention": {"recording"},
+    "lowering": {"recording", "kernels", "weights", "attention"},
     "memory": {"attention"},
     "passes": {"protocols", "recording", "attention", "memory"},
-    "models": {"protocols", "recording", "weights", "attention", "memory", "passes"},
+    "models": {"protocols", "recording", "weights", "attention", "memory", "passes", "lowering"},
     "loading": {"protocols", "recording", "weights", "memory", "models", "passes"},
 }
 # Libraries that only some rooms may import.

@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import interface, operator
+from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import CacheRows, Layout, Reach
@@ -88,7 +89,9 @@ class PackedModel(Loaded):
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
-            return Recorded(self.plain, self._example, self._weights, self.name, self.positions)
+            return Recorded(
+                self.plain, self._example, self._weights, self.name, self.positions, Lowered
+            )
         if passes == "graphs" and not self.by_request:
             return Graphs(self.plain, self._weights, self.name)
         if passes == "graphs":

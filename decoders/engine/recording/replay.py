@@ -15,15 +15,12 @@ from typing import Any
 
 import torch
 
-from decoders.engine.lowering.lower import CannotLower
-from decoders.engine.lowering.passes import Lowered
 from decoders.engine.protocols import Layers
 from decoders.engine.recording.function import as_function
 from decoders.engine.recording.recorder import CannotRecord, Recorder, Step, Value, in_general
-from decoders.engine.weights.linear import MANY, few
 from decoders.errors import first_line
 
-LONGEST = MANY[torch.float32]  # tokens: longer prompts gain nothing
+LONGEST = 192  # tokens: longer prompts gain nothing
 INPUTS = "input_ids", "position_ids", "wanted", "packing"
 VERSION = attrgetter("_version")
 # Takes INPUTS by name and `features`, Layers; returns logits (wanted, V) and for each layer hidden
@@ -48,6 +45,8 @@ class Recorded:
             made again if they change between runs.
         name: the model's name, for the warning if it cannot be recorded
         most: the most tokens that the model can see, or None
+        lower: makes one call of kernels of a recording and its answers; raises CannotRecord if
+            kernels do not do all of it
 
     Attributes:
         failed: whether recording has failed, so that all passes run plainly
@@ -61,8 +60,10 @@ class Recorded:
         weights: Callable[[], list[torch.Tensor]],
         name: str,
         most: int | None,
+        lower: Callable[..., Pass],
     ):
         self.plain, self.example, self.weights, self.name = plain, example, weights, name
+        self.lower = lower
         edges = [min(edge, most or edge) + 1 for edge in (0, 1, LONGEST)]
         spans = [range(*ends) for ends in pairwise(edges)]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
@@ -85,8 +86,8 @@ class Recorded:
         if span is None:
             return self._as_it_is(features, input_ids, position_ids, wanted, packing)
         run = self._passes.get((span, features)) or self._record(span, features)
-        # Kernels use one thread.
-        if isinstance(run, Lowered) and not few(tokens, torch.float32):
+        # Kernels use one thread, so they leave passes alone that several would share.
+        if not self.operators and tokens * torch.get_num_threads() > LONGEST:
             return self._as_it_is(features, input_ids, position_ids, wanted, packing)
         return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
 
@@ -128,10 +129,10 @@ class Recorded:
         self._as_it_is(features, *self.example(min(3, span[-1]), 1))
         if self._spans[-1][-1] >= 5 and not self.operators:
             try:
-                lowered = Lowered(*self._in_general([(3, 2), (5, 2), (5, 3)], features))
+                lowered = self.lower(*self._in_general([(3, 2), (5, 2), (5, 3)], features))
                 self._agreeing(lowered, {1, 2, self._spans[-1][-1]}, features)
                 return {(each, features): lowered for each in self._spans}
-            except (CannotLower, CannotRecord) as error:
+            except CannotRecord as error:
                 self.operators = first_line(error)
                 logging.getLogger("decoders").info(
                     "The %s is replayed operator by operator: %s.", self.name, self.operators

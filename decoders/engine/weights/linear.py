@@ -14,6 +14,7 @@ from torch.nn.functional import linear
 from decoders.devices import device_of
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.recording.recorder import as_one_step
+from decoders.engine.recording.replay import LONGEST
 from decoders.engine.weights.quantization import is_plain
 
 # The weights of larger models are not copied: there memory matters more than time.
@@ -42,7 +43,7 @@ if torch.backends.mkldnn.is_available():
 
 # Up to this many tokens, divided by the number of threads, kernels multiply: they read half of the
 # bytes that oneDNN reads, and use one thread.
-MANY = {torch.float32: 192, torch.bfloat16: 8}
+MANY = {torch.float32: LONGEST, torch.bfloat16: 8}
 
 
 def few(tokens: int, dtype: torch.dtype) -> bool:
