@@ -5,6 +5,7 @@ import zlib
 from functools import lru_cache
 from importlib.resources import files
 from types import SimpleNamespace
+from typing import Any
 
 from decoders.errors import first_line
 
@@ -16,7 +17,7 @@ class Missing(Exception):
 
 
 @lru_cache(maxsize=1)
-def kernels() -> SimpleNamespace | None:
+def kernels() -> Any:
     """The kernels, compiled or read from numba's cache at the first call; None without them.
 
     Then one warning says why. They are kept beside the source or, if that is read-only, in the

@@ -77,7 +77,7 @@ class Lowering:
             self._same[result] = step.arguments[0]
             return
         name = step.function.overloadpacket.__name__
-        first = step.arguments[0] if step.arguments else None
+        first: Any = step.arguments[0] if step.arguments else None
         view = isinstance(first, Value) and not step.options and first in self._rows
         if view and (rows := self._rows[first].viewed(name, step.arguments[1:])):
             self._rows[result] = rows
@@ -189,7 +189,7 @@ class Lowering:
         x, half = found["x"], found["half"]
         if not x.by_heads or found["axis"] != 3 or x.shape[3] != 2 * half:
             return None
-        parts = [
+        parts: list[Any] = [
             next(filter(None, (matched(p, found[name], self._makers) for p in angles)), None)
             for name, angles in (
                 ("cos", patterns.angles(aten.cos.default)),
@@ -215,7 +215,8 @@ def alike(found: dict[str, Any]) -> bool:
 
 def idle(step: Step) -> bool:
     """Whether a step gives what it gets, or positions in float32."""
-    name = step.function.overloadpacket.__name__
+    operator: Any = step.function
+    name = operator.overloadpacket.__name__
     if name in ("alias", "detach"):
         return True
     asked = [*step.arguments[1:], *step.options.values()]
