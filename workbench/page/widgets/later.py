@@ -81,7 +81,7 @@ class LightBlocks(gr.Blocks):
             found[id] = next(iter(places), None)
             yield id, found[id]
 
-    def _place(self, component: int, event: str) -> int | None:
+    def _place(self, component: Any, event: str) -> int | None:
         """The tab with which an event of a component is sent."""
         opens = component in self._tabs and event == "select"
         return component if opens else self._inside.get(component)
@@ -129,7 +129,7 @@ class LightBlocks(gr.Blocks):
 
     def _part(self, tab: int, kept: dict[int, Config]) -> Config:
         """A tab as `gr.render` would send it, with what was kept for it, which it takes."""
-        block = self.blocks[tab]
+        block: Any = self.blocks[tab]
         layout = {"id": tab, "children": [self._prune(_layout(child)) for child in block.children]}
         own = {tab, *self._content(block)}
         dependencies = []
