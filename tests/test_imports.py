@@ -152,7 +152,7 @@ LIBRARIES = {
     "sqlite3": {"workbench.runs", "workbench.experiments"},
     "ray": {"workbench.experiments"},
     "lm_eval": {"decoders.integrations"},
-    "pydantic": {"workbench.runs", "workbench.experiments"},
+    "pydantic": {"workbench.runs", "workbench.experiments", "workbench.page"},
     "spaces": {"workbench.measuring"},
     "pynvml": {"workbench.measuring"},
     "pandas": set(),
