@@ -171,7 +171,7 @@ class Kept:
             own = changed(catalog[self.asked["decoder"]](**settings))
         except (InputError, TypeError):  # of another version
             own = settings
-        name, said = self.label.split(",")[0], self.label.replace(",", " ").split()
+        name, said = self.label.split(", ")[0], self.label.replace(", ", " ").split()
         words = [
             f"{key}={'-'.join(map(str, x)) if isinstance(x, list) else x}" for key, x in own.items()
         ]
