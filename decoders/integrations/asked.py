@@ -27,7 +27,9 @@ from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId
 
 # Inputs that `generate` itself adds; a decoder need not follow them.
-PREPARED = {"attention_mask", "position_ids", "past_key_values", "use_cache", "logits_to_keep"}
+# transformers 5.24 calls the cache `cache`.
+CACHES = "cache", "past_key_values"
+PREPARED = {"attention_mask", "position_ids", "use_cache", "logits_to_keep", *CACHES}
 WARPERS = {
     TemperatureLogitsWarper: "temperature",
     TopKLogitsWarper: "top_k",
@@ -79,7 +81,8 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
     asked = config.return_dict_in_generate
     output = next((name for name in OUTPUTS if asked and getattr(config, name)), "")
     others = [k for k, value in inputs.items() if value is not None and k not in PREPARED]
-    cache, mask = inputs.get("past_key_values"), inputs.get("attention_mask")
+    cache = next((inputs[name] for name in CACHES if inputs.get(name) is not None), None)
+    mask = inputs.get("attention_mask")
     kept = (torch.ones_like(input_ids) if mask is None else mask.to(input_ids.device)).bool()
     refuse(
         (
@@ -91,7 +94,7 @@ def rows(input_ids: torch.Tensor, inputs: Mapping[str, Any], config: GenerationC
         (
             cache is not None and cache.get_seq_length() > 0,
             "Decoders keep their own caches; call generate with the whole text and without "
-            "past_key_values.",
+            "cache or past_key_values.",
         ),
         (
             kept.shape != input_ids.shape

@@ -20,7 +20,7 @@ from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 # The names under which models take their cache.
-CACHES = "past_key_values", "cache_params", "state"
+CACHES = "cache", "past_key_values", "cache_params", "state"
 # Model types that make a cache themselves if they get none.
 OWN_CACHES = "reformer", "xlnet", "rwkv", "xlstm"
 

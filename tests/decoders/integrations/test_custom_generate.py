@@ -531,7 +531,7 @@ def test_what_cannot_be_honoured_is_refused_in_a_sentence(options, words, llama)
 def test_a_cache_that_is_not_empty_is_refused(llama):
     cache = DynamicCache(config=llama[0].config)
     llama[0](torch.tensor([TEXTS[0][:3]]), past_key_values=cache)
-    with pytest.raises(decoders.InputError, match="without past_key_values"):
+    with pytest.raises(decoders.InputError, match="without cache or past_key_values"):
         llama[0].generate(
             **inputs([TEXTS[0]]), past_key_values=cache, custom_generate=decoders.hf("greedy")
         )
