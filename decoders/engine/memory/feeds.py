@@ -99,7 +99,9 @@ def pack(
         segments = torch.frombuffer(every, dtype=torch.long).view(-1, 7)
         indices, seen = indices.to(device), flat.tensor(torch.bool)
         table = biases = indices[:0]
-        divide = partial(parts, feeds, masks, arena, dtype, window)
+        # Padded passes take rows back before the parts are made.
+        sizes = [(len(feed.nodes), feed.cache.base, len(feed.cache)) for feed in feeds]
+        divide = partial(parts, sizes, masks, arena, dtype, window)
     else:
         segments, *others = tables(feeds, masks, dtype, needs_biases(device, dtype), window)
         indices, table, seen, biases = moved([indices, *others], device)
@@ -128,22 +130,24 @@ def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.T
 
 
 def parts(
-    feeds: Sequence[Feed],
+    sizes: Sequence[tuple[int, int, int]],
     masks: Sequence[Mask | None],
     arena: Arena,
     dtype: torch.dtype,
     window: int = 0,
 ) -> tuple[Part, ...]:
-    """Each request's rows and what to add to its scores, for attention request by request."""
+    """Each request's rows and what to add to its scores, for attention request by request.
+
+    Its sizes are its tokens, its first row and its number of rows."""
     requests, start = [], 0
-    for feed, mask in zip(feeds, masks, strict=True):
-        n, total, bias = len(feed.nodes), len(feed.cache), None
+    for (n, base, total), mask in zip(sizes, masks, strict=True):
+        bias = None
         hides = mask is None and 0 < window < total
         causal = mask is None and n == total and n > 1 and not hides
         if mask is not None or (n > 1 and not causal):
             bias = torch.from_numpy(added(mask, n, total, window)).to(arena.keys[0].device, dtype)
         begin = total - window if hides and n == 1 else 0
-        cached = arena.windows(feed.cache.base + begin, feed.cache.base + total)
+        cached = arena.windows(base + begin, base + total)
         requests.append(Part(start, start + n, bias, causal, *cached))
         start += n
     return tuple(requests)

@@ -23,13 +23,13 @@ class TypedServer(mcp.GradioMCPServer):
         call, listed = handlers[types.CallToolRequest], handlers[types.ListToolsRequest]
 
         async def typed_call(request: Any) -> Any:
-            answer = await call(request)
+            answer: Any = await call(request)
             if not answer.root.isError:
                 answer.root.structuredContent = json.loads(answer.root.content[0].text)
             return answer
 
         async def typed_list(request: Any) -> Any:
-            answer = await listed(request)
+            answer: Any = await listed(request)
             for tool in answer.root.tools:
                 endpoint = self.get_block_fn_from_endpoint_name(self.tool_to_endpoint[tool.name])
                 tool.outputSchema = schema(endpoint.fn) if endpoint is not None else None
