@@ -12,7 +12,7 @@ from workbench.runs.record import Result, Run
 from workbench.runs.recorded import id_of
 from workbench.show.looks import FATES
 
-FIVE = "greedy,beam_search,speculative,mtad,dsbd"
+FIVE = "greedy,speculative,mtad,dsbd,beam_search"
 # A byte-level pair writes pieces of emoji, control characters and markup by itself; the prompt adds
 # text that templates would run.
 HOSTILE = (

@@ -69,7 +69,6 @@ PLAIN = {
     "roberta": {"pad_token_id": 1},
     "bloom": {},
     "falcon": {},
-    "gptj": {},
     "mamba": {},
     "jamba": {},
     "nemotron": {},

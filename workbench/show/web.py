@@ -5,6 +5,7 @@ All are inlined, so that no request leaves the machine.
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
@@ -49,7 +50,11 @@ SCRIPTS = (
 
 
 def joined(names: Iterable[str]) -> str:
-    return "\n".join((WEB / name).read_text("utf-8") for name in names)
+    """The files one after another, without indentation and comments on lines of their own."""
+    every = "\n".join((WEB / name).read_text("utf-8") for name in names)
+    bare = re.sub(r"^\s*/\*.*?\*/\s*$", "", every, flags=re.M | re.S)
+    lines = (line.strip() for line in bare.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
 
 
 def embed(data: object) -> str:
