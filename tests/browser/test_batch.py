@@ -37,6 +37,7 @@ def few(visit, address: str) -> Page:
     """The tab, filled by a link; its settings are open."""
     page = visit(f"{address}?{FEW}")
     expect(page.get_by_role("tab", name="Batch")).to_have_attribute("aria-selected", "true")
+    expect(page.locator("#batch-figures table").first).to_be_visible()  # the recorded run is there
     page.locator("#batch-form > button").click()
     page.locator("#batch-settings > button").click()
     # a fold that opens for the first time fills its fields in once more
