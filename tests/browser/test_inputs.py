@@ -100,7 +100,7 @@ def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
         pair.tokenizer.save_pretrained(tmp_path / role)
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
     header = page.locator("#header p")
-    expect(header).to_contain_text("two tiny story models")
+    expect(header).to_contain_text("tiny story models")
     unfold_form(page)
     page.locator("#models > button").click()
     setting(page, "Pair").click()
@@ -123,7 +123,7 @@ def test_the_first_screen_names_the_pair_in_use(visit, address, pair, tmp_path):
     setting(page, "Pair").click()
     page.get_by_role("option", name=EMBEDDED.name).click()
     page.get_by_role("button", name="Load").click()
-    expect(header).to_contain_text("two tiny story models")
+    expect(header).to_contain_text("tiny story models")
 
 
 def test_links_that_cannot_be_followed_say_so(visit, address):
