@@ -20,8 +20,8 @@ class Missing(Exception):
 def kernels() -> Any:
     """The kernels, compiled or read from numba's cache at the first call; None without them.
 
-    Then one warning says why. They are kept beside the source or, if that is read-only, in the
-    user's cache folder; if there is neither, they are compiled in each process.
+    Then one warning says why. They are kept in the user's cache folder (or in NUMBA_CACHE_DIR); if
+    it is read-only, they are compiled in each process.
     """
     try:
         return _made()
@@ -42,12 +42,20 @@ def _made() -> SimpleNamespace:
     able = binding.get_host_cpu_features()
     if processor not in NEEDED or not all(able.get(name) for name in NEEDED[processor]):
         raise Missing("the kernels are for AVX2 and for Arm")
+    from numba import config
+    from platformdirs import user_cache_dir
+
     from decoders.engine.kernels import program, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
+    # Beside the source they would stay when the package is uninstalled.
+    before = config.CACHE_DIR
+    config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
         run, multiply = program.compiled(stamp, cache=True)
-    except RuntimeError:  # no folder is writable
+    except (RuntimeError, OSError):  # the folder is not writable
         run, multiply = program.compiled(stamp)
+    finally:
+        config.CACHE_DIR = before
     return SimpleNamespace(run=run, multiply=multiply, in_blocks=tiles.in_blocks)
