@@ -128,7 +128,7 @@ def test_a_run_that_the_page_brings_along_races_without_a_model(visit, server):
     before, recorded = host.store.list(), recordings()[0].run
     page = visit(f"{address}?run={recorded.id}")
     in_step(page, recorded)
-    expect(page.locator(".wb-race")).to_contain_text("so it opens at a tenth of the measured speed")
+    expect(page.locator(".wb-race")).to_contain_text("of the measured speed")
     assert host.store.list() == before
 
 

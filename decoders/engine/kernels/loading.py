@@ -42,7 +42,7 @@ def _made() -> SimpleNamespace:
     able = binding.get_host_cpu_features()
     if processor not in NEEDED or not all(able.get(name) for name in NEEDED[processor]):
         raise Missing("the kernels are for AVX2 and for Arm")
-    from numba import config
+    import numba
     from platformdirs import user_cache_dir
 
     from decoders.engine.kernels import program, tiles
@@ -50,6 +50,7 @@ def _made() -> SimpleNamespace:
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
     # Beside the source they would stay when the package is uninstalled.
+    config: Any = numba.config
     before = config.CACHE_DIR
     config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
