@@ -126,7 +126,7 @@ class _Case:
         }
         self.drawn_from = [] if self.q is None else [Whole(row) for row in self.q]
         # Only at temperature 0 is every distribution certain, and then some rules read `raw`.
-        self.warping = Warping(temperature=float(not (self.p.max(-1).values == 1).all()))
+        self.warping = Warping(temperature=float((self.p == 1).sum() < len(self.p)))
 
     def fitting(self, rules: Sequence[Rule | str]) -> list[Rule]:
         """The rules that are asked for, or all that fit."""

@@ -64,9 +64,9 @@ def test_every_scheme_is_measured_shown_taken_home_and_reopened(
     expect(tab.locator("#batch-verdict")).to_contain_text("Identical tokens in every scheme")
     expect(tab.locator("#batch-figures")).to_contain_text("unpadded cache")
     expect(tab.locator("#batch .main-svg").first).to_be_visible()
-    expect(tab.locator("#batch-paper h3")).to_contain_text("Speculative: tokens/s")
-    toggle(tab, "batch-decoder", "Prompt lookup")
-    expect(tab.locator("#batch-paper h3")).to_contain_text("Prompt lookup: tokens/s")
+    for decoder in ("Speculative", "Prompt lookup"):
+        toggle(tab, "batch-decoder", decoder)
+        expect(tab.locator("#batch-paper h3")).to_contain_text(f"{decoder}: tokens/s")
     rows = list(csv.DictReader(io.StringIO(download(tab, "CSV"))))
     assert len(rows) == 15  # 3 alone; two baselines and two decoders in five schemes
     assert {r["scheme"] for r in rows if r["decoder"] == "lookup"} == {

@@ -33,6 +33,7 @@ def run(page: Page, file) -> None:
     page.locator("#experiment-plan input").click()
     page.get_by_role("option", name="A plan of yours").click()
     page.locator("#experiment-file input[type=file]").set_input_files(str(file))
+    expect(page.locator("#experiment-file")).to_contain_text(file.stem)  # the server has it
     page.locator("#experiment-run").click()
 
 

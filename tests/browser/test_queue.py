@@ -143,4 +143,4 @@ def test_limits_of_a_public_place(pair, tmp_path):
 
 def test_only_endpoints_for_programs_are_documented(client):
     named = client.view_api(return_format="dict")["named_endpoints"]
-    assert set(named) == {"/compare", "/draw", "/alternatives", "/branch", "/diverge"}
+    assert set(named) == {"/compare", "/draw", "/alternatives", "/branch", "/diverge", "/judge"}

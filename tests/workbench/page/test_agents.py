@@ -1,10 +1,10 @@
 """An agent's client asks the served page: its tools, their results and their errors."""
 
-import asyncio
 from typing import Any
 
 import jsonschema
 import pytest
+from anyio.from_thread import start_blocking_portal
 
 from tests.browser.conftest import serving
 from workbench.page.widgets.agents import schema
@@ -33,7 +33,9 @@ def ask(address: str, *calls: tuple[str, dict[str, Any]]) -> tuple[dict[str, Any
             tools = {tool.name: tool for tool in (await client.list_tools()).tools}
             return tools, [await client.call_tool(name, given) for name, given in calls]
 
-    return asyncio.run(session())
+    # A thread of its own: a browser's test before this one leaves a loop in the main thread.
+    with start_blocking_portal() as portal:
+        return portal.call(session)
 
 
 def test_an_agent_finds_the_tools_and_gets_typed_results(address):

@@ -1,10 +1,11 @@
 """Tabs that travel when they are opened: the page's configuration, and what a session keeps."""
 
-import asyncio
+from functools import partial
 from typing import Any
 
 import gradio as gr
 import pytest
+from anyio.from_thread import start_blocking_portal
 from gradio.state_holder import SessionState
 
 from workbench.page.widgets.later import LightBlocks, arrival
@@ -41,7 +42,9 @@ class Page:
         handlers = [f for f in self.blocks.fns.values() if (component._id, event) in f.targets]
         handler = next((f for f in handlers if f._id in self.blocks._senders), handlers[0])
         state = self.session if session is None else session
-        return asyncio.run(self.blocks.process_api(handler, list(data), state=state))
+        # A thread of its own: a browser's test before this one leaves a loop in the main thread.
+        with start_blocking_portal() as portal:
+            return portal.call(partial(self.blocks.process_api, handler, list(data), state=state))
 
     def open(self, tab: Any, session: Any = None) -> dict[str, Any]:
         return self.fire(tab, "select", session=session)["render_config"]

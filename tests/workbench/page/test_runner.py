@@ -309,9 +309,8 @@ def test_input_that_is_refused_gets_no_ticket(house):
     visitor = Visitor(page, COMPARE)
     visitor.put("prompt", "   ")
     visitor.press("run")
-    assert (
-        visitor.message("prompt") == "The prompt is empty; write a few words, or take an example."
-    )
+    said_of_it = "The prompt is empty; write a few words, or try one of those above."
+    assert visitor.message("prompt") == said_of_it
     assert not said(visitor, "")
     assert visitor.visible(visitor.find("run"))
 

@@ -14,6 +14,7 @@ from workbench.runs.recorded import recordings
 from workbench.studies.limits import Limits
 from workbench.theory.estimates import Measured, measured
 from workbench.theory.pages import PAGES
+from workbench.theory.pages.rules import RULES
 
 
 @pytest.fixture(scope="module")
@@ -69,17 +70,15 @@ def test_the_ends_of_every_slider_can_be_used(page):
 
 @pytest.mark.parametrize("value", [None, "", "greedy", 7])
 def test_a_rule_that_is_not_in_the_list_is_one_sentence(value):
-    rules = PAGES[-1]
-    values = [value, *(s.value for s in rules.sliders)]
-    assert fault(rules, values) == "rule must be picked from its list."
+    values = [value, *(s.value for s in RULES.sliders)]
+    assert fault(RULES, values) == "rule must be picked from its list."
 
 
 def test_the_page_of_rules_says_which_are_lossless_and_what_they_keep():
     """The example of block verification's paper: 10/9 against 11/9 of two tokens."""
-    rules = PAGES[-1]
-    values = [s.value for s in rules.sliders]
+    values = [s.value for s in RULES.sliders]
     said = {
-        rule: draw(rules, Measured(), [rule, *values])[0] for rule in rules.choices[0].options()
+        rule: draw(RULES, Measured(), [rule, *values])[0] for rule in RULES.choices[0].options()
     }
     assert "exactly the target’s law here · keeps **1.222** of 2" in said["block"]
     assert "exactly the target’s law here · keeps **1.111** of 2" in said["speculative"]
