@@ -80,6 +80,8 @@ def test_every_python_block_runs(page, tmp_path, monkeypatch, request, capsys):
     monkeypatch.chdir(tmp_path)
     module = sys.modules["__reader__"] = type(sys)("__reader__")
     for _, code in blocks(page, "python"):
+        if "app.launch()" in code:
+            continue  # tests/browser/test_components.py serves it
         if f":{PORT}" in code:
             code = code.replace(PORT, request.getfixturevalue("port"))
         exec(compile(code, page.name, "exec"), vars(module))

@@ -89,6 +89,12 @@ def head() -> str:
 
 
 @cache
+def embedded() -> str:
+    """The content of the <head> of an app that shows a drawing by itself, after Gradio's own."""
+    return f"{head()}<script>{joined(('alone.js',))}</script><style>{joined(('alone.css',))}</style>"
+
+
+@cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
     return f"<script>{joined(('frames.js', 'address.js', 'page.js'))}</script>"

@@ -86,7 +86,7 @@
       const why = factor < 1 ? ` It took ${this.last.over}, so it opens at ${name} of the measured speed.` : "";
       this.section = make("section.wb-race", { "aria-label": "Race" },
         make("header", {}, this.title, make("div.controls", {}, this.again, this.play, make("label", {}, "Speed ", this.speed), this.slider, this.clock), this.close),
-        make("p.caption", {}, `Each text grows round by round, at the measured times.${why}${this.places} Space plays and pauses, Escape closes.`),
+        make("p.caption", {}, `Each text grows round by round, at the measured times.${why}${this.places} Space plays and pauses${this.root.stage.stays ? "" : ", Escape closes"}.`),
         make(this.lanes.length > ROOMY ? "div.lanes.dense" : "div.lanes", {}, ...this.lanes.map((lane) => lane.box)), this.news);
       this.play.addEventListener("click", () => this.toggle());
       this.again.addEventListener("click", () => { this.go(0); });
@@ -161,7 +161,14 @@
     }
   }
 
-  const racing = (root) => root.shown.filter((panel) => panel && panel.status === "done" && panel.rounds.length && (panel.clock || []).length === panel.rounds.length);
+  const clocked = (panel) => panel && panel.status === "done" && panel.rounds.length && (panel.clock || []).length === panel.rounds.length;
+  const racing = (root) => root.shown.filter(clocked);
+
+  /** Start the race of these panels; nothing happens without one whose seconds are known. */
+  Workbench.start = (root, panels, opener) => {
+    const able = panels.filter(clocked);
+    if (able.length) new Race(root, able, opener).open();
+  };
 
   /** The button that opens the race, once two texts with known seconds are there. */
   Workbench.race = (root) => {

@@ -51,7 +51,7 @@
   const button = (label, title) => make("button", { type: "button", title, "aria-label": title }, label);
   const milliseconds = (panel, seconds) => `${timed(panel, (1e3 * seconds).toFixed(1))} ms`;
 
-  const HELP = "Arrow keys step through the rounds, and through the tree once a token has the focus; Space plays, + and − zoom, 0 fits, Escape closes.";
+  const HELP = "Arrow keys step through the rounds, and through the tree once a token has the focus; Space plays, + and − zoom, 0 fits";
 
   class Replay {
     constructor(root, panel, opener) {
@@ -81,7 +81,7 @@
       this.section = make("section.wb-replay", { "aria-label": `Rounds of ${panel.title}` },
         make("header", {}, this.title, make("div.controls", {}, back, play, next, this.slider), make("div.zoom", {}, wider, closer, whole), close),
         this.sentence, this.caption, this.judging.fold, make("div.split", {}, this.view.frame, make("div.beside", {}, this.text, this.alive)),
-        make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption", {}, HELP));
+        make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption", {}, `${HELP}${this.root.stage.stays ? "" : ", Escape closes"}.`));
     }
 
     wire() {
