@@ -103,7 +103,7 @@
     }
   }
 
-  /** The place of the lanes; `show(value, panels)` draws those of a recorded run, and takes away those of any other. */
+  /** The place of the lanes; `show(value, panels)` draws those of a recorded run, and takes away those of any other; `finish()` ends them. */
   Workbench.lanes = () => {
     const place = make("div");
     let shown = null;
@@ -118,6 +118,8 @@
       else if (begun.has(shown.run)) shown.go();
       else shown.begin();
     };
+    /** Show its end: something else moves now. */
+    place.finish = () => { if (shown && shown.timer !== null) shown.finish(); };
     return place;
   };
 })();

@@ -34,9 +34,10 @@
     /** When it was over, in words. */
     get over() { return timed(this.panel, seconds(this.end)); }
 
+    /** Whether the text is another one now. */
     show(time) {
       const count = this.rounds(time), done = count === this.ends.length;
-      if (count === this.at) return;
+      if (count === this.at) return false;
       this.at = count;
       const nodes = count ? this.after[count - 1] : [], old = count > 1 ? new Set(this.after[count - 2]) : new Set();
       this.text.replaceChildren(...nodes.filter((node) => this.texts.has(node)).map((node) => {
@@ -45,13 +46,13 @@
         span.classList.toggle("fresh", !old.has(node) && !done);
         return span;
       }));
-      this.paper.scrollTo(this.paper.scrollWidth, this.paper.scrollHeight); // what is newest
       this.fill.style.width = `${Math.min(100, (100 * nodes.length) / this.length)}%`;
       this.box.classList.toggle("done", done);
       this.box.dataset.tokens = nodes.length;
       const [place] = this.panel.place;
       if (done) this.state.replaceChildren(place && `${place} · `, make("span.length", {}, `${this.panel.tokens.length} tokens in `), this.over);
       else this.state.textContent = `${nodes.length} token${nodes.length === 1 ? "" : "s"}`;
+      return true;
     }
   }
 
@@ -104,7 +105,10 @@
 
     show(time) {
       this.time = Math.max(0, Math.min(this.total, time));
-      for (const lane of this.lanes) lane.show(this.time);
+      const papers = this.lanes.filter((lane) => lane.show(this.time)).map((lane) => lane.paper);
+      // What is newest comes into view. All sizes are read before anything scrolls: one layout, not one for each lane.
+      const ends = papers.map((paper) => [paper.scrollWidth, paper.scrollHeight]);
+      papers.forEach((paper, i) => paper.scrollTo(...ends[i]));
       this.slider.value = Math.round(this.time * 1000);
       this.slider.setAttribute("aria-valuetext", `${seconds(this.time)} of ${this.last.over}`);
       this.clock.textContent = `${seconds(this.time)} of ${this.last.over}`;
@@ -154,6 +158,7 @@
     }
 
     open() {
+      if (this.root.lanes) this.root.lanes.finish();
       this.root.stage.put(this.section, this.opener);
       this.show(0);
       this.root.stage.reveal(this.title);

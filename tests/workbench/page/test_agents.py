@@ -46,7 +46,7 @@ def test_an_agent_finds_the_tools_and_gets_typed_results(address):
         "settings": {"max_new_tokens": 4, "temperature": 0, "timings": 1},
     }
     tools, (answer,) = ask(address, ("compare", asked))
-    assert set(tools) == {"compare", "alternatives", "branch", "draw", "diverge"}
+    assert set(tools) == {"compare", "alternatives", "branch", "draw", "diverge", "judge"}
     for tool in tools.values():
         assert len(tool.description) > 60
         assert tool.outputSchema["type"] == "object"
