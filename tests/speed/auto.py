@@ -23,6 +23,7 @@ import torch
 import decoders
 from tests.speed.engine import interleaved
 from tests.speed.lookup import prompts
+from workbench.measuring.work import light_heap
 
 
 def shuffled(text: str, seed: int) -> str:
@@ -97,20 +98,21 @@ def main() -> None:
         f"{os.getloadavg()[0]:.1f}\n\n| text | batch | auto over plain | fixed {args.fixed} over "
         "plain | auto's mean length |\n|---|--:|--:|--:|--:|"
     )
-    for size in args.sizes:
-        for name, (texts, temperature) in cases(size).items():
-            options = {"max_new_tokens": args.tokens, "temperature": temperature}
-            plain = "multinomial" if temperature else "greedy"
-            methods = {
-                "plain": decoders.catalog[plain](),
-                "auto": decoders.catalog["speculative"](draft_length="auto"),
-                "fixed": decoders.catalog["speculative"](draft_length=args.fixed),
-            }
-            runs = {key: Run(pair, m, texts, clock, **options) for key, m in methods.items()}
-            interleaved(runs, args.rounds)
-            auto, fixed = (against(runs[key], runs["plain"]) for key in ("auto", "fixed"))
-            length = statistics.fmean(runs["auto"].lengths)
-            print(f"| {name} | {size} | {auto} | {fixed} | {length:.1f} |", flush=True)
+    with light_heap():
+        for size in args.sizes:
+            for name, (texts, temperature) in cases(size).items():
+                options = {"max_new_tokens": args.tokens, "temperature": temperature}
+                plain = "multinomial" if temperature else "greedy"
+                methods = {
+                    "plain": decoders.catalog[plain](),
+                    "auto": decoders.catalog["speculative"](draft_length="auto"),
+                    "fixed": decoders.catalog["speculative"](draft_length=args.fixed),
+                }
+                runs = {key: Run(pair, m, texts, clock, **options) for key, m in methods.items()}
+                interleaved(runs, args.rounds)
+                auto, fixed = (against(runs[key], runs["plain"]) for key in ("auto", "fixed"))
+                length = statistics.fmean(runs["auto"].lengths)
+                print(f"| {name} | {size} | {auto} | {fixed} | {length:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
