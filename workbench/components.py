@@ -18,8 +18,6 @@ Example:
 from collections.abc import Sequence
 from typing import Any
 
-import gradio as gr
-
 from decoders import InputError, ModelPair
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.comparison.view import run_panels, view

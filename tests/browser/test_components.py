@@ -1,4 +1,4 @@
-"""The components in an app of somebody else's: the documentation's example, as its reader runs it."""
+"""The components in an app of somebody else's: the documentation's example, run as a reader would."""
 
 import os
 import socket

@@ -22,10 +22,10 @@ def test_a_run_of_several_decoders_becomes_their_panels(pair):
 
 @pytest.mark.parametrize("component", [TokenStrip, DraftTree, Race])
 def test_anything_else_is_refused_in_a_sentence(component):
-    with pytest.raises(InputError, match="shows a run, which `compare` makes, not dict."):
+    with pytest.raises(InputError, match="shows a run, which `compare` makes, not dict"):
         component({"panels": []})
     batch = next(r.run for r in recordings() if r.run.kind == "batch")
-    with pytest.raises(InputError, match="of several decoders, not of the kind batch."):
+    with pytest.raises(InputError, match="of several decoders, not of the kind batch"):
         component(batch)
 
 

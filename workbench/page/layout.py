@@ -1,5 +1,6 @@
 """The whole page: header, tabs, endpoints, and the handler of its address."""
 
+import html
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import dataclass
@@ -25,10 +26,9 @@ from workbench.runs.recorded import Recording, recorded, recordings
 # The licence of the models that wrote the embedded pair's stories asks for it.
 BUILT = "Built with Llama"
 
-KEPT = {
-    False: "nothing you type leaves this machine",
-    True: "runs are kept until this Space restarts; download what you want to keep",
-}
+HERE = "nothing you type leaves this machine"
+UNTIL_RESTART = "runs are kept until this Space restarts; download what you want to keep"
+IN_A_DATASET = "runs, with what you type, are kept in the dataset {}, where links find them again"
 
 # The period of the search for files that nobody read, and their age when they are deleted.
 UNREAD_SECONDS = (300, 3600)
@@ -55,7 +55,7 @@ def build(host: Host) -> gr.Blocks:
             theory = TheoryTab(host)
             AboutTab()
         gr.HTML(
-            f"{BUILT} · {KEPT[host.limits.public]}",
+            f"{BUILT} · {_kept(host)}",
             elem_id="footer",
             elem_classes="wb-note",
         )
@@ -79,6 +79,13 @@ def build(host: Host) -> gr.Blocks:
         page.send_later([*tabs.children[1:], *theory.pages])
     page.queue(max_size=host.limits.queue_size)
     return page
+
+
+def _kept(host: Host) -> str:
+    """Where runs are, and for how long, as HTML."""
+    if host.store.dataset:
+        return IN_A_DATASET.format(html.escape(host.store.dataset.name))
+    return UNTIL_RESTART if host.limits.public else HERE
 
 
 @dataclass

@@ -17,6 +17,7 @@ from workbench.page.first_paint import Completing, FirstPaint
 from workbench.page.host import Host
 from workbench.page.layout import build
 from workbench.page.widgets.repairs import unread
+from workbench.runs.dataset import Dataset
 from workbench.runs.record import LARGEST_FILE
 from workbench.runs.store import RunStore
 from workbench.show import files, web
@@ -60,6 +61,7 @@ def prepare() -> tuple[Host, gr.Blocks]:
         InputError: if the folder of past runs or a variable of the environment cannot be used
     """
     host = Host()
+    host.store.dataset = Dataset.from_environment(host.store.path.with_name("uploads"))
     # In the thread that computes, see measuring/device.py.
     return host, host.device.call(build, host)
 

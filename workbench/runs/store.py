@@ -11,6 +11,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from decoders import InputError
 from decoders.errors import quoted
 from workbench.runs.database import DERIVED, JSON, Database
+from workbench.runs.dataset import Dataset
 from workbench.runs.ranking import Fastest
 from workbench.runs.record import Run
 from workbench.runs.recorded import recorded
@@ -80,13 +81,20 @@ def new_id() -> str:
 
 
 class RunStore(Database):
-    """Past runs in one file; its arguments are those of `Database`."""
+    """Past runs in one file; its arguments are those of `Database`.
+
+    Attributes:
+        dataset: where runs are kept too, if anywhere; those that the file lacks are found there
+    """
 
     FILE = "runs.sqlite"
+    dataset: Dataset | None = None
 
     def save(self, run: Run) -> None:
         """Keep a run of this workbench; it replaces one with the same id."""
         self._rows(f"INSERT OR REPLACE {INTO_RUNS}", *_row(run))
+        if self.dataset:
+            self.dataset.keep(run)
 
     def add(self, run: Run) -> Run:
         """Keep a run that comes from outside.
@@ -100,6 +108,8 @@ class RunStore(Database):
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
+        if self.dataset:
+            self.dataset.keep(run)
         return run
 
     def list(
@@ -137,6 +147,8 @@ class RunStore(Database):
             return found.run
         rows = self._rows(f"SELECT {JSON} FROM runs WHERE {ID} = ? LIMIT 1", id)
         if not rows:
+            if self.dataset and (run := self.dataset.find(id)):
+                return run
             raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
         try:
             return Run.from_json(rows[0][0])
@@ -158,6 +170,8 @@ class RunStore(Database):
         with self._open() as db:
             if db.execute(f"DELETE FROM runs WHERE {ID} = ?", (id,)).rowcount == 0:
                 raise InputError(f"There is no run {quoted(id)}; it may have been deleted.")
+        if self.dataset:
+            self.dataset.forget(id)
 
     def _unusable(self, error: Exception) -> InputError:
         return InputError(

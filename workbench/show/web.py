@@ -91,7 +91,9 @@ def head() -> str:
 @cache
 def embedded() -> str:
     """The content of the <head> of an app that shows a drawing by itself, after Gradio's own."""
-    return f"{head()}<script>{joined(('alone.js',))}</script><style>{joined(('alone.css',))}</style>"
+    return (
+        f"{head()}<script>{joined(('alone.js',))}</script><style>{joined(('alone.css',))}</style>"
+    )
 
 
 @cache

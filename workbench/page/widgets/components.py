@@ -17,7 +17,7 @@ class Drawn(gr.HTML):
 
     script: str
 
-    def __init__(self, value: dict[str, Any] | None = None, **options: Any):
+    def __init__(self, value: Any = None, **options: Any):
         super().__init__(
             value,
             html_template="<div></div>",
