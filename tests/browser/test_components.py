@@ -1,4 +1,4 @@
-"""The components in an app of somebody else's: the documentation's example, run as a reader would."""
+"""The components in an app of somebody else's: the documentation's example, run by its reader."""
 
 import os
 import socket
