@@ -11,7 +11,7 @@ from workbench.runs.ranking import quickest
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, significant
-from workbench.show.spread import MISSING, UNSURE, spread
+from workbench.show.spread import MISSING, UNSURE, greedy_disturbed, spread
 from workbench.studies import schemes, text
 
 WORTH_SAYING = 1.2  # tokens per pass below which drafts are not worth a sentence
@@ -27,7 +27,9 @@ def headline(run: Run) -> list[str]:
     if (first := fastest(found)) is not None:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
-        sentences.append(f"No decoder is clearly the fastest here: {why_not(found)}.")
+        sentences.append(
+            f"No decoder is clearly the fastest here: {why_not(found)}{_ahead(found)}."
+        )
     best = likeliest(found, run.settings)
     if best is not None and (value := spread(PERPLEXITY, best)) is not None:
         sentences.append(
@@ -83,6 +85,24 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
         if row is not None:
             won[row.decoder].append(mark)
     return won
+
+
+def _ahead(found: Sequence[Row]) -> str:
+    """Those that are nevertheless surely faster than greedy, after the sentence's words."""
+    ratios = [
+        (ratio.mean, row.label)
+        for row in found
+        if row.decoder != schemes.BASELINE
+        and not unsteady(row)
+        and not greedy_disturbed(row)
+        and (ratio := spread(BY_NAME["x_greedy"], row)) is not None
+        and ratio.ends
+        and ratio.ends[0] > 1
+    ]
+    if not ratios:
+        return ""
+    each = [f"{name} {ratio:.2f} times" for ratio, name in sorted(ratios, reverse=True)]
+    return f"; surely faster than greedy: {', '.join(each)}"
 
 
 def _saved(found: Sequence[Row]) -> str:

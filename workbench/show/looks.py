@@ -115,7 +115,7 @@ FATES: dict[Fate, FateStyle] = {
         "#0072B2", "#56B4E9", "underline double", False, "underline2 #0072B2",
     ),
     Fate.SAMPLED: FateStyle(
-        "no draft", "The large model's own token; no draft was involved.",
+        "no draft", "The large model's own token; no draft stood in its place.",
         "#767676", "#A0A0A0", "none", False, "",
     ),
     Fate.SEARCHED: FateStyle(

@@ -139,7 +139,7 @@ def _refusal(trial: TrialRecord) -> str:
     )
     p, q = sums.enough(lambda p, q: sums.gives(chance, p / q), shown(trial.p), shown(trial.q))
     return (
-        f" was refused: the small model gave it a probability of {q}, the large one only {p}, so "
+        f" was refused: the small model gave it a probability of {q}, the large one {p}, so "
         f"it is kept with chance {p} / {q} = {chance}; the random draw, {drawn}, was higher."
     )
 

@@ -23,7 +23,7 @@
     return bar;
   };
 
-  const POINT = "Point at a word, or tap it, to see where it came from. Click it, or tap it again, to see what else could stand there.";
+  const POINT = "Point at a word, or tap it, to see where it came from. Click one that was kept, or tap it again, to see what else could stand there.";
 
   /** Under the legend stands what the colour of the token under the pointer means. */
   function explain(root, bar, says) {

@@ -87,7 +87,7 @@
       const why = factor < 1 ? ` It took ${this.last.over}, so it opens at ${name} of the measured speed.` : "";
       this.section = make("section.wb-race", { "aria-label": "Race" },
         make("header", {}, this.title, make("div.controls", {}, this.again, this.play, make("label", {}, "Speed ", this.speed), this.slider, this.clock), this.close),
-        make("p.caption", {}, `Each text grows round by round, at the measured times.${why}${this.places} Space plays and pauses${this.root.stage.stays ? "" : ", Escape closes"}.`),
+        make("p.caption", {}, `Each text grows round by round, at the measured times.${why}${this.places}`, make("span.keys", {}, ` Space plays and pauses${this.root.stage.stays ? "" : ", Escape closes"}.`)),
         make(this.lanes.length > ROOMY ? "div.lanes.dense" : "div.lanes", {}, ...this.lanes.map((lane) => lane.box)), this.news);
       this.play.addEventListener("click", () => this.toggle());
       this.again.addEventListener("click", () => { this.go(0); });

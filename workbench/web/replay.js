@@ -81,7 +81,7 @@
       this.section = make("section.wb-replay", { "aria-label": `Rounds of ${panel.title}` },
         make("header", {}, this.title, make("div.controls", {}, back, play, next, this.slider), make("div.zoom", {}, wider, closer, whole), close),
         this.sentence, this.caption, this.judging.fold, make("div.split", {}, this.view.frame, make("div.beside", {}, this.text, this.alive)),
-        make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption", {}, `${HELP}${this.root.stage.stays ? "" : ", Escape closes"}.`));
+        make("details.as-text", {}, make("summary", {}, "This round as text"), this.list), make("p.caption.keys", {}, `${HELP}${this.root.stage.stays ? "" : ", Escape closes"}.`));
     }
 
     wire() {

@@ -155,7 +155,7 @@ class PackedModel(Loaded):
         """
         run = self.forward
         if isinstance(run, (Recorded, Graphs)):
-            kind = "recordings" if isinstance(run, Recorded) else "CUDA graphs"
+            kind = "recorded operations" if isinstance(run, Recorded) else "CUDA graphs"
             return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
         return "packed passes" if run == self.plain else "packed passes, compiled"
 

@@ -23,7 +23,7 @@ def test_the_engine_of_each_model_and_its_reason_are_facts():
         facts["target"]["engine"]
         == "with its own cache, one request at a time, because it has its own attention"
     )
-    assert facts["draft"]["engine"] == "packed passes, replayed from recordings"
+    assert facts["draft"]["engine"] == "packed passes, replayed from recorded operations"
     assert "draft_knows" not in facts
 
 
