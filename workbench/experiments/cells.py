@@ -14,27 +14,15 @@ from workbench.experiments.plan import GRID, Part, Plan, pair_name, settings
 from workbench.experiments.sets import ScoredSet
 from workbench.models.presets import PairChoice
 from workbench.runs.database import NEXT_TIMING
-from workbench.studies.schemes import (
-    ALONE,
-    BASELINE,
-    SCHEMES,
-    baseline_scheme,
-    batches,
-    scheme_label,
-    schemes_at,
-)
+from workbench.studies import schemes
 from workbench.studies.settings import Settings
 from workbench.studies.study import Job
 
 # Younger than the first journals; left out at these values, so that an experiment keeps its name.
 LATER = {
-    "min_p": 0,
-    "top_n_sigma": 0,
-    "temperature_last": 0,
-    "rule": "tokenwise",
-    "draft": "model",
-    "gate": 0,
-}
+    "min_p": 0, "top_n_sigma": 0, "temperature_last": 0,
+    "rule": "tokenwise", "draft": "model", "gate": 0,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ class Cell:
     prompts: str
     settings: Settings
     batch_size: int = 1
-    scheme: str = ALONE
+    scheme: str = schemes.ALONE
     ignore_eos: bool = False
     timed: bool = True
 
@@ -191,15 +179,16 @@ def _groups(part: Part) -> Iterator[list[Cell]]:
     for choice, prompts, *sampled in grid:
         cell = partial(_cell, part, choice, prompts, sampled)
         if not part.timed:
-            yield from ([cell(method, 1, ALONE)] for method in part.methods)
+            yield from ([cell(method, 1, schemes.ALONE)] for method in part.methods)
             continue
-        others = [m for m in part.methods if m.name != BASELINE]
+        others = [m for m in part.methods if m.name != schemes.BASELINE]
         for size in part.batch_sizes:
             for static in (True, False):
-                schemes = [s for s in schemes_at(size, part.schemes) if SCHEMES[s].static == static]
-                if schemes:
-                    greedy = cell(catalog[BASELINE](), size, baseline_scheme(schemes[0]))
-                    yield [greedy, *(cell(m, size, s) for m in others for s in schemes)]
+                every = schemes.schemes_at(size, part.schemes)
+                if alike := [s for s in every if schemes.SCHEMES[s].static == static]:
+                    usual = schemes.baseline_scheme(alike[0])
+                    greedy = cell(catalog[schemes.BASELINE](), size, usual)
+                    yield [greedy, *(cell(m, size, s) for m in others for s in alike)]
 
 
 def _cell(
@@ -216,11 +205,11 @@ def _items(part: Part, cell: Cell, count: int) -> dict[int, tuple[int, ...]]:
     Dynamic batches are one item, because a finished request's place goes to the next one.
     """
     count = min(count, part.limit or count)
-    size = cell.batch_size if SCHEMES[cell.scheme].static else count
+    size = cell.batch_size if schemes.SCHEMES[cell.scheme].static else count
     return {
         NEXT_TIMING * again + i: batch
         for again in range(part.timings)
-        for i, batch in enumerate([tuple(batch) for batch in batches(range(count), size)])
+        for i, batch in enumerate([tuple(batch) for batch in schemes.batches(range(count), size)])
     }
 
 
@@ -239,7 +228,7 @@ def label(cell: Cell, part: Part) -> str:
     if len(part.batch_sizes) > 1:
         words.append(f"batch {cell.batch_size}")
     if len(part.schemes) > 1 and cell.batch_size > 1:
-        words.append(scheme_label(cell.method.name, cell.batch_size, cell.scheme))
+        words.append(schemes.scheme_label(cell.method.name, cell.batch_size, cell.scheme))
     return ", ".join(words)
 
 

@@ -145,13 +145,9 @@ class StudyTab:
     def lay_out_prompt(self, min_width: int) -> None:
         with gr.Column(scale=5, min_width=min_width):
             self.prompt = gr.Textbox(
-                self.opening["prompt"],
-                label="Prompt",
-                placeholder="Text for the models to continue",
-                lines=1,
-                max_lines=12,
-                elem_id=f"{self.prefix}prompt",
-            )
+                self.opening["prompt"], label="Prompt", lines=1, max_lines=12,
+                placeholder="Text for the models to continue", elem_id=f"{self.prefix}prompt",
+            )  # fmt: skip
         self.inputs = [self.prompt]
 
     def lay_out_buttons(self) -> None:
@@ -209,13 +205,9 @@ class StudyTab:
         if self.form.offered:
             self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
         gr.on(
-            [self.noted.values.change, *self.refreshing],
-            self._told,
-            [self.noted.values, self.pair],
-            self.told,
-            trigger_mode="always_last",
-            **QUIET,
-        )
+            [self.noted.values.change, *self.refreshing], self._told,
+            [self.noted.values, self.pair], self.told, trigger_mode="always_last", **QUIET,
+        )  # fmt: skip
         self.runner.wire(self)
         if self.beforehand is not None and isinstance(self.tab, gr.Tab):
             seen = [self.opened, self.results.kept.run_id]
