@@ -133,7 +133,10 @@ class _Visits:
                 updates |= {**self.beforehand(recordings()[0]), **self.first.unasked}
             elif link := links.from_query(query):
                 tab = self.studies[link.kind]
-                updates |= {**tab.fill(link.data), tabs: gr.update(selected=tab.id)}
+                updates |= {
+                    **tab.fill(link.data), tab.runner.progress: words.note(words.NOT_RUN_YET),
+                    tabs: gr.update(selected=tab.id),
+                }  # fmt: skip
                 faults += link.faults
         except InputError as error:
             faults.append(str(error))

@@ -208,6 +208,14 @@ def test_the_second_visitor_sees_what_the_first_one_saw(visit):
     assert second.value(second.find("panels"))["run"] == recordings()[0].run.id
 
 
+def test_a_link_to_settings_says_that_nothing_has_run_yet(visit):
+    """It opened a page with a form and nothing below it, and a stranger took it for broken."""
+    visitor = visit("prompt=Twice")
+    assert "Press Run to see" in visitor.value(visitor.find("progress"))
+    visitor = visit("kind=batch&decoders=greedy")
+    assert "Press Run to see" in visitor.value(visitor.find("batch-progress"))
+
+
 def test_a_link_means_what_it_meant_before_the_page_opened_on_a_preset(visit):
     visitor = visit("prompt=Twice")
     assert visitor.value(visitor.find("preset")) == "sampling T=1"

@@ -29,6 +29,7 @@ JUMPS = (
     '<a href="#panels">Texts</a> <a href="#charts">Charts</a> '
     '<a href="#figures">Table</a> <a href="#run-link">Downloads</a></nav>'
 )
+NOT_RUN_YET = "The link has filled the form. Press Run to see what it gives."
 
 
 def note(text: str, kind: str = "status") -> str:
