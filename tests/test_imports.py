@@ -106,6 +106,7 @@ WORKBENCH = {
     "kinds.terminal": BELOW | {"kinds.study", "kinds.work", "terminal"},
     "page": BELOW | {"kinds.page"},
     "terminal": BELOW,
+    "components": {"kinds.study", "kinds.work", "measuring", "page", "runs", "show", "studies"},
     "__main__": {"kinds", "page", "terminal"},
 }
 KIND_FILES = {
@@ -146,7 +147,7 @@ ENGINE: dict[str, set[str]] = {
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {
-    "gradio": {"workbench.page", "workbench.kinds.page"},
+    "gradio": {"workbench.page", "workbench.kinds.page", "workbench.components"},
     "rich": {"workbench.terminal", "workbench.kinds.terminal"},
     "plotly": {"workbench.show", "workbench.theory", "workbench.experiments"},
     "sqlite3": {"workbench.runs", "workbench.experiments"},
