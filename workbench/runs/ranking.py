@@ -47,13 +47,23 @@ def quickest(found: Sequence[Row]) -> tuple[Row | None, bool]:
     Returns:
         (row, sure): the row, None if none was timed, and whether no other row shares its place
     """
-    speeds = [(mean_speed(row.results), row) for row in found]
-    timed = [(speed, row) for speed, row in speeds if speed and math.isfinite(speed)]
+    timed = [(speed, row) for row in found if (speed := _mean(row))]
     if not timed:
         return None, False
     _, first = max(timed, key=lambda each: each[0])
-    turned = [(-high, -low) for low, high in (_reach(row) for _, row in timed)]
-    return first, _reach(first) != UNKNOWN and places(turned).count(1) == 1
+    return first, _reach(first) != UNKNOWN and len(leaders(found)) == 1
+
+
+def leaders(found: Sequence[Row]) -> list[Row]:
+    """The rows that share the first place in tokens per second."""
+    timed = [row for row in found if _mean(row)]
+    turned = [(-high, -low) for low, high in map(_reach, timed)]
+    return [row for row, place in zip(timed, places(turned), strict=True) if place == 1]
+
+
+def _mean(row: Row) -> float | None:
+    speed = mean_speed(row.results)
+    return speed if speed and math.isfinite(speed) else None
 
 
 def _reach(row: Row) -> tuple[float, float]:

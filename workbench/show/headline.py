@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from workbench.runs.estimates import Row, label, number, rows, unsteady
-from workbench.runs.ranking import quickest
+from workbench.runs.ranking import leaders, quickest
 from workbench.runs.record import Run
 from workbench.show.laws import by_chance, claim_in
 from workbench.show.quantities import BY_NAME, significant
@@ -27,9 +27,8 @@ def headline(run: Run) -> list[str]:
     if (first := fastest(found)) is not None:
         sentences.append(f"Fastest here: {first.label}, {_speed(first)}.")
     elif len(found) > 1:
-        sentences.append(
-            f"No decoder is clearly the fastest here: {why_not(found)}{_ahead(found)}."
-        )
+        unsure = f"No decoder is clearly the fastest here: {why_not(found)}."
+        sentences.append(_ahead(found) or unsure)
     best = likeliest(found, run.settings)
     if best is not None and (value := spread(PERPLEXITY, best)) is not None:
         sentences.append(
@@ -88,21 +87,17 @@ def marks(found: Sequence[Row], settings: Mapping[str, Any]) -> dict[str, list[s
 
 
 def _ahead(found: Sequence[Row]) -> str:
-    """Those that are nevertheless surely faster than greedy, after the sentence's words."""
-    ratios = [
-        (ratio.mean, row.label)
-        for row in found
-        if row.decoder != schemes.BASELINE
-        and not unsteady(row)
-        and not greedy_disturbed(row)
-        and (ratio := spread(BY_NAME["x_greedy"], row)) is not None
-        and ratio.ends
-        and ratio.ends[0] > 1
-    ]
-    if not ratios:
-        return ""
+    """The sentence on those that share the first place, if each is surely faster than greedy."""
+    first, ratios = leaders(found), []
+    for row in first:
+        ratio = spread(BY_NAME["x_greedy"], row)
+        if unsteady(row) or greedy_disturbed(row) or row.decoder == schemes.BASELINE:
+            return ""
+        if ratio is None or ratio.ends is None or ratio.ends[0] <= 1:
+            return ""
+        ratios.append((ratio.mean, row.label))
     each = [f"{name} {ratio:.2f} times" for ratio, name in sorted(ratios, reverse=True)]
-    return f"; surely faster than greedy: {', '.join(each)}"
+    return f"Faster than greedy: {', '.join(each)}; their ranges overlap." if each else ""
 
 
 def _saved(found: Sequence[Row]) -> str:

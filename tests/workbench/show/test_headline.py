@@ -61,14 +61,14 @@ def test_overlapping_timings_have_no_winner():
 def test_what_beats_greedy_is_named_though_nobody_is_the_fastest():
     """A stranger read "no decoder is clearly the fastest" as "nothing is faster than greedy"."""
     close = result("speculative", [0.495, 0.51, 0.5], 30, 4.0)
-    (told,) = [s for s in headline(made(GREEDY, close, MTAD)) if s.startswith("No decoder")]
-    assert told.endswith(
-        "overlap; surely faster than greedy: Speculative 2.00 times, MTAD 1.98 times."
+    told = headline(made(GREEDY, close, MTAD))
+    assert (
+        "Faster than greedy: Speculative 2.00 times, MTAD 1.98 times; their ranges overlap." in told
     )
     slow = result("speculative", [0.98, 1.02, 1.0], 30, 4.0)  # perhaps slower than greedy
     slower = result("mtad", [0.99, 1.02, 1.0], 16, 1.5)
-    (told,) = [s for s in headline(made(GREEDY, slow, slower)) if s.startswith("No decoder")]
-    assert told.endswith("overlap.")
+    told = headline(made(GREEDY, slow, slower))
+    assert "No decoder is clearly the fastest here: the ranges of their timings overlap." in told
 
 
 def test_a_disturbed_or_single_timing_has_no_winner():
@@ -81,10 +81,7 @@ def test_a_disturbed_or_single_timing_has_no_winner():
     assert fastest(rows(run.results)) is None
     assert "No decoder is clearly the fastest here: each was timed once." in headline(run)
     told = headline(made(GREEDY, busy, MTAD))
-    assert (
-        "No decoder is clearly the fastest here: timings marked ≈ cannot be trusted; surely faster "
-        "than greedy: MTAD 1.98 times." in told
-    )
+    assert "No decoder is clearly the fastest here: timings marked ≈ cannot be trusted." in told
 
 
 def place(run: Run, decoder: str) -> str:
