@@ -18,9 +18,14 @@ LONG = {"decoders": "greedy,speculative", "max_new_tokens": 400, "repeats": 500}
 ONCE = {"timings": 1}
 
 
+def patient(address: str) -> Client:
+    """A program that does not give up on a busy machine after five seconds without a word."""
+    return Client(address, verbose=False, httpx_kwargs={"timeout": 60})
+
+
 @pytest.fixture(scope="module")
 def client(address) -> Client:
-    return Client(address, verbose=False)
+    return patient(address)
 
 
 def test_ten_visitors_each_get_their_own(visit, server):
@@ -31,7 +36,7 @@ def test_ten_visitors_each_get_their_own(visit, server):
     address, host = server
     asked = threading.Event()
     with ThreadPoolExecutor(9) as pool:
-        visitors = [*pool.map(lambda _: Client(address, verbose=False), range(9))]
+        visitors = [*pool.map(lambda _: patient(address), range(9))]
     page = visit(link(address, "visitor 9", decoders="greedy", max_new_tokens=8))
     expect(page.locator("#prompt textarea")).to_have_value("visitor 9")
 
@@ -94,7 +99,7 @@ def test_a_closed_tab_frees_the_device(visit, address, client):
 
 def test_a_full_queue_turns_visitors_away(pair, tmp_path):
     with serving(pair, tmp_path, queue_size=1) as (address, _):
-        visitors = [Client(address, verbose=False) for _ in range(4)]
+        visitors = [patient(address) for _ in range(4)]
         settings = {"max_new_tokens": 300, "repeats": 5, **ONCE}
         jobs = [v.submit("x", ["greedy"], settings, api_name="/compare") for v in visitors]
         errors = [job.exception(timeout=60) for job in jobs]
@@ -133,7 +138,7 @@ def test_half_a_character_is_one_sentence(address, capfd):
 
 def test_limits_of_a_public_place(pair, tmp_path):
     with serving(pair, tmp_path, public=True, max_new_tokens=16, max_repeats=2) as (address, _):
-        client = Client(address, verbose=False)
+        client = patient(address)
         with pytest.raises(AppError, match="At most 16"):
             client.predict("Once", ["greedy"], {"max_new_tokens": 17}, api_name="/compare")
         assert client.predict(
