@@ -114,8 +114,9 @@ class _Case:
                 "p, q and raw must be about one vocabulary, and raw must have as many rows as p.",
             ),
         )
-        for i, token in enumerate(self.tokens if self.q is not None else ()):
-            if not self.q[i, token]:  # type: ignore[index]  # it is not None here
+        given = () if self.q is None else self.q  # it may have a row after the last token
+        for i, (token, row) in enumerate(zip(self.tokens, given, strict=False)):
+            if not row[token]:
                 raise InputError(
                     f"Token {token} at place {i + 1} has q = 0, so it cannot have been drawn from "
                     "q; give the q that the draft was drawn from."

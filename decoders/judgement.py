@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 from decoders.methods.parts import Rule
 from decoders.shapes import TokenId
@@ -119,7 +120,8 @@ def _drawn(of: Judgement, names: Sequence[str]) -> str:
 
 
 def _typical(of: Judgement, names: Sequence[str]) -> str:
-    epsilon, delta = of.rule.epsilon, of.rule.delta  # type: ignore[attr-defined]  # its rule's
+    rule: Any = of.rule  # the one that _REASONS pairs with this function
+    epsilon, delta = rule.epsilon, rule.delta
     bound = f"the smaller of {epsilon:g} and {delta:g} e^−H, where H is the large model’s entropy"
     if of.kept == len(of.trials):
         least = min(trial.p or 0.0 for trial in of.trials)
@@ -128,7 +130,8 @@ def _typical(of: Judgement, names: Sequence[str]) -> str:
 
 
 def _rollback(of: Judgement, names: Sequence[str]) -> str:
-    most = of.rule.rollback  # type: ignore[attr-defined]  # its rule's
+    rule: Any = of.rule  # as above
+    most = rule.rollback
     if of.kept == len(of.trials):
         highest, bound = _sides(max(-math.log(trial.p or 1.0) for trial in of.trials), most)
         return f"The −ln p of each token is at most {bound}; the highest is {highest}."
@@ -138,7 +141,8 @@ def _rollback(of: Judgement, names: Sequence[str]) -> str:
 
 
 def _joint(of: Judgement, names: Sequence[str]) -> str:
-    least = of.rule.threshold  # type: ignore[attr-defined]  # its rule's
+    rule: Any = of.rule  # as above
+    least = rule.threshold
     place = max(of.kept, 1) - 1
     ratio, bound = _sides(of.trials[place].accept_probability or 0.0, least)
     if not of.kept:

@@ -6,7 +6,6 @@ disk is looked up there, so links go on working. What could not be uploaded stay
 the next attempt takes it along, after a restart of the process too.
 """
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -18,7 +17,7 @@ from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from decoders import InputError
-from decoders.errors import quoted
+from decoders.errors import first_line, quoted
 from workbench.runs.record import Run
 
 VARIABLE = "WORKBENCH_RUNS"
@@ -74,7 +73,7 @@ class Dataset:
             )
         except (HfHubHTTPError, HTTPError, OSError) as error:
             raise InputError(
-                f"The dataset {name} of {VARIABLE} cannot be used ({_first(error)}); check its "
+                f"The dataset {name} of {VARIABLE} cannot be used ({first_line(error)}); check its "
                 "name, and that HF_TOKEN may write to it."
             ) from None
 
@@ -87,10 +86,20 @@ class Dataset:
         return cls(name, folder, environ.get("HF_TOKEN")) if name else None
 
     def keep(self, run: Run) -> None:
-        """Let a run be uploaded; it replaces one with the same id."""
+        """Let a run be uploaded; it replaces one with the same id.
+
+        Raises:
+            InputError: if it cannot be written to the folder
+        """
         file = self.folder / f"{run.id}.json"
-        with self.uploads.lock:  # no upload lists a file that is half written
-            file.write_text(json.dumps(run.to_json(), allow_nan=False), "utf-8")
+        try:
+            with self.uploads.lock:  # no upload lists a file that is half written
+                file.write_text(run.dumps(), "utf-8")
+        except OSError as error:
+            raise InputError(
+                f"The run {run.id} cannot wait in {self.folder} for its upload "
+                f"({first_line(error)}); make room on the disk."
+            ) from None
 
     def find(self, id: str) -> Run | None:
         """A run of the dataset, None if there is none.
@@ -116,7 +125,7 @@ class Dataset:
         except (HfHubHTTPError, HTTPError, OSError) as error:
             raise InputError(
                 f"The run {id} is not on this machine, and the dataset {self.name} does not answer "
-                f"({_first(error)}); try again later."
+                f"({first_line(error)}); try again later."
             ) from None
         return Run.from_json(answer.content)
 
@@ -135,10 +144,5 @@ class Dataset:
         except (HfHubHTTPError, HTTPError, OSError) as error:
             raise InputError(
                 f"The run {id} stays in the dataset {self.name}, which does not answer "
-                f"({_first(error)}); delete the file {FOLDER}/{id}.json there."
+                f"({first_line(error)}); delete the file {FOLDER}/{id}.json there."
             ) from None
-
-
-def _first(error: Exception) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0].rstrip(".") if lines else type(error).__name__

@@ -120,6 +120,10 @@ def test_each_fault_is_one_sentence(hub, opened, tmp_path, run):
     with pytest.raises(InputError, match="the dataset me/runs does not answer"):
         store.get(run.id)
     hub.down = False
+    (store.dataset.folder / f"{run.id}.json").mkdir()  # as unusable as a full disk
+    with pytest.raises(InputError, match=r"cannot wait in .* for its upload"):
+        store.save(run)
+    store = opened(tmp_path / "second")
     hub.files["me/runs"][f"runs/{run.id}.json"] = b"not json"
     with pytest.raises(InputError):
         store.get(run.id)

@@ -24,7 +24,9 @@ Config = dict[str, Any]
 
 def arrival() -> Any:
     """The event of the page's load, and of the arrival of the tab that is being laid out."""
-    return Context.root_block.load  # type: ignore[union-attr]  # there is one while it is laid out
+    page = Context.root_block
+    assert page is not None  # there is one while it is laid out
+    return page.load
 
 
 class LightBlocks(gr.Blocks):
