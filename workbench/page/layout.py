@@ -72,7 +72,7 @@ def build(host: Host) -> gr.Blocks:
             None, None, visits.first.runner.run, js="WorkbenchPage.ready", api_visibility="private"
         )
         for button, recording in zip(visits.first.gallery, recordings(), strict=True):
-            show = partial(visits.beforehand, recording)
+            show = partial(visits.picked, recording)
             button.click(show, None, shown, **filling)
         for recording in recordings()[:1]:
             visits.beforehand(recording)  # now, and not while the first visitor waits
@@ -109,6 +109,16 @@ class _Visits:
             part: copy(update) if isinstance(update, dict) else update
             for part, update in self.drawn(recording.run.id).items()
         }
+
+    def picked(self, recording: Recording) -> Updates:
+        """Updates for an entry of the gallery.
+
+        The gallery's own tab is not selected: a visitor may have gone to another one since.
+        """
+        updates = self.beforehand(recording)
+        if self.runs.shown_in[recording.run.kind] is self.first:
+            del updates[self.tabs]
+        return updates
 
     def opened(self, left: str | None, request: gr.Request) -> dict[Any, Any]:
         """Updates for an address, which asks for a past run, a study or nothing, and for a tab.

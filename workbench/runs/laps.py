@@ -131,12 +131,15 @@ class Estimate:
 def round_seconds(result: Result) -> list[float]:
     """The undisturbed seconds of each round of a text, which add up to `whole`.
 
-    If a run did not time rounds, they are the seconds of the rounds' passes.
+    If a run did not time these rounds, they share its seconds as their passes do; without a timing
+    they are the seconds of the rounds' passes.
     """
     rounds = result.alone.rounds
     same = result.laps if all(lap.same_rounds for lap in result.laps) else result.laps[:1]
     if not same or {len(lap.rounds) for lap in same} != {len(rounds)}:
-        return [r.draft_seconds + r.verify_seconds for r in rounds]
+        passes = np.asarray([r.draft_seconds + r.verify_seconds for r in rounds])
+        timed, spent = whole(result.laps), passes.sum()
+        return (passes * (timed / spent) if timed and spent else passes).tolist()
     return _undisturbed(np.asarray([lap.rounds for lap in same])[None])[0].tolist()
 
 

@@ -148,9 +148,17 @@ def test_the_seconds_of_rounds_add_up_to_those_of_the_text():
     assert laps.round_seconds(differ) == [9, 1]
 
 
-def test_rounds_that_were_not_timed_take_the_seconds_of_their_passes():
-    """Runs of earlier versions have no laps, and a file may have laps of other rounds."""
+def test_rounds_that_were_not_timed_share_the_seconds_as_their_passes_do():
+    """Runs of earlier versions have no laps, and lengths chosen by the clock give other rounds.
+
+    Those raced on the seconds of their passes, which were not the panel's."""
     two = rounds((0.1, 0.2), (0.1, 0.3))
-    for each in ([], [lap(seconds=3.0)], [lap(1, 2, 3)]):
+    for each, expected in (
+        ([], [0.3, 0.4]),
+        ([lap(seconds=1.4)], [0.6, 0.8]),
+        ([lap(0.2, 0.2, 0.3)], [0.3, 0.4]),
+    ):
         found = dataclasses.replace(result(*each), samples=two)
-        assert laps.round_seconds(found) == pytest.approx([0.3, 0.4])
+        assert laps.round_seconds(found) == pytest.approx(expected)
+    idle = dataclasses.replace(result(lap(seconds=1.0)), samples=rounds((0, 0)))
+    assert laps.round_seconds(idle) == [0]
