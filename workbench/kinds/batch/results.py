@@ -3,6 +3,7 @@
 Below them stands a card with runs that were measured beforehand.
 """
 
+import math
 import time
 from typing import Any
 
@@ -111,7 +112,7 @@ class Live:
 
     def __init__(self, results: BatchResults, decoder: str | None, decoding: bool):
         self._results, self._looked_at = results, (decoder, decoding)
-        self._drawn = 0.0
+        self._drawn = -math.inf  # the clock of a machine that has just started is small
 
     def begin(self) -> Updates:
         return self._results.begin()
