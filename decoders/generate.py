@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, cast, overload
+from typing import Any, overload
 
 from transformers import LogitsProcessor
 
@@ -184,7 +184,10 @@ def prepare(task: Task, clock: Callable[[], float]) -> tuple[list[Turn], Mapping
     packed, padding = {role: pair.packed[role] for role in roles(method)}, task.batching.padding
     if padding != "none":
         return turns, {
-            role: PaddedPasses(cast(PackedModel, m), padding, at_once) for role, m in packed.items()
+            role: PaddedPasses(m, padding, at_once)
+            if isinstance(m, PackedModel)
+            else m.engine(at_once)  # a head
+            for role, m in packed.items()
         }
     return turns, {role: model.engine(at_once, most_rows) for role, model in packed.items()}
 

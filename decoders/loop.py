@@ -115,7 +115,7 @@ class Loop(AbstractContextManager["Loop"]):
                 self._release(turn)
                 return
             self.active.append(self.queue.popleft())
-            turn.start()
+            turn.start(prompt_first=any(engine.reads for engine in self._engines(turn)))
 
     def _next(self) -> str:
         drafting = any(turn.waiting.model == "draft" for turn in self.active)

@@ -33,6 +33,7 @@ class Turn:
         draw: draws the next token of that chain
         known: the readings of its live nodes, by model
         rounds: rounds that are committed but not yet yielded
+        unstarted: whether the target reads the prompt, before the decoder begins
         error: why it failed, while the others continue
     """
 
@@ -49,6 +50,7 @@ class Turn:
         default_factory=lambda: {"target": {}, "draft": {}}
     )
     rounds: deque[Round] = field(default_factory=deque)
+    unstarted: bool = False
     error: ModelError | None = None
 
     @property
@@ -76,8 +78,19 @@ class Turn:
         needed = max(held(self.request.warping), self.waiting.likeliest)
         return needed if self.waiting.model == "draft" else max(needed, ALTERNATIVES)
 
-    def start(self) -> None:
+    def start(self, prompt_first: bool = False) -> None:
+        """Run the decoder to its first ask.
+
+        Args:
+            prompt_first: whether the target reads all tokens of the prompt but the last before,
+                because the draft reads the target's hidden states
+        """
         self.request.ledger.start()
+        before = self.request.tree.parents[self.request.tip]
+        self.unstarted = prompt_first and before >= 0
+        if self.unstarted:
+            self.waiting = self.request.ask("target", [before])
+            return
         with torch.inference_mode():
             self._resume(None)
 
@@ -91,7 +104,10 @@ class Turn:
             readings: one for each missing node
         """
         self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
-        if (answer := self._answer()) is not None:
+        if self.unstarted:
+            self.unstarted = False
+            self._resume(None)
+        elif (answer := self._answer()) is not None:
             self._resume(answer)
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:

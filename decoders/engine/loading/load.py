@@ -16,6 +16,8 @@ from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
+from decoders.heads.formats import is_head
+from decoders.heads.head import load_head
 
 EMBEDDED = assets() / "stories"
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
@@ -42,7 +44,8 @@ def load_pair(
 
     Args:
         target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, if it is not in the target's folder
+        draft: folder or hub id of the draft, if it is not in the target's folder; or of a head that
+            was made for the target, which its config or its weights tell (`decoders.heads`)
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
@@ -65,9 +68,11 @@ def load_pair(
     places = _places(device, draft_device, device_map)
     weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
     names = model_names(_embedded() if target is None else target, draft)
+    head = names.pop() if len(names) == 2 and is_head(names[1]) else None
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)
-    models = _read(names, bases, configs, places, quantization, weights)
+    models: list[Any] = _read(names, bases, configs, places, quantization, weights)
+    models += [load_head(head, models[0])] if head else []
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 

@@ -1,0 +1,1 @@
+"""Draft heads: small modules that draft from the target's hidden states (EAGLE, EAGLE-3, MTP)."""

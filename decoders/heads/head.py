@@ -1,0 +1,182 @@
+"""A head that is ready to draft (Head), which fits `decoders.engine.protocols.Model`."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from decoders.engine.attention import operator
+from decoders.engine.memory.arenas import Arenas
+from decoders.engine.memory.feeds import PackedInputs
+from decoders.engine.memory.rows import Layout
+from decoders.engine.models.loaded import positions_of, undisturbed
+from decoders.engine.protocols import Layers, Passes
+from decoders.engine.weights.linear import PassLinear, hasten
+from decoders.errors import InputError
+from decoders.heads.formats import Weights, read_head
+from decoders.heads.module import Both, HeadModule, HeadSpec
+from decoders.heads.passes import HeadPasses
+from decoders.heads.rows import HeadRows
+
+
+class Head:
+    """A draft that reads the target's hidden states.
+
+    Args:
+        name: its folder or hub id, for messages
+        spec: what it is
+        weights: its weights, by the names of `decoders.heads.formats`
+        target: the model whose states it reads; embeddings and an output layer that the head lacks
+            are the target's
+
+    Attributes:
+        module: its layers
+        ids: the target's token of each token that it proposes; None if they are all of them
+        reads: the target's layers whose states it reads
+        by_request: whether attention takes one request after another
+        reaches: how far back each layer sees: None, everything
+    """
+
+    packed, why, spread = True, "", False
+
+    def __init__(self, name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel):
+        self.name, self.spec, self.reads = f"draft head {name}", spec, spec.reads
+        self.vocabulary: int = target.config.get_text_config().vocab_size
+        self.positions = positions_of(spec.config)
+        self._device, self._dtype = target.device, target.dtype
+        self.module = _filled(name, spec, weights, target)
+        d2t = weights.get("d2t")
+        self.ids = None if d2t is None else (d2t.long() + torch.arange(len(d2t))).to(self._device)
+        hasten(self.module)
+        self.by_request = not operator.takes_kernels(self._device, self._dtype)
+        heads = spec.config.num_key_value_heads
+        size: Any = self.module.layers[0].size
+        self.layout = [
+            Layout((heads, size, size), None, number, self._device)
+            for number in range(len(self.module.layers))
+        ]
+        self.reaches = (None,) * len(self.layout)
+        self.row_bytes = sum(self.arenas().row_bytes)
+        tables = {id(m.weight) for m in self.module.modules() if isinstance(m, nn.Embedding)}
+        self.weight_bytes = sum(
+            weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
+        )
+
+    @property
+    def engine_name(self) -> str:
+        return "packed passes"
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(m.copied_bytes for m in self.module.modules() if isinstance(m, PassLinear))
+
+    @property
+    def device(self) -> torch.device:
+        return self._device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self._dtype
+
+    def entering(self, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
+        with undisturbed(self._device):
+            return self.module.entering([state.to(self._device) for state in states])
+
+    def __call__(
+        self, inputs: PackedInputs, states: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run one pass.
+
+        The pair (token t + 1, state t) has position t, as in the readers of every spelling.
+
+        Args:
+            inputs: the tensors of the pass
+            states: the state before each token, (tokens, W)
+
+        Returns:
+            logits (n, V), float32 or float64, and the state at each token (tokens, W)
+        """
+        with undisturbed(self._device):
+            logits, own = self.module(
+                input_ids=inputs.input_ids,
+                position_ids=inputs.position_ids - 1,
+                wanted=inputs.wanted,
+                packing=inputs.packing,
+                states=states[None],
+            )
+        logits = logits if logits.dtype == torch.float64 else logits.float()
+        if self.ids is None:
+            return logits, own
+        every = logits.new_full((len(logits), self.vocabulary), -math.inf)
+        every[:, self.ids] = logits
+        return every, own
+
+    def no_logits(self) -> torch.Tensor:
+        """Logits (V,) for a place where the head has nothing to read."""
+        dtype = torch.float64 if self._dtype == torch.float64 else torch.float32
+        return torch.zeros(self.vocabulary, dtype=dtype, device=self._device)
+
+    def arenas(self, rows: int = 0, most_rows: int | None = None) -> Arenas:
+        return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)
+
+    def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
+        return HeadPasses(self, rows, most_rows)
+
+    def refuse_changes(self) -> None:
+        """A head belongs to this package; nobody else changes it."""
+
+    def refuse_features(self, layers: Layers) -> None:
+        raise InputError(f"The {self.name} has no hidden states for others to read.")
+
+
+def load_head(name: str, target: PreTrainedModel) -> Head:
+    """Load a head that was made for a target.
+
+    Args:
+        name: folder or hub id, with or without "@revision"
+        target: the target
+
+    Raises:
+        InputError: if it cannot be read or does not fit the target
+    """
+    return Head(name, *read_head(name, target), target)
+
+
+def _filled(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel) -> HeadModule:
+    """The module with its weights, in the target's dtype and on its device."""
+    with torch.device("meta"):
+        module = HeadModule(spec, {key: tensor.shape for key, tensor in weights.items()})
+    module.rotary = type(module.rotary)(spec.config)  # its frequencies are no weights
+    given = split(module, weights)
+    shapes = {key: tensor.shape for key, tensor in module.state_dict().items()}
+    if lacking := [key for key in shapes if key not in given]:
+        raise InputError(
+            f"The head {name} has no weights for {', '.join(lacking[:2])}; download it again."
+        )
+    if strange := [key for key, shape in shapes.items() if given[key].shape != shape]:
+        raise InputError(
+            f"The head {name} has weights of other sizes than its config.json says "
+            f"({strange[0]}); download it again."
+        )
+    module.load_state_dict({key: given[key] for key in shapes}, assign=True)
+    for weight in module.parameters():
+        weight.requires_grad_(False)
+    return module.to(target.device, target.dtype).eval()
+
+
+def split(module: HeadModule, weights: Weights) -> dict[str, Any]:
+    """Weights by the names of the module: those over a token and a state are taken apart."""
+    own = {
+        key.replace(".self_attn.", "."): tensor for key, tensor in weights.items() if key != "d2t"
+    }
+    for name, layer in module.named_modules():
+        if isinstance(layer, Both) and f"{name}.weight" in own:
+            weight, width = own.pop(f"{name}.weight"), layer.token.in_features
+            own[f"{name}.token.weight"] = weight[:, :width].contiguous()
+            own[f"{name}.state.weight"] = weight[:, width:].contiguous()
+            if f"{name}.bias" in own:
+                own[f"{name}.token.bias"] = own.pop(f"{name}.bias")
+    return own

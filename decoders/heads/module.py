@@ -1,0 +1,225 @@
+"""The layers of a head (HeadModule), of any spelling: which ones it has, its weights say."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers.models.llama.modeling_llama import (
+    LlamaMLP,
+    LlamaRotaryEmbedding,
+    apply_rotary_pos_emb,
+)
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP
+
+from decoders.engine.attention.interface import packed_attention
+from decoders.engine.protocols import Layers
+
+
+@dataclass(frozen=True)
+class HeadSpec:
+    """What a head is, beyond what the names and shapes of its weights say.
+
+    Attributes:
+        kind: "EAGLE-3" or "EAGLE"
+        config: of its layers, a LlamaConfig or Qwen3Config
+        reads: the target's layers whose states it reads, rising, numbered as in transformers
+        residual_normed: whether the state is normed before it is added to what attention gives
+        next_normed: whether the state for the next step comes after the last norm
+    """
+
+    kind: str
+    config: Any
+    reads: Layers
+    residual_normed: bool = False
+    next_normed: bool = False
+
+
+MLPS: dict[str, type[nn.Module]] = {"llama": LlamaMLP, "qwen3": Qwen3MLP}
+
+
+class Norm(nn.Module):
+    """Root mean square norm; that of transformers computes in float32 even in float64."""
+
+    def __init__(self, width: int, eps: float):
+        super().__init__()
+        self.weight, self.eps = nn.Parameter(torch.empty(width)), eps
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        exact = x if x.dtype == torch.float64 else x.to(torch.float32)
+        length = torch.rsqrt(exact.pow(2).mean(-1, keepdim=True) + self.eps)
+        return self.weight * (exact * length).to(x.dtype)
+
+
+class Both(nn.Module):
+    """A linear layer over a token's embedding and a state, as two products that are added.
+
+    That is the product with both, one after the other.
+    """
+
+    def __init__(self, token: int, state: int, out: int, bias: bool):
+        super().__init__()
+        self.token = nn.Linear(token, out, bias=bias)
+        self.state = nn.Linear(state, out, bias=False)
+
+    def forward(self, token: torch.Tensor, state: torch.Tensor) -> torch.Tensor:
+        return self.token(token) + self.state(state)
+
+
+class HeadLayer(nn.Module):
+    """A Llama or Qwen3 layer; the first one of EAGLE-3 attends over embedding and state.
+
+    Args:
+        config: of the layer
+        number: its number
+        joins: whether attention takes the embedding beside the state
+        names: the names of its weights, without its own
+        residual_normed: see `HeadSpec`
+    """
+
+    def __init__(
+        self,
+        config: Any,
+        number: int,
+        joins: bool,
+        names: frozenset[str],
+        residual_normed: bool,
+    ):
+        super().__init__()
+        self.layer_idx, self.joins, self.residual_normed = number, joins, residual_normed
+        width, eps = config.hidden_size, config.rms_norm_eps
+        size = getattr(config, "head_dim", None) or width // config.num_attention_heads
+        self.size, self.scaling = size, size**-0.5
+
+        def norm(name: str, width: int = width) -> nn.Module:
+            return Norm(width, eps) if f"{name}.weight" in names else nn.Identity()
+
+        self.input_layernorm, self.hidden_norm = norm("input_layernorm"), norm("hidden_norm")
+        self.post_attention_layernorm = norm("post_attention_layernorm")
+        self.q_norm, self.k_norm = norm("self_attn.q_norm", size), norm("self_attn.k_norm", size)
+        heads = {
+            "q_proj": config.num_attention_heads,
+            "k_proj": config.num_key_value_heads,
+            "v_proj": config.num_key_value_heads,
+        }
+        self.projections: list[nn.Module] = []
+        for name, count in heads.items():
+            bias = f"self_attn.{name}.bias" in names
+            made: nn.Module = (
+                Both(width, width, count * size, bias)
+                if joins
+                else nn.Linear(width, count * size, bias=bias)
+            )
+            setattr(self, name, made)
+            self.projections.append(made)
+        self.o_proj = nn.Linear(
+            heads["q_proj"] * size, width, bias="self_attn.o_proj.bias" in names
+        )
+        self.mlp = MLPS[config.model_type](config)
+
+    def forward(
+        self, token: torch.Tensor, state: torch.Tensor, turns: tuple, packing: Any
+    ) -> torch.Tensor:
+        """token (1, n, W) and state (1, n, W) -> the state after the layer, (1, n, W)."""
+        given, residual = [self.input_layernorm(token if self.joins else state)], state
+        if self.joins:
+            given.append(self.hidden_norm(state))
+            residual = given[1] if self.residual_normed else state
+        q, k, v = (project(*given) for project in self.projections)
+        rows = q.shape[:-1]
+        q = self.q_norm(q.view(*rows, -1, self.size)).transpose(1, 2)
+        k = self.k_norm(k.view(*rows, -1, self.size)).transpose(1, 2)
+        v = v.view(*rows, -1, self.size).transpose(1, 2)
+        q, k = apply_rotary_pos_emb(q, k, *turns)
+        mixed, _ = packed_attention(self, q, k, v, None, scaling=self.scaling, packing=packing)
+        state = residual + self.o_proj(mixed.reshape(*rows, -1))
+        return state + self.mlp(self.post_attention_layernorm(state))
+
+
+class HeadModule(nn.Module):
+    """A head.
+
+    A row is made of a token's embedding and of the state before the token, and gives logits for the
+    next token and the state for the next row.
+
+    Args:
+        spec: what the head is
+        shapes: the shapes of its weights, by the names of `decoders.heads.formats`
+
+    Source:
+        Li et al. 2024, EAGLE (arXiv 2401.15077), section 3; Li et al. 2025, EAGLE-3 (arXiv
+        2503.01840), section 3.1
+    """
+
+    def __init__(self, spec: HeadSpec, shapes: Mapping[str, Sequence[int]]):
+        super().__init__()
+        self.spec, config = spec, spec.config
+        width, eps = config.hidden_size, config.rms_norm_eps
+        vocabulary, _ = shapes["embed_tokens.weight"]
+        self.embed_tokens = nn.Embedding(vocabulary, width)
+        self.joins = spec.kind == "EAGLE"
+        self.fc: nn.Module = nn.Identity()
+        if self.joins:
+            self.fc = Both(width, width, width, "fc.bias" in shapes)
+        elif "fc.weight" in shapes:
+            self.fc = nn.Linear(shapes["fc.weight"][1], width, bias="fc.bias" in shapes)
+
+        def norm(name: str) -> nn.Module:
+            return Norm(shapes[name][0], eps) if name in shapes else nn.Identity()
+
+        self.input_norm = norm("input_norm.weight")
+        self.fc_norm = nn.ModuleList(norm(f"fc_norm.{i}.weight") for i in range(len(spec.reads)))
+        self.layers = nn.ModuleList(
+            HeadLayer(
+                config,
+                number,
+                number == 0 and not self.joins,
+                frozenset(
+                    name.removeprefix(f"layers.{number}.")
+                    for name in shapes
+                    if name.startswith(f"layers.{number}.")
+                ),
+                spec.residual_normed,
+            )
+            for number in range(config.num_hidden_layers)
+        )
+        self.norm = norm("norm.weight")
+        self.lm_head = nn.Linear(width, shapes["lm_head.weight"][0], bias=False)
+        self.rotary = LlamaRotaryEmbedding(config)
+
+    def entering(self, states: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
+        normed = [norm(state) for norm, state in zip(self.fc_norm, states, strict=True)]
+        state = self.input_norm(torch.cat(normed, -1))
+        return state if self.joins else self.fc(state)
+
+    def forward(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        wanted: torch.Tensor,
+        packing: Any,
+        states: torch.Tensor,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run one pass.
+
+        Args:
+            input_ids: tokens, (1, n)
+            position_ids: their positions, (1, n)
+            wanted: indices of the tokens that want logits, (m,)
+            packing: which tokens and rows belong to which request
+            states: the state before each token, (1, n, W)
+
+        Returns:
+            logits over the head's own tokens, (m, Vd), and the state at each token, (n, W)
+        """
+        token, state = self.embed_tokens(input_ids), states
+        if self.joins:
+            state = self.fc(token, state)
+        turns = self.rotary(token, position_ids)
+        for layer in self.layers:
+            state = layer(token, state, turns, packing)
+        normed = self.norm(state)
+        logits = self.lm_head(normed[:, wanted, :])
+        return logits[0], (normed if self.spec.next_normed else state)[0]

@@ -1,0 +1,131 @@
+"""The passes of a head in one run (HeadPasses)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from decoders.engine.memory.feeds import Feed
+from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
+from decoders.heads.rows import Known
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+
+@dataclass
+class Waiting:
+    """A request in a run: the nodes that have no row yet, and those that want logits.
+
+    Attributes:
+        tree: its tree
+        known: what the head knows about it
+        missing: nodes without a row, parents first
+        wanted: nodes that want logits
+        whole: whether all its nodes are fed, not only a part of the prompt
+        logits: those found so far, (V,) by node
+        passes: the passes that it took part in
+    """
+
+    tree: TokenTree
+    known: Known
+    missing: list[NodeId]
+    wanted: list[NodeId]
+    whole: bool = True
+    logits: dict[NodeId, torch.Tensor] = field(default_factory=dict)
+    passes: int = 0
+
+
+class HeadPasses(Passes):
+    """The passes of a head in one run.
+
+    A row is made of a token and the state before it: the target's where the target has been, else
+    the head's own. A node below one whose state is not known yet waits for the next pass.
+
+    Args:
+        model: the head (`decoders.heads.head.Head`)
+        rows: cache rows that the requests are expected to need together
+        most_rows: the most cache rows that they may have, or None for no limit
+    """
+
+    def __init__(self, model: Any, rows: int = 0, most_rows: int | None = None):
+        self.model, self.reads = model, model.reads
+        self.arenas = model.arenas(rows, most_rows)
+        self._known: dict[TokenTree, Known] = {}
+
+    def admit(self, tree: TokenTree, rows: int) -> bool:
+        caches = self.arenas.take(rows, tree.prompt_length)
+        if caches is not None:
+            self._known[tree] = Known(caches)
+        return caches is not None
+
+    def release(self, tree: TokenTree) -> None:
+        if (known := self._known.pop(tree, None)) is not None:
+            self.arenas.give_back(known.caches)
+
+    def rows_of(self, tree: TokenTree) -> int:
+        return len(self._known[tree].rows)
+
+    def learn(self, tree: TokenTree, features: Features) -> None:
+        self._known[tree].learn(features, self.model.entering(features.states))
+
+    @torch.inference_mode()
+    def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        waiting = [self._waiting(tree, nodes, chunk) for tree, nodes in wants]
+        while any(each.missing for each in waiting):
+            self._pass([each for each in waiting if each.missing])
+        rows = [each.logits[node] for each in waiting if each.whole for node in each.wanted]
+        together = torch.stack(rows) if rows else torch.empty(0, self.model.vocabulary)
+        answers, start = [], 0
+        for each in waiting:
+            part = slice(start, start := start + len(each.wanted)) if each.whole else None
+            answers.append(
+                Answer(
+                    together,
+                    part,
+                    self.arenas.bytes(each.known.caches),
+                    each.passes * self.model.weight_bytes,
+                    passes=each.passes,
+                )
+            )
+        return answers
+
+    def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId], chunk: int | None) -> Waiting:
+        known = self._known[tree]
+        known.settle(tree)
+        each = Waiting(tree, known, known.missing(tree, nodes), list(nodes))
+        if chunk is not None and sum(n < tree.prompt_length for n in each.missing) > chunk:
+            each.missing, each.whole = each.missing[:chunk], False
+        for node in each.wanted:
+            if tree.parents[node] < 0:
+                # There is no state before the first token; any proposal is valid.
+                each.logits[node] = self.model.no_logits()
+        return each
+
+    def _pass(self, waiting: Sequence[Waiting]) -> None:
+        """Feed every node whose state is known."""
+        feeds: list[Feed] = []
+        states: list[torch.Tensor] = []
+        for each in waiting:
+            found = [(node, each.known.before(each.tree, node)) for node in each.missing]
+            ready = [node for node, state in found if state is not None]
+            if not ready:
+                raise RuntimeError("a head was asked about a text that the target has not read")
+            states += (state for _, state in found if state is not None)
+            wanted = [node for node in ready if node in each.wanted]
+            feeds.append(Feed(each.tree, each.known.rows, ready, wanted))
+            parents, true = each.tree.parents, each.known.true
+            each.known.rows.true.update(node for node in ready if parents[node] in true)
+        caches = {each.tree: each.known.caches for each in waiting}
+        inputs = self.arenas.pack(feeds, caches, self.model.by_request)
+        logits, own = self.model(inputs, torch.stack(states))
+        fed = answered = 0
+        for each, feed in zip(waiting, feeds, strict=True):
+            count = len(feed.nodes)
+            each.known.own.update(zip(feed.nodes, own[fed : fed + count], strict=True))
+            rows = logits[answered : answered + len(feed.wanted)]
+            each.logits.update(zip(feed.wanted, rows, strict=True))
+            fed, answered = fed + count, answered + len(feed.wanted)
+            done = set(feed.nodes)
+            each.missing = [node for node in each.missing if node not in done]
+            each.passes += 1
