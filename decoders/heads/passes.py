@@ -53,6 +53,11 @@ class HeadPasses(Passes):
         self.arenas = model.arenas(rows, most_rows)
         self._known: dict[TokenTree, Known] = {}
 
+    @property
+    def requests(self) -> int:
+        """The number of requests that have rows."""
+        return len(self._known)
+
     def admit(self, tree: TokenTree, rows: int) -> bool:
         caches = self.arenas.take(rows, tree.prompt_length)
         if caches is not None:
@@ -93,13 +98,19 @@ class HeadPasses(Passes):
     def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId], chunk: int | None) -> Waiting:
         known = self._known[tree]
         known.settle(tree)
-        each = Waiting(tree, known, known.missing(tree, nodes), list(nodes))
+        # Before the first token there is no state, and after a prompt of one token none is known at
+        # first. Any proposal is valid there.
+        unknown = not known.true and not known.rows
+        blank = [node for node in nodes if unknown or tree.parents[node] < 0]
+        each = Waiting(
+            tree,
+            known,
+            [] if unknown else known.missing(tree, nodes),
+            list(nodes),
+            logits={node: self.model.no_logits() for node in blank},
+        )
         if chunk is not None and sum(n < tree.prompt_length for n in each.missing) > chunk:
             each.missing, each.whole = each.missing[:chunk], False
-        for node in each.wanted:
-            if tree.parents[node] < 0:
-                # There is no state before the first token; any proposal is valid.
-                each.logits[node] = self.model.no_logits()
         return each
 
     def _pass(self, waiting: Sequence[Waiting]) -> None:

@@ -68,6 +68,13 @@ def load_pair(
     places = _places(device, draft_device, device_map)
     weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
     names = model_names(_embedded() if target is None else target, draft)
+    refuse(
+        (
+            is_head(names[0]),
+            f"{names[0]} is a head, which drafts for a target; name the target, and this as its "
+            "draft.",
+        )
+    )
     head = names.pop() if len(names) == 2 and is_head(names[1]) else None
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)

@@ -1,0 +1,246 @@
+"""A head drafts for every decoder, and what it proposes is made of the right states, always."""
+
+import random
+
+import pytest
+import torch
+
+from decoders import InputError, ModelPair, catalog, generate, load_pair
+from decoders.engine.protocols import Features, Model
+from decoders.heads.head import Head, load_head
+from decoders.heads.rows import HeadRows, Known
+from decoders.tree import TokenTree
+from tests.decoders.heads.test_formats import LAYER, OWN, TOP, eagle3
+from tests.heads import Slow, rms, saved
+from tests.laws import enumerated
+from tests.models import VOCABULARY, build, build_tokenizer
+
+LAYERS = 2, 3, 4
+PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
+TAKING_DRAFTS = [name for name, method in catalog.items() if method.uses_draft]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A target and a head for it, as somebody would have downloaded them."""
+    folder = tmp_path_factory.mktemp("models")
+    build(num_hidden_layers=7).save_pretrained(folder / "target")
+    build_tokenizer().save_pretrained(folder / "target")
+    saved(folder / "head", LAYER | TOP, eagle3())
+    return str(folder / "target"), str(folder / "head")
+
+
+@pytest.fixture(scope="module")
+def pair(folders):
+    return load_pair(*folders, dtype="float64")
+
+
+def test_a_pair_is_loaded_with_a_head_where_it_takes_a_draft(pair):
+    assert isinstance(pair.draft, Head)
+    assert isinstance(pair.draft, Model)
+    assert pair.draft.reads == LAYERS
+    assert pair.draft.weight_bytes > 0
+    assert pair.packed["draft"].row_bytes == 2 * 2 * 4 * 8  # keys and values: 2 heads of 4, float64
+
+
+def test_a_head_alone_is_no_target(folders):
+    with pytest.raises(InputError, match="is a head, which drafts for a target; name the target"):
+        load_pair(folders[1])
+
+
+@pytest.mark.parametrize("name", TAKING_DRAFTS)
+def test_every_decoder_takes_it(pair, name):
+    """In a batch, with prompts in chunks, each request gets the tokens that it gets alone."""
+    options = {"max_new_tokens": 12, "seed": 3, "top_k": 20, "prefill_chunk": 5}
+    together = generate(pair, PROMPTS, name, **options)
+    assert [r.tokens for r in together] == [
+        generate(pair, prompt, name, **options | {"seed": 3 + i}).tokens
+        for i, prompt in enumerate(PROMPTS)
+    ]
+    assert sum(r.metrics.draft_calls for r in together)
+    if catalog[name]().lossless and name != "dsbd":
+        for prompt in PROMPTS:
+            assert (
+                generate(pair, prompt, name, max_new_tokens=12, temperature=0).tokens
+                == generate(pair, prompt, "greedy", max_new_tokens=12, temperature=0).tokens
+            )
+
+
+@pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
+def test_padded_batches_give_the_same_tokens(pair, padding):
+    options = {"max_new_tokens": 10, "seed": 3}
+    padded = generate(pair, PROMPTS, "speculative", padding=padding, **options)
+    plain = generate(pair, PROMPTS, "speculative", **options)
+    assert [r.tokens for r in padded] == [r.tokens for r in plain]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("speculative", {"draft_length": 2}),
+        ("block", {"draft_length": 2}),
+        ("traversal", {"expansion": (2, 1)}),
+        ("mcss", {"expansion": (2,)}),
+        ("best_first", {"nodes": 3, "depth": 2}),
+    ],
+)
+def test_the_law_on_a_whole_model(pair, name, settings):
+    law = enumerated(pair, [5, 6], catalog[name](**settings), max_new_tokens=2, top_k=2)
+    alone = ModelPair(pair.target, None)
+    expected = enumerated(alone, [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2)
+    assert set(law) == set(expected)
+    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+
+
+def test_all_rows_come_back(pair):
+    passes = []
+
+    class Noting(Head):
+        def engine(self, rows=0, most_rows=None):
+            passes.append(super().engine(rows, most_rows))
+            return passes[-1]
+
+    head = Noting.__new__(Noting)
+    vars(head).update(vars(pair.draft))
+    noting = ModelPair(pair.target, head)
+    generate(noting, PROMPTS, "speculative", max_new_tokens=8, max_batch=2)
+    (engine,) = passes
+    assert engine.requests == 0
+    assert engine.arenas.each[0].take(engine.arenas.each[0].rows) is not None
+
+
+# ---- which states rows are made of
+
+
+def states_of(target, text):
+    with torch.inference_mode():
+        found = target(torch.tensor([text]), use_cache=False, output_hidden_states=True)
+    return [found.hidden_states[layer][0] for layer in LAYERS]
+
+
+def slow(weights, target, tree, node, seen):
+    """The logits after a node, row by row.
+
+    A row's state is the target's where the target has seen the token before, else the head's own
+    after it.
+    """
+    layer = Slow({k[9:]: v for k, v in weights.items() if k.startswith("midlayer.")}, True)
+    path = tree.lineage(node)
+    states, h = states_of(target, [tree.tokens[n] for n in path]), None
+    for i, child in enumerate(path[1:]):
+        state = h
+        if path[i] in seen:
+            state = weights["fc.weight"] @ torch.cat([part[i] for part in states])
+        h = layer.row(weights["embed_tokens.weight"][tree.tokens[child]], state)
+    logits = weights["lm_head.weight"] @ rms(h, weights["norm.weight"])
+    every = torch.full((VOCABULARY,), -torch.inf, dtype=torch.float64)
+    every[torch.arange(OWN) + weights["d2t"]] = logits
+    return every
+
+
+def rounds_agree(target, head, weights, rounds=4):
+    """Trees of drafts over several rounds, in a batch of two requests.
+
+    In each round the target sees the tip and all drafts, and keeps a part.
+    """
+    draw, passes = random.Random(1), head.engine(40)
+    trees = [TokenTree([5, 6, 7, 8]), TokenTree(list(range(20, 33)))]
+    seen = {tree: set() for tree in trees}
+
+    def read(tree, nodes):
+        for node in nodes:
+            text = [tree.tokens[n] for n in tree.lineage(node)]
+            states = tuple(state[-1:] for state in states_of(target, text))
+            with torch.inference_mode():
+                passes.learn(tree, Features([node], states))
+            seen[tree].add(node)
+
+    for tree in trees:
+        passes.admit(tree, 60)
+        read(tree, tree.trunk[:-1])
+    for _ in range(rounds):
+        layers = {tree: [tree.trunk[-1]] for tree in trees}
+        drafted = {tree: [tree.trunk[-1]] for tree in trees}
+        for _ in range(3):
+            answers = passes.run([(tree, layers[tree]) for tree in trees])
+            for tree, answer in zip(trees, answers, strict=True):
+                for node, row in zip(layers[tree], answer.logits, strict=True):
+                    expected = slow(weights, target, tree, node, seen[tree])
+                    torch.testing.assert_close(row, expected, rtol=0, atol=1e-9)
+                layers[tree] = [
+                    tree.add(node, draw.randrange(VOCABULARY))
+                    for node in layers[tree]
+                    for _ in range(draw.randrange(1, 3))
+                ][:3]
+                drafted[tree] += layers[tree]
+        for tree in trees:
+            read(tree, drafted[tree])
+            kept = draw.choice(drafted[tree][1:])
+            tree.keep([tree.add(kept, draw.randrange(VOCABULARY))])
+    for tree in trees:
+        passes.release(tree)
+
+
+@pytest.fixture(scope="module")
+def made(folders):
+    target = build(num_hidden_layers=7)
+    return target, load_head(folders[1], target), eagle3()
+
+
+def test_kept_tokens_are_made_of_the_targets_states_and_drafts_of_its_own(made):
+    rounds_agree(*made)
+
+
+def wrong_place(self, tree, node):
+    state = self.true.get(node)
+    return right_place(self, tree, node) if state is None else state
+
+
+def never_forgets(self, tree):
+    self.rows.sync(tree)
+
+
+def keeps_drafted_rows(self, node, tree):
+    return tree.in_trunk(node)
+
+
+def own_before_true(self, tree, node):
+    parent = tree.parents[node]
+    state = self.own.get(parent)
+    return self.true.get(parent) if state is None else state
+
+
+right_place = Known.before
+MUTANTS = [
+    (Known, "before", wrong_place),
+    (HeadRows, "_settles", keeps_drafted_rows),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "mutant"), MUTANTS, ids=[m[2].__name__ for m in MUTANTS])
+def test_a_head_that_reads_other_states_is_noticed(made, monkeypatch, kind, name, mutant):
+    monkeypatch.setattr(kind, name, mutant)
+    with pytest.raises(AssertionError):
+        rounds_agree(*made)
+
+
+def test_own_states_that_outlive_their_round_are_noticed(made, monkeypatch):
+    """The states that the head made of refused or kept drafts, used in place of the target's."""
+    monkeypatch.setattr(Known, "before", own_before_true)
+    monkeypatch.setattr(Known, "settle", never_forgets)
+    with pytest.raises(AssertionError):
+        rounds_agree(*made)
+
+
+def test_the_pair_is_the_token_and_the_state_before_it(made, monkeypatch):
+    """An error of one place only looks like poor acceptance: positions, too, must be those of the
+    readers, which a lone row would not show."""
+    target, head, weights = made
+    call = Head.__call__
+
+    def later(self, inputs, states):
+        return call(self, inputs._replace(position_ids=inputs.position_ids * 2), states)
+
+    monkeypatch.setattr(Head, "__call__", later)
+    with pytest.raises(AssertionError):
+        rounds_agree(target, head, weights)
