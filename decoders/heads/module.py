@@ -1,6 +1,6 @@
 """The layers of a head (HeadModule), of any spelling: which ones it has, its weights say."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,6 +36,8 @@ class HeadSpec:
     next_normed: bool = False
 
 
+# A layer, q (B, H, n, D), k and v (B, K, n, D) -> (B, n, H, D).
+Attend = Callable[[Any, torch.Tensor, torch.Tensor, torch.Tensor], torch.Tensor]
 MLPS: dict[str, type[nn.Module]] = {"llama": LlamaMLP, "qwen3": Qwen3MLP}
 
 
@@ -119,9 +121,9 @@ class HeadLayer(nn.Module):
         self.mlp = MLPS[config.model_type](config)
 
     def forward(
-        self, token: torch.Tensor, state: torch.Tensor, turns: tuple, packing: Any
+        self, token: torch.Tensor, state: torch.Tensor, turns: tuple, attend: Attend
     ) -> torch.Tensor:
-        """token (1, n, W) and state (1, n, W) -> the state after the layer, (1, n, W)."""
+        """token (B, n, W) and state (B, n, W) -> the state after the layer, (B, n, W)."""
         given, residual = [self.input_layernorm(token if self.joins else state)], state
         if self.joins:
             given.append(self.hidden_norm(state))
@@ -132,8 +134,7 @@ class HeadLayer(nn.Module):
         k = self.k_norm(k.view(*rows, -1, self.size)).transpose(1, 2)
         v = v.view(*rows, -1, self.size).transpose(1, 2)
         q, k = apply_rotary_pos_emb(q, k, *turns)
-        mixed, _ = packed_attention(self, q, k, v, None, scaling=self.scaling, packing=packing)
-        state = residual + self.o_proj(mixed.reshape(*rows, -1))
+        state = residual + self.o_proj(attend(self, q, k, v).reshape(*rows, -1))
         return state + self.mlp(self.post_attention_layernorm(state))
 
 
@@ -214,12 +215,33 @@ class HeadModule(nn.Module):
         Returns:
             logits over the head's own tokens, (m, Vd), and the state at each token, (n, W)
         """
+
+        def attend(layer: Any, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            return packed_attention(layer, q, k, v, None, scaling=layer.scaling, packing=packing)[0]
+
+        normed, state = self.through(input_ids, position_ids, states, attend)
+        return self.lm_head(normed[:, wanted, :])[0], state[0]
+
+    def through(
+        self,
+        input_ids: torch.Tensor,
+        position_ids: torch.Tensor,
+        states: torch.Tensor,
+        attend: Attend,
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """What the output layer takes, and the state for the next row, both (B, n, W).
+
+        Args:
+            input_ids: tokens, (B, n)
+            position_ids: their positions, (B, n)
+            states: the state before each token, (B, n, W)
+            attend: mixes the values of a layer
+        """
         token, state = self.embed_tokens(input_ids), states
         if self.joins:
             state = self.fc(token, state)
         turns = self.rotary(token, position_ids)
         for layer in self.layers:
-            state = layer(token, state, turns, packing)
+            state = layer(token, state, turns, attend)
         normed = self.norm(state)
-        logits = self.lm_head(normed[:, wanted, :])
-        return logits[0], (normed if self.spec.next_normed else state)[0]
+        return normed, normed if self.spec.next_normed else state
