@@ -50,6 +50,7 @@ DECODERS = {
     "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
     "generate": REQUEST
     | {"engine", "inputs", "loop", "options", "result", "settings", "task", "turn"},
+    "training": PLAIN | {"engine", "generate"},
     "places": REQUEST | {"engine", "inputs", "options", "penalties", "task"},
     "greedy": REQUEST | {"engine", "inputs", "options", "places", "task"},
     "integrations": REQUEST
@@ -119,7 +120,7 @@ KIND_FILES = {
 }
 OFFERED = {
     "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs", "judge",
-    "settings", "testing", "trace", "theory", "warp",
+    "settings", "testing", "trace", "training", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{
@@ -143,7 +144,8 @@ ENGINE: dict[str, set[str]] = {
     "memory": {"attention"},
     "passes": {"protocols", "recording", "attention", "memory"},
     "models": {"protocols", "recording", "weights", "attention", "memory", "passes", "lowering"},
-    "loading": {"protocols", "recording", "weights", "memory", "models", "passes"},
+    "heads": {"protocols", "recording", "weights", "attention", "memory", "models", "lowering"},
+    "loading": {"protocols", "recording", "weights", "memory", "models", "passes", "heads"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

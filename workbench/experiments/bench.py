@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 import decoders
-from decoders import InputError, ModelPair, check
+from decoders import Head, InputError, ModelPair, check
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
@@ -60,7 +60,7 @@ def identity(pair: ModelPair) -> dict[str, Any]:
     return found
 
 
-def weights(model: torch.nn.Module) -> str:
+def weights(model: torch.nn.Module | Head) -> str:
     """A hash of a model's weights."""
     found = hashlib.sha256()
     for name, weight in model.state_dict().items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from decoders import ModelPair
+from decoders import Head, ModelPair
 from decoders.assets import assets
 from decoders.devices import device_of
 
@@ -44,10 +44,19 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
     faster.
     """
     model, runs = getattr(pair, role), pair.packed[role]
+    name, revision, kind = (
+        (model.source, None, model.kind)
+        if isinstance(model, Head)
+        else (
+            model.config.name_or_path,
+            getattr(model.config, "_commit_hash", None),
+            model.config.model_type,
+        )
+    )
     return {
-        "name": _short(model.config.name_or_path) or type(model).__name__,
-        "revision": getattr(model.config, "_commit_hash", None),
-        "type": model.config.model_type,
+        "name": _short(name) or type(model).__name__,
+        "revision": revision,
+        "type": kind,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": sum(p.nbytes for p in model.parameters()),
         "engine": runs.engine_name,

@@ -10,14 +10,13 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.assets import assets
 from decoders.devices import default_device, default_dtype, device_of
+from decoders.engine.loading.heads import is_head, load_head
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import base_of, fetch, model_names, said_in_one_sentence
 from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
-from decoders.heads.formats import is_head
-from decoders.heads.head import load_head
 
 EMBEDDED = assets() / "stories"
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
@@ -44,8 +43,8 @@ def load_pair(
 
     Args:
         target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, if it is not in the target's folder; or of a head that
-            was made for the target, which its config or its weights tell (`decoders.heads`)
+        draft: folder or hub id of the draft, if it is not in the target's folder; or of a head, a
+            small module made for this target that reads its hidden states
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
@@ -79,7 +78,7 @@ def load_pair(
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)
-    models += [load_head(head, models[0])] if head else []
+    models += [load_head(head, models[0], safetensors)] if head else []
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 

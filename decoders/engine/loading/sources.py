@@ -6,13 +6,10 @@ What is wrong with them is said in one sentence that names the fix.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
-
-import torch
-from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders.errors import InputError, first_line, quoted, refuse
 
@@ -214,26 +211,3 @@ def said_in_one_sentence(name: str) -> Iterator[None]:
         raise InputError(
             f"{name} {meaning}." if meaning else f"{name} could not be loaded: {first_line(error)}"
         ) from error
-
-
-def parameters(target: str | Path, draft: str | Path | None = None) -> int:
-    """Count the parameters of the models with these names, without loading weights.
-
-    Args:
-        target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, or None
-
-    Returns:
-        the sum over the models, without those of a type that cannot be built so
-
-    Raises:
-        InputError: if there is no such model
-    """
-    total = 0
-    for name in model_names(target, draft):
-        config = fetch(AutoConfig, base_of(name))
-        # Loading says why a type cannot be built.
-        with suppress(Exception), torch.device("meta"):
-            model = AutoModelForCausalLM.from_config(config)
-            total += sum(weight.numel() for weight in model.parameters())
-    return total

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from decoders.heads.module import HeadModule
+from decoders.engine.heads.module import HeadModule
 
 
 def unrolled(

@@ -14,10 +14,11 @@ from safetensors import safe_open
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
 from transformers.utils import cached_file
 
+from decoders.engine.heads.head import Head
+from decoders.engine.heads.module import HeadSpec
 from decoders.engine.loading.sources import said_in_one_sentence
 from decoders.engine.protocols import Layers
 from decoders.errors import InputError, refuse
-from decoders.heads.module import HeadSpec
 
 Weights = dict[str, torch.Tensor]
 CONFIGS: dict[str, type[PreTrainedConfig]] = {"llama": LlamaConfig, "qwen3": Qwen3Config}
@@ -33,20 +34,17 @@ SPELLINGS = (
     (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
     (r"^draft_id_to_target_id$", "d2t"),
 )
+PICKLED = "pytorch_model.bin"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
 def described(name: str) -> dict[str, Any]:
-    """The config.json of a folder or hub model as it stands there; {} if it has none.
-
-    Raises:
-        InputError: if it is broken
-    """
+    """The config.json of a folder or hub model; {} if it has none that can be read."""
     file = _file(name, "config.json")
-    if file is None:
+    try:
+        found = json.loads(file.read_text()) if file else {}
+    except ValueError:
         return {}
-    with said_in_one_sentence(name):
-        found = json.loads(file.read_text())
     return found if isinstance(found, dict) else {}
 
 
@@ -61,15 +59,32 @@ def is_head(name: str) -> bool:
         return True
     if config.get("num_hidden_layers") != 1:
         return False
-    return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in _names(name))
+    return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name))
 
 
-def read_head(name: str, target: PreTrainedModel) -> tuple[HeadSpec, Weights]:
+def load_head(name: str, target: PreTrainedModel, safetensors: bool | None = None) -> Head:
+    """Load a head that was made for a target.
+
+    Args:
+        name: folder or hub id, with or without "@revision"
+        target: the target
+        safetensors: True refuses weights in any other format
+
+    Raises:
+        InputError: if it cannot be read or does not fit the target
+    """
+    return Head(name, *read_head(name, target, safetensors), target)
+
+
+def read_head(
+    name: str, target: PreTrainedModel, safetensors: bool | None = None
+) -> tuple[HeadSpec, Weights]:
     """Read a head.
 
     Args:
         name: its folder or hub id
         target: the model that it was made for
+        safetensors: True refuses weights in any other format
 
     Returns:
         what it is, and its weights with the names of this package; those that it shares with the
@@ -80,7 +95,9 @@ def read_head(name: str, target: PreTrainedModel) -> tuple[HeadSpec, Weights]:
     """
     config = described(name)
     weights = {
-        spelled(key): tensor for key, tensor in _weights(name).items() if not UNUSED.search(key)
+        spelled(key): tensor
+        for key, tensor in _weights(name, safetensors).items()
+        if not UNUSED.search(key)
     }
     inner = config.get("transformer_layer_config") or config
     said = str(config.get("speculators_model_type") or " ".join(_architectures(config)))
@@ -248,21 +265,23 @@ def _file(name: str, file: str) -> Path | None:
     return Path(found) if found else None
 
 
-def _names(name: str) -> list[str]:
+def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight as it stands in the file; {} if there is none."""
     if (file := _file(name, "model.safetensors")) is not None:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return list(tensors.keys())
-    return list(_weights(name)) if _file(name, "pytorch_model.bin") else []
+            return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+    if _file(name, PICKLED) is None:
+        return {}
+    return {key: tuple(tensor.shape) for key, tensor in _weights(name, None).items()}
 
 
-def _weights(name: str) -> Weights:
+def _weights(name: str, safetensors: bool | None) -> Weights:
     """The weights as they stand in the file; those that are not safetensors as plain tensors."""
     if (file := _file(name, "model.safetensors")) is not None:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
             return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
-    if (file := _file(name, "pytorch_model.bin")) is not None:
+    if safetensors is not True and (file := _file(name, PICKLED)) is not None:
         with said_in_one_sentence(name):
             return torch.load(file, map_location="cpu", weights_only=True)
-    raise InputError(
-        f"The head {name} has neither model.safetensors nor pytorch_model.bin; download it again."
-    )
+    others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
+    raise InputError(f"The head {name} has no {others}; name a folder or revision that holds it.")

@@ -146,7 +146,7 @@ class HeadModule(nn.Module):
 
     Args:
         spec: what the head is
-        shapes: the shapes of its weights, by the names of `decoders.heads.formats`
+        shapes: the shapes of its weights, by the names of `decoders.engine.loading.heads`
 
     Source:
         Li et al. 2024, EAGLE (arXiv 2401.15077), section 3; Li et al. 2025, EAGLE-3 (arXiv

@@ -4,9 +4,8 @@ import pytest
 import torch
 
 from decoders import InputError
+from decoders.engine.loading.heads import is_head, load_head
 from decoders.engine.protocols import Features
-from decoders.heads.formats import is_head
-from decoders.heads.head import load_head
 from decoders.tree import TokenTree
 from tests.heads import LAYER, Slow, drawn, layer_weights, rms, saved
 from tests.models import VOCABULARY, build
@@ -284,8 +283,15 @@ def test_a_broken_or_missing_file_is_named(target, tmp_path):
     with pytest.raises(InputError, match="broken or incomplete weights file"):
         load_head(str(folder), target)
     (folder / "model.safetensors").unlink()
-    with pytest.raises(InputError, match="neither model.safetensors nor"):
+    with pytest.raises(InputError, match=r"has no model\.safetensors or pytorch_model\.bin; name"):
         load_head(str(folder), target)
+
+
+def test_weights_in_another_format_can_be_refused(target, tmp_path):
+    """As for models: a page reads safetensors alone."""
+    folder = str(saved(tmp_path / "head", LAYER | TOP, eagle3(), binary=True))
+    with pytest.raises(InputError, match=r"has no model\.safetensors; name"):
+        load_head(folder, target, safetensors=True)
 
 
 def test_a_model_is_no_head(target, tmp_path):

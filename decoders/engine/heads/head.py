@@ -1,6 +1,7 @@
 """A head that is ready to draft (Head), which fits `decoders.engine.protocols.Model`."""
 
 import math
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
@@ -8,6 +9,9 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from decoders.engine.attention import operator
+from decoders.engine.heads.module import Both, HeadModule, HeadSpec
+from decoders.engine.heads.passes import HeadPasses
+from decoders.engine.heads.rows import HeadRows
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import PackedInputs
 from decoders.engine.memory.rows import Layout
@@ -15,10 +19,8 @@ from decoders.engine.models.loaded import positions_of, undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.weights.linear import PassLinear, hasten
 from decoders.errors import InputError
-from decoders.heads.formats import Weights, read_head
-from decoders.heads.module import Both, HeadModule, HeadSpec
-from decoders.heads.passes import HeadPasses
-from decoders.heads.rows import HeadRows
+
+Weights = Mapping[str, torch.Tensor]
 
 
 class Head:
@@ -27,11 +29,13 @@ class Head:
     Args:
         name: its folder or hub id, for messages
         spec: what it is
-        weights: its weights, by the names of `decoders.heads.formats`
+        weights: its weights, by the names of `decoders.engine.loading.heads`
         target: the model whose states it reads; embeddings and an output layer that the head lacks
             are the target's
 
     Attributes:
+        source: its folder or hub id
+        kind: what it is, for people
         module: its layers
         ids: the target's token of each token that it proposes; None if they are all of them
         reads: the target's layers whose states it reads
@@ -42,6 +46,7 @@ class Head:
     packed, why, spread = True, "", False
 
     def __init__(self, name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel):
+        self.source, self.kind = name, f"{spec.kind} head"
         self.name, self.spec, self.reads = f"draft head {name}", spec, spec.reads
         self.vocabulary: int = target.config.get_text_config().vocab_size
         self.positions = positions_of(spec.config)
@@ -59,10 +64,19 @@ class Head:
         ]
         self.reaches = (None,) * len(self.layout)
         self.row_bytes = sum(self.arenas().row_bytes)
+        shared = {weight.data_ptr() for weight in target.parameters()}
+        self._own = [w for w in self.module.parameters() if w.data_ptr() not in shared]
         tables = {id(m.weight) for m in self.module.modules() if isinstance(m, nn.Embedding)}
         self.weight_bytes = sum(
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
+
+    def parameters(self) -> Iterator[torch.Tensor]:
+        """Its own weights, without those that are the target's."""
+        return iter(self._own)
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        return self.module.state_dict()
 
     @property
     def engine_name(self) -> str:
@@ -130,19 +144,6 @@ class Head:
 
     def refuse_features(self, layers: Layers) -> None:
         raise InputError(f"The {self.name} has no hidden states for others to read.")
-
-
-def load_head(name: str, target: PreTrainedModel) -> Head:
-    """Load a head that was made for a target.
-
-    Args:
-        name: folder or hub id, with or without "@revision"
-        target: the target
-
-    Raises:
-        InputError: if it cannot be read or does not fit the target
-    """
-    return Head(name, *read_head(name, target), target)
 
 
 def _filled(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel) -> HeadModule:

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
+from decoders.engine.heads.rows import Known
 from decoders.engine.memory.feeds import Feed
 from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
-from decoders.heads.rows import Known
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -43,7 +43,7 @@ class HeadPasses(Passes):
     the head's own. A node below one whose state is not known yet waits for the next pass.
 
     Args:
-        model: the head (`decoders.heads.head.Head`)
+        model: the head (`decoders.engine.heads.head.Head`)
         rows: cache rows that the requests are expected to need together
         most_rows: the most cache rows that they may have, or None for no limit
     """

@@ -6,11 +6,12 @@ import pytest
 import torch
 
 from decoders import InputError, ModelPair, catalog, generate, load_pair
+from decoders.engine.heads.head import Head
+from decoders.engine.heads.rows import HeadRows, Known
+from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
-from decoders.heads.head import Head, load_head
-from decoders.heads.rows import HeadRows, Known
 from decoders.tree import TokenTree
-from tests.decoders.heads.test_formats import LAYER, OWN, TOP, eagle3
+from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
 from tests.heads import Slow, rms, saved
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build, build_tokenizer

@@ -21,10 +21,10 @@ from safetensors.torch import save_file
 from torch.nn import functional as F
 from transformers import LlamaConfig
 
+from decoders.engine.heads.module import HeadModule, HeadSpec
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, refuse
-from decoders.heads.module import HeadModule, HeadSpec
-from decoders.heads.unrolled import unrolled
+from decoders.training.unrolled import unrolled
 
 END = "<|endoftext|>"
 HELD_OUT = 100  # one document in this many is never trained on

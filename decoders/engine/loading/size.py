@@ -1,0 +1,37 @@
+"""The size of models that are not loaded (parameters)."""
+
+import math
+from contextlib import suppress
+from pathlib import Path
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from decoders.engine.loading.heads import is_head, shapes_of
+from decoders.engine.loading.sources import base_of, fetch, model_names
+
+
+def parameters(target: str | Path, draft: str | Path | None = None) -> int:
+    """Count the parameters of the models with these names, without loading weights.
+
+    Args:
+        target: folder or hub id of the target, or a folder with both models
+        draft: folder or hub id of the draft, or None
+
+    Returns:
+        the sum over the models, without those of a type that cannot be built so
+
+    Raises:
+        InputError: if there is no such model
+    """
+    total = 0
+    for name in model_names(target, draft):
+        if is_head(name):
+            total += sum(map(math.prod, shapes_of(name).values()))
+            continue
+        config = fetch(AutoConfig, base_of(name))
+        # Loading says why a type cannot be built.
+        with suppress(Exception), torch.device("meta"):
+            model = AutoModelForCausalLM.from_config(config)
+            total += sum(weight.numel() for weight in model.parameters())
+    return total
