@@ -2,23 +2,28 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import nn
 from transformers import PreTrainedModel
 
+from decoders.devices import device_of
 from decoders.engine.attention import operator
 from decoders.engine.heads.module import Both, HeadModule, HeadSpec
 from decoders.engine.heads.passes import HeadPasses
 from decoders.engine.heads.rows import HeadRows
+from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
-from decoders.engine.memory.feeds import PackedInputs
+from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import Layout
 from decoders.engine.models.loaded import positions_of, undisturbed
 from decoders.engine.protocols import Layers, Passes
-from decoders.engine.weights.linear import PassLinear, hasten
+from decoders.engine.recording.replay import Pass, Recorded
+from decoders.engine.weights.linear import COPIED_BYTES, PassLinear, hasten
 from decoders.errors import InputError
+from decoders.tree import TokenTree
 
 Weights = Mapping[str, torch.Tensor]
 
@@ -32,8 +37,10 @@ class Head:
         weights: its weights, by the names of `decoders.engine.loading.heads`
         target: the model whose states it reads; embeddings and an output layer that the head lacks
             are the target's
+        passes: "recorded", where small heads on a CPU run recorded passes; others run plain ones
 
     Attributes:
+        forward: a pass: `plain`, or whatever gives the same in less time
         source: its folder or hub id
         kind: what it is, for people
         module: its layers
@@ -45,7 +52,14 @@ class Head:
 
     packed, why, spread = True, "", False
 
-    def __init__(self, name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel):
+    def __init__(
+        self,
+        name: str,
+        spec: HeadSpec,
+        weights: Weights,
+        target: PreTrainedModel,
+        passes: str = "recorded",
+    ):
         self.source, self.kind = name, f"{spec.kind} head"
         self.name, self.spec, self.reads = f"draft head {name}", spec, spec.reads
         self.vocabulary: int = target.config.get_text_config().vocab_size
@@ -71,6 +85,16 @@ class Head:
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
 
+        self._examples = 0
+        self.forward: Pass = self.plain
+        small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
+        if passes == "recorded" and small:
+            lower = partial(Lowered, given={"states": spec.config.hidden_size})
+            self.forward = Recorded(
+                self.plain, self._example, lambda: list(self.module.parameters()), self.name,
+                self.positions, lower, ("states",),
+            )  # fmt: skip
+
     def parameters(self) -> Iterator[torch.Tensor]:
         """Its own weights, without those that are the target's."""
         return iter(self._own)
@@ -80,7 +104,9 @@ class Head:
 
     @property
     def engine_name(self) -> str:
-        return "packed passes"
+        run = self.forward
+        replayed = isinstance(run, Recorded) and not run.failed
+        return "packed passes" + ", replayed from recorded operations" * replayed
 
     @property
     def copied_bytes(self) -> int:
@@ -114,7 +140,7 @@ class Head:
             logits (n, V), float32 or float64, and the state at each token (tokens, W)
         """
         with undisturbed(self._device):
-            logits, own = self.module(
+            logits, own = self.forward(
                 input_ids=inputs.input_ids,
                 position_ids=inputs.position_ids - 1,
                 wanted=inputs.wanted,
@@ -128,6 +154,28 @@ class Head:
         every[:, self.ids] = logits
         return every, own
 
+    def plain(self, features: Layers = (), **inputs: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """A pass through the modules; a head gives no hidden states beside its own."""
+        return self.module(**inputs)
+
+    def _example(self, tokens: int, wanted: int) -> tuple:
+        """A pass of one request whose last tokens want logits; no two have the same tokens."""
+        self._examples += 1
+        tree = TokenTree(
+            [(7 * i + 3 * self._examples) % self.vocabulary for i in range(tokens + 1)]
+        )
+        arenas = self.arenas()
+        caches = arenas.take(tokens, tokens)
+        assert caches is not None  # arenas without bounds have room
+        feed = Feed(tree, caches[0], tree.trunk[1:], tree.trunk[-wanted:])
+        inputs = arenas.pack([feed], {tree: caches}, self.by_request)
+        generator = torch.Generator().manual_seed(self._examples)
+        states = torch.randn(1, tokens, self.spec.config.hidden_size, generator=generator)
+        return (
+            inputs.input_ids, inputs.position_ids - 1, inputs.wanted[:wanted], inputs.packing,
+            states.to(self._device, self._dtype),
+        )  # fmt: skip
+
     def no_logits(self) -> torch.Tensor:
         """Logits (V,) for a place where the head has nothing to read."""
         dtype = torch.float64 if self._dtype == torch.float64 else torch.float32
@@ -137,6 +185,8 @@ class Head:
         return Arenas(self.layout, self._dtype, self._device, rows, most_rows, HeadRows)
 
     def engine(self, rows: int = 0, most_rows: int | None = None) -> Passes:
+        if isinstance(self.forward, Recorded):
+            self.forward.follow()
         return HeadPasses(self, rows, most_rows)
 
     def refuse_changes(self) -> None:

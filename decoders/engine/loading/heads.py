@@ -62,18 +62,21 @@ def is_head(name: str) -> bool:
     return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name))
 
 
-def load_head(name: str, target: PreTrainedModel, safetensors: bool | None = None) -> Head:
+def load_head(
+    name: str, target: PreTrainedModel, safetensors: bool | None = None, passes: str = "recorded"
+) -> Head:
     """Load a head that was made for a target.
 
     Args:
         name: folder or hub id, with or without "@revision"
         target: the target
         safetensors: True refuses weights in any other format
+        passes: see `Head`
 
     Raises:
         InputError: if it cannot be read or does not fit the target
     """
-    return Head(name, *read_head(name, target, safetensors), target)
+    return Head(name, *read_head(name, target, safetensors), target, passes)
 
 
 def read_head(

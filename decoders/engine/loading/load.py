@@ -78,7 +78,7 @@ def load_pair(
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)
-    models += [load_head(head, models[0], safetensors)] if head else []
+    models += [load_head(head, models[0], safetensors, passes)] if head else []
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 

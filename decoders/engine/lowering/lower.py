@@ -1,6 +1,6 @@
 """A recording as instructions for the compiled kernels (lowered)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,8 +28,10 @@ class Lowering:
     Args:
         steps: the recording
         answers: what it returns
+        given: further inputs of the pass by name, each with how many numbers a token has in it
 
     Attributes:
+        given: the results that stand for these inputs
         instructions: the instructions
         widths: the numbers that each token has in each result
         answers: the rows that the pass returns
@@ -39,7 +41,7 @@ class Lowering:
         CannotLower: if the kernels do not do all of it
     """
 
-    def __init__(self, steps: Sequence[Step], answers: Sequence[Value]):
+    def __init__(self, steps: Sequence[Step], answers: Sequence[Value], given: Mapping[str, int]):
         self.instructions: list[Instruction] = []
         self.widths: list[int] = []
         self.kept: list[Any] = []
@@ -47,6 +49,11 @@ class Lowering:
         self._makers: dict[Value, Step] = {}
         self._same: dict[Value, Any] = {}
         self._angles: dict[tuple, tuple[int, int]] = {}
+        self.given: list[int] = []
+        for name, width in given.items():
+            self._rows[Value(name)] = Rows(len(self.widths), (1, TOKENS, width))
+            self.given.append(len(self.widths))
+            self.widths.append(width)
         for step in steps:
             self._read(step)
         self.answers = [self.rows_of(self._same.get(answer, answer)) for answer in answers]

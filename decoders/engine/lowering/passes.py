@@ -1,6 +1,8 @@
 """A pass as one call of the compiled kernels (Lowered)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,20 +23,28 @@ class Lowered:
     Args:
         steps: the recording, for passes of any size
         answers: what it returns
+        given: further inputs of the pass by name, each with how many numbers a token has in it
 
     Raises:
         CannotLower: if the kernels do not do all of it, or cannot be had
     """
 
-    def __init__(self, steps: Sequence[Step], answers: Sequence[Value]):
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        answers: Sequence[Value],
+        given: Mapping[str, int] = MappingProxyType({}),
+    ):
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
         self._run = found.run
-        lowering = Lowering(steps, answers)
+        lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
-        layout = placed(lowering.instructions, lowering.widths, results)
+        # Inputs lie where their tensors are, as answers do.
+        outside = [*results, *lowering.given]
+        layout = placed(lowering.instructions, lowering.widths, outside)
         self._lines = np.zeros((len(lowering.instructions), 1 + PLACES + INTEGERS), np.int64)
         self._reals = np.zeros((len(lowering.instructions), 2))
         for line, reals, one in zip(self._lines, self._reals, lowering.instructions, strict=True):
@@ -57,9 +67,9 @@ class Lowered:
         position_ids: torch.Tensor,
         wanted: torch.Tensor,
         packing: Packing | Layered,
-        tokens: int,
-        n_wanted: int,
+        *more: Any,
     ) -> tuple[torch.Tensor, ...]:
+        *given, tokens, n_wanted = more
         packings = packing.packings if isinstance(packing, Layered) else (packing,)
         work = torch.empty(self._width * max(tokens, n_wanted))
         answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
@@ -67,7 +77,7 @@ class Lowered:
             self._lines,
             self._reals,
             work.data_ptr(),
-            np.array([answer.data_ptr() for answer in answers]),
+            np.array([tensor.data_ptr() for tensor in (*answers, *given)]),
             input_ids.data_ptr(),
             position_ids.data_ptr(),
             wanted.data_ptr(),

@@ -47,6 +47,7 @@ class Recorded:
         most: the most tokens that the model can see, or None
         lower: makes one call of kernels of a recording and its answers; raises CannotRecord if
             kernels do not do all of it
+        also: names of further inputs of a pass, which follow the INPUTS in an example
 
     Attributes:
         failed: whether recording has failed, so that all passes run plainly
@@ -61,9 +62,10 @@ class Recorded:
         name: str,
         most: int | None,
         lower: Callable[..., Pass],
+        also: tuple[str, ...] = (),
     ):
         self.plain, self.example, self.weights, self.name = plain, example, weights, name
-        self.lower = lower
+        self.lower, self.inputs = lower, (*INPUTS, *also)
         edges = [min(edge, most or edge) + 1 for edge in (0, 1, LONGEST)]
         spans = [range(*ends) for ends in pairwise(edges)]
         self._spans = [span for span in spans if span and (span[0] == 1 or len(span) > 3)]
@@ -79,17 +81,19 @@ class Recorded:
         position_ids: torch.Tensor,
         wanted: torch.Tensor,
         packing: object,
-        features: Layers,
+        features: Layers = (),
+        **also: torch.Tensor,
     ) -> tuple[torch.Tensor, ...]:
         tokens = input_ids.shape[1]
+        inputs = (input_ids, position_ids, wanted, packing, *also.values())
         span = next((span for span in self._spans if tokens in span), None)
         if span is None:
-            return self._as_it_is(features, input_ids, position_ids, wanted, packing)
+            return self._as_it_is(features, *inputs)
         run = self._passes.get((span, features)) or self._record(span, features)
         # Kernels use one thread, so they leave passes alone that several would share.
         if not self.operators and tokens * torch.get_num_threads() > LONGEST:
-            return self._as_it_is(features, input_ids, position_ids, wanted, packing)
-        return run(input_ids, position_ids, wanted, packing, tokens, len(wanted))
+            return self._as_it_is(features, *inputs)
+        return run(*inputs, tokens, len(wanted))
 
     def follow(self) -> None:
         """Forget the recordings if the weights have changed.
@@ -118,7 +122,7 @@ class Recorded:
 
     def _as_it_is(self, features: Layers, *inputs: Any) -> tuple[torch.Tensor, ...]:
         # A replay takes two more numbers, which are left out here.
-        return self.plain(**dict(zip(INPUTS, inputs, strict=False)), features=features)
+        return self.plain(**dict(zip(self.inputs, inputs, strict=False)), features=features)
 
     def _made(self, span: range, features: Layers) -> dict[tuple[range, Layers], Pass]:
         """Record passes of this span, and of all with kernels.
@@ -139,7 +143,7 @@ class Recorded:
                 )
         low = span[0]
         sizes = [(low + 1, 2), (low + 3, 2), (low + 3, 3)] if low > 1 else [(1, 1)] * 3
-        replay = as_function(*self._in_general(sizes, features), INPUTS)
+        replay = as_function(*self._in_general(sizes, features), self.inputs)
         return {(span, features): self._agreeing(replay, {low, span[-1]}, features)}
 
     def _in_general(
@@ -151,7 +155,7 @@ class Recorded:
     def _noted(
         self, size: tuple[int, int], features: Layers
     ) -> tuple[list[Step], tuple[Value, ...]]:
-        inputs = dict(zip(INPUTS, self.example(*size), strict=True))
+        inputs = dict(zip(self.inputs, self.example(*size), strict=True))
         with Recorder(inputs) as recorder:
             outputs = self.plain(**inputs, features=features)
         return recorder.steps, tuple(map(recorder.value_of, outputs))
