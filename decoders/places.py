@@ -9,7 +9,7 @@ import torch
 from transformers import LogitsProcessor
 
 from decoders.engine.loading.pair import ModelPair
-from decoders.engine.protocols import Model
+from decoders.engine.protocols import Features, Layers, Model
 from decoders.errors import InputError, ModelError
 from decoders.inputs import as_prompts, as_tokens, encode
 from decoders.options import Prompt, Sampling
@@ -75,7 +75,8 @@ def read(
     """Read a text as decoders do, in one pass of each model.
 
     The result has p and q at every place from the end of the prompt to the end of the text. A draft
-    with another tokenizer is read as decoders read it: its q covers the tokens that both know.
+    with another tokenizer is read as decoders read it: its q covers the tokens that both know. A
+    head's q is that of the first token of a draft, made of the target's states alone.
 
     Args:
         pair: the models
@@ -109,7 +110,9 @@ def read(
         _fits(model, len(ids) + max(map(len, texts)))
     tree, paths = _grown(ids, texts)
     nodes = sorted({node for path in paths for node in path})
-    logits, *others = [_logits(model, tree, nodes, changes) for model in models]
+    reads = models[-1].reads
+    logits, states = _logits(models[0], tree, nodes, changes, reads)
+    others = [_logits(model, tree, nodes, changes, known=states)[0] for model in models[1:]]
     p, q = warp(logits, warping), warp(others[0], warping).to(logits.device) if others else None
     row = {node: i for i, node in enumerate(nodes)}
     places = []
@@ -145,12 +148,24 @@ def _grown(
 
 
 def _logits(
-    model: Model, tree: TokenTree, nodes: list[NodeId], penalties: Penalties | None
-) -> Logits:
+    model: Model,
+    tree: TokenTree,
+    nodes: list[NodeId],
+    penalties: Penalties | None,
+    reads: Layers = (),
+    known: Features | None = None,
+) -> tuple[Logits, Features | None]:
+    """The logits of one model at these nodes, and its hidden states in the layers `reads`.
+
+    A head gets to `know` those of the target before.
+    """
     engine = model.engine(len(tree.tokens))
     engine.admit(tree, len(tree.tokens))
     try:
-        (answer,) = engine.run([(tree, nodes)])
+        if known is not None and model.reads:
+            with torch.inference_mode():
+                engine.learn(tree, known)
+        (answer,) = engine.run([(tree, nodes)], features=reads)
     finally:
         engine.release(tree)
     rows = answer.logits
@@ -159,8 +174,11 @@ def _logits(
         raise ModelError(
             f"The {model.name} gave logits that are not numbers; check its weights and its dtype."
         )
-    if not penalties:
-        return rows
-    return torch.stack(
-        [applied(penalties, tree.text(node), row) for node, row in zip(nodes, rows, strict=True)]
-    )
+    if penalties:
+        rows = torch.stack(
+            [
+                applied(penalties, tree.text(node), row)
+                for node, row in zip(nodes, rows, strict=True)
+            ]
+        )
+    return rows, answer.features

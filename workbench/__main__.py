@@ -1,7 +1,7 @@
 """The command `decoding-workbench`, or `python -m workbench`.
 
 Without a command it opens the page. `compare`, `branch`, `draw`, `batch`, `experiment`, `advise`,
-`diverge`, `runs` and `prove` do without a browser.
+`diverge`, `runs`, `prove` and `train-head` do without a browser.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from typing import NoReturn
 import decoders
 from decoders.errors import whole
 from workbench.kinds.registry import KINDS
-from workbench.terminal import prove, runs
+from workbench.terminal import heads, prove, runs
 
 DESCRIPTION = (
     "Without a command: open the page, and print its address. With one: run decoders, and manage "
@@ -59,6 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
             part.register(commands)
     runs.register(commands)
     prove.register(commands)
+    heads.register(commands)
     args = parser.parse_args(arguments)
     if args.port and args.command is not page:
         parser.error("--port belongs to the page, which opens without a command")

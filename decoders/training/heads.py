@@ -99,7 +99,7 @@ def read_texts(files: Sequence[Path]) -> Iterator[str]:
         try:
             with (lzma.open if file.suffix == ".xz" else open)(file, "rt", encoding="utf-8") as f:
                 yield from (text.strip("\n") for text in f.read().split(END) if text.strip())
-        except (OSError, UnicodeDecodeError, lzma.LZMAError) as error:
+        except (OSError, EOFError, UnicodeDecodeError, lzma.LZMAError) as error:
             raise InputError(
                 f"The text file {file} cannot be read ({error}); name files of plain text."
             ) from None
@@ -144,6 +144,11 @@ class Training:
     """
 
     def __init__(self, pair: ModelPair, files: Sequence[Path], work: Path, recipe: Recipe):
+        if pair.tokenizer is None:
+            raise InputError(
+                "A head is trained on text, which needs the target's tokenizer; load it with the "
+                "target."
+            )
         pair.packed["target"].refuse_features((0,))
         self.pair, self.work, self.recipe = pair, work, recipe
         work.mkdir(parents=True, exist_ok=True)
@@ -151,15 +156,10 @@ class Training:
         least = 2 * recipe.length
         refuse(
             (
-                pair.tokenizer is None,
-                "A head is trained on text, which needs the target's tokenizer; load it with the "
-                "target.",
-            ),
-            (
                 min(len(self.ids), len(self.held_out)) < least,
                 f"The text files hold too little text; give at least {HELD_OUT // 2} documents and "
                 f"{least * HELD_OUT} tokens.",
-            ),
+            )
         )
         target: Any = pair.target
         config = target.config.get_text_config()
@@ -226,9 +226,9 @@ class Training:
 
             rng, length = np.random.default_rng(self.recipe.seed), self.recipe.length
             prompts = rows_of(self.ids, rng, self.recipe.own_texts, length // 8).tolist()
-            texts = []
+            written: list[list[int]] = []
             for i, how in enumerate(({"temperature": 0.0}, {"temperature": 1.0, "top_p": 0.95})):
-                texts += generate(
+                results = generate(
                     self.pair,
                     prompts[i::2],
                     "multinomial",
@@ -237,7 +237,8 @@ class Training:
                     seed=i * len(prompts),
                     **how,
                 )
-            written = [[*r.prompt, *r.tokens] for r in texts]
+                starts = zip(prompts[i::2], results, strict=True)
+                written += [[*prompt, *result.tokens] for prompt, result in starts]
             kept = np.concatenate([np.array(text, np.int32) for text in written])
             part = file.with_suffix(".part.npy")
             np.save(part, kept)

@@ -5,7 +5,7 @@ import random
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, catalog, generate, load_pair
+from decoders import InputError, ModelPair, catalog, generate, load_pair, read
 from decoders.engine.heads.head import Head
 from decoders.engine.heads.rows import HeadRows, Known
 from decoders.engine.loading.heads import load_head
@@ -108,6 +108,17 @@ def test_all_rows_come_back(pair):
     (engine,) = passes
     assert engine.requests == 0
     assert engine.arenas.each[0].take(engine.arenas.each[0].rows) is not None
+
+
+def test_a_text_is_read_as_the_first_token_of_a_draft_is_drawn(pair):
+    """q was asked of a head that had been told nothing of the text."""
+    text = [9, 10, 11]
+    places = read(pair, PROMPTS[0], text)
+    weights = eagle3()
+    tree = TokenTree([*PROMPTS[0], *text])
+    for i, row in enumerate(places.q):
+        expected = slow(weights, pair.target, tree, len(PROMPTS[0]) - 1 + i, set(range(7)))
+        torch.testing.assert_close(row, expected.softmax(-1), rtol=0, atol=1e-9)
 
 
 # ---- which states rows are made of
