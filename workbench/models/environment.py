@@ -41,7 +41,7 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
     """One model of the pair.
 
     `copied_bytes` is the size of a second copy of some weights, in an order that makes products
-    faster.
+    faster. Of a head, `reads` are the target's layers whose states it reads, of `layers`.
     """
     model, runs = getattr(pair, role), pair.packed[role]
     name, revision, kind = (
@@ -53,7 +53,13 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
             model.config.model_type,
         )
     )
+    config = pair.target.config.get_text_config()
     return {
+        **(
+            {"reads": list(model.reads), "layers": config.num_hidden_layers}
+            if isinstance(model, Head)
+            else {}
+        ),
         "name": _short(name) or type(model).__name__,
         "revision": revision,
         "type": kind,

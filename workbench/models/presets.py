@@ -31,7 +31,8 @@ class PairChoice:
     Models are hub ids (with "@revision" if pinned) or folders.
 
     Attributes:
-        target: the target; if both are None, the embedded pair
+        target: the target; if both are None, the embedded pair; None beside a draft is the
+            embedded target
         draft: the draft model; if it alone is None, the target is a folder that holds both, or has
             no draft
         device: "auto" or a name
@@ -47,8 +48,9 @@ class PairChoice:
 
     @property
     def title(self) -> str:
-        names = [n.partition("@")[0] for n in (self.target, self.draft) if n]
-        return " + ".join(names) or "embedded pair"
+        if self.target is None:
+            return "embedded target + its head" if self.draft else "embedded pair"
+        return " + ".join(n.partition("@")[0] for n in (self.target, self.draft) if n)
 
     @property
     def preset(self) -> "PairPreset | None":
@@ -63,7 +65,7 @@ class PairPreset:
 
     Attributes:
         name: its name
-        target: the target; None for the embedded pair
+        target: the target; None for the embedded one
         draft: the draft model; None if there is none
     """
 
@@ -86,6 +88,7 @@ class PairPreset:
 
 
 EMBEDDED = PairPreset("Llama-Stories (embedded)")
+HEAD = PairPreset("Llama-Stories + head", draft=Model("head", 3_082_752))
 SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
@@ -96,6 +99,7 @@ PAIRS = {
     pair.name: pair
     for pair in (
         EMBEDDED,
+        HEAD,
         PairPreset(
             "SmolLM2-1.7B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM2-1.7B", 1_711_376_384), SMOL
         ),

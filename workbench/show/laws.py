@@ -132,6 +132,12 @@ def rule(method: Method) -> Rule:
     } | _RULES.get(method.name, lambda _: {})(method)
 
 
+def head(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """What a run's head reads, for the card of a token; {} if its draft is none."""
+    draft = environment.get("draft") or {}
+    return {name: draft[name] for name in ("reads", "layers") if name in draft}
+
+
 def _ratio(method: Any) -> Rule:
     if method.lenience < 1:
         return {

@@ -2,7 +2,7 @@
 
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method, catalog
@@ -52,6 +52,8 @@ class Panel:
         marks: the marks that it won
         fellows: the decoders whose texts differ from its own by chance alone
         rule: the rule by which drafts are kept, for the card of a token
+        head: of a draft that reads the target's states, which layers it `reads`, of how many
+            `layers`; {} for other drafts
     """
 
     decoder: str
@@ -69,6 +71,7 @@ class Panel:
     marks: Sequence[str] = ()
     fellows: Sequence[str] = ()
     rule: Rule = dataclasses.field(default_factory=dict)
+    head: Mapping[str, Any] = dataclasses.field(default_factory=dict)
 
     @staticmethod
     def waiting(method: Method, prompt: str, temperature: float) -> "Panel":
@@ -139,6 +142,7 @@ class Panel:
             "place": self.place,
             "provisional": self.provisional,
             "rule": self.rule,
+            "head": self.head if method.uses_draft else {},
             "numbers": self._figures(),
             "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
             "badge": badge(first.agreement) if first and first.agreement else None,

@@ -117,6 +117,17 @@
     return parts.length ? make("div.picture", {}, ...parts) : null;
   }
 
+  /** What a head made a drafted token of: the large model's states, or its own of the step before; "" for other drafts. */
+  function saw(token, panel, round) {
+    const { reads, layers } = (panel && panel.head) || {};
+    if (!reads || !round || (token.fate !== "accepted" && token.fate !== "rejected")) return "";
+    const tried = new Map(round.trials.map((t) => [t.node, t])), before = [];
+    for (let t = tried.get(token.parent); t && before.length < round.trials.length; t = tried.get(t.parent)) before.push(t);
+    if (before.length) return `Step ${before.length + 1} of the draft: the head made it of its own state of step ${before.length} and of its guess ${quoted(before[0])}, where the large model had not been yet.`;
+    const states = reads[0] < 0 ? "its last layer" : `its layers ${reads.slice(0, -1).join(", ")} and ${reads[reads.length - 1]} of ${layers}`;
+    return `Step 1 of the draft: the head made it of the large model’s own state (${states}) before the last token of the text, and of that token.`;
+  }
+
   function facts(token, panel, round) {
     const rows = [];
     const index = known(token.round) ? token.round : round && round.index;
@@ -140,16 +151,16 @@
   /** What is known of the token of an element: its card, as elements, and the sentences that are read aloud. */
   Workbench.told = (root, anchor) => {
     const { token } = anchor, { panel, round } = placeOf(root, anchor), fate = Workbench.fates[token.fate] || { label: token.fate, help: "" };
-    const why = verdict(token, panel, round), guess = replaced(token, panel, round);
+    const why = verdict(token, panel, round), guess = replaced(token, panel, round), seen = saw(token, panel, round);
     const rows = make("dl"), drafted = token.fate === "accepted" || token.fate === "rejected" || known(token.p);
     for (const [name, value] of facts(token, panel, round)) rows.append(make("dt", {}, name), make("dd", {}, value));
     const card = [
       make("div.card-head", {}, make(`span.tok.${token.fate}`, {}, make("bdi", {}, visible(token.text))), make("strong", {}, fate.label), make("span.id", {}, `#${token.id ?? token.token}`)),
-      make("p", {}, fate.help), pictureOf(token, panel), why && make("p.why", {}, why), guess && pictureOf(guess, panel), rows,
+      make("p", {}, fate.help), pictureOf(token, panel), why && make("p.why", {}, why), guess && pictureOf(guess, panel), seen && make("p.saw", {}, seen), rows,
       drafted && panel && panel.rule && panel.rule.says && make("p.rule", {}, panel.rule.says),
       ...(token.alternatives && token.alternatives.length ? alternatives(token) : []),
     ].filter(Boolean);
     const texts = shown(token), chances = ["p", "q"].filter((name) => known(token[name])).map((name) => `${name} ${texts[name]}. `).join("");
-    return { card, spoken: `${quoted(token)}, ${fate.label}. ${chances}${why}` };
+    return { card, spoken: [`${quoted(token)}, ${fate.label}. ${chances}${why}`, seen].filter(Boolean).join(" ") };
   };
 })();

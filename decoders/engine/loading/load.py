@@ -43,8 +43,9 @@ def load_pair(
 
     Args:
         target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, if it is not in the target's folder; or of a head, a
-            small module made for this target that reads its hidden states
+        draft: folder or hub id of the draft, or the name of one in the target's folder, if it is
+            not called "draft" there. It may be a head, a small module made for this target that
+            reads its hidden states; the embedded target has one, "head".
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a

@@ -91,7 +91,8 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
 
     Args:
         target: folder or hub id of the target, or a folder with both models
-        draft: folder or hub id of the draft, or None
+        draft: folder or hub id of the draft, the name of one in the target's folder, or None for
+            the one that is called "draft" there, if there is one
 
     Raises:
         InputError: if a folder holds no model
@@ -99,8 +100,9 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     for name in (target,) if draft is None else (target, draft):
         _refuse_unnameable(name)
     folder = Path(target)
-    if draft is None and (folder / "target").is_dir():
-        target, draft = folder / "target", folder / "draft" if (folder / "draft").is_dir() else None
+    if (folder / "target").is_dir():
+        inside = folder / (draft or "draft")
+        target, draft = folder / "target", inside if inside.is_dir() else draft
     names = [str(name) for name in (target, draft) if name is not None]
     for name in names:
         _look(name)

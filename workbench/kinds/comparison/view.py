@@ -47,6 +47,7 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
                 panel,
                 place=places.get(row.decoder, panel.place),
                 rule=laws.rule(catalog[row.decoder](**run.settings.get(row.decoder, {}))),
+                head=laws.head(run.environment),
             ).to_json()
         )
     return panels

@@ -202,13 +202,14 @@ def trail(run: Run) -> str:
 
 def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
     """The head of the page: its purpose, and the pair in use with the size of each model."""
-    if choice.target is None:  # its sizes are known from the first recorded run
+    embedded = choice.target is None and choice.draft is None
+    if embedded:  # its sizes are known from the first recorded run
         where = recordings()[0].run.environment if recordings() else {}
         parameters = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
     sizes = " and ".join(map(sized, parameters))
     counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
     writes = f"Two tiny story models{counts} run here; don't expect facts."
-    if choice.target is not None:
+    if not embedded:
         writes = f"In use: <b>{html.escape(choice.title)}</b>{counts}"
         writes += "." if len(parameters) > 1 else ", without a draft model."
     return f"<h1>{TITLE}</h1><p>{SAYS} {writes}</p>"
