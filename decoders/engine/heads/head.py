@@ -1,9 +1,9 @@
 """A head that is ready to draft (Head), which fits `decoders.engine.protocols.Model`."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -11,21 +11,42 @@ from transformers import PreTrainedModel
 
 from decoders.devices import device_of
 from decoders.engine.attention import operator
-from decoders.engine.heads.module import Both, HeadModule, HeadSpec
 from decoders.engine.heads.passes import HeadPasses
 from decoders.engine.heads.rows import HeadRows
 from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.memory.rows import Layout
-from decoders.engine.models.loaded import positions_of, undisturbed
+from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded
 from decoders.engine.weights.linear import COPIED_BYTES, PassLinear, hasten
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
-Weights = Mapping[str, torch.Tensor]
+
+class HeadLayers(Protocol):
+    """The layers of a head: a torch module, with a pass as `HeadModule.forward` makes it.
+
+    Attributes:
+        kind: what it is, for people
+        reads: the target's layers whose states it reads, rising, numbered as in transformers
+        width: W, of the states that its rows are made of
+        positions: the most tokens that it can see, or None
+        earlier: how much the position of a row is below that of its token
+    """
+
+    kind: str
+    reads: Layers
+    width: int
+    positions: int | None
+    earlier: int
+
+    def layout(self, device: torch.device) -> list[Layout]:
+        """The contents of the layers' caches."""
+
+    def entering(self, states: Sequence[torch.Tensor]) -> torch.Tensor:
+        """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
 
 
 class Head:
@@ -33,18 +54,15 @@ class Head:
 
     Args:
         name: its folder or hub id, for messages
-        spec: what it is
-        weights: its weights, by the names of `decoders.engine.loading.heads`
-        target: the model whose states it reads; embeddings and an output layer that the head lacks
-            are the target's
+        module: its layers, on the target's device and in its dtype
+        target: the model whose states it reads
+        ids: the target's token of each token that it proposes; None if they are all of them
         passes: "recorded", where small heads on a CPU run recorded passes; others run plain ones
 
     Attributes:
         forward: a pass: `plain`, or whatever gives the same in less time
         source: its folder or hub id
         kind: what it is, for people
-        module: its layers
-        ids: the target's token of each token that it proposes; None if they are all of them
         reads: the target's layers whose states it reads
         by_request: whether attention takes one request after another
         reaches: how far back each layer sees: None, everything
@@ -55,27 +73,21 @@ class Head:
     def __init__(
         self,
         name: str,
-        spec: HeadSpec,
-        weights: Weights,
+        module: HeadLayers,
         target: PreTrainedModel,
+        ids: torch.Tensor | None = None,
         passes: str = "recorded",
     ):
-        self.source, self.kind = name, f"{spec.kind} head"
-        self.name, self.spec, self.reads = f"draft head {name}", spec, spec.reads
+        self.source, self.name = name, f"draft head {name}"
+        self.kind, self.reads, self.positions = module.kind, module.reads, module.positions
+        layers: Any = module  # a torch module too
+        self.module = layers
+        self.ids = None if ids is None else ids.to(target.device)
         self.vocabulary: int = target.config.get_text_config().vocab_size
-        self.positions = positions_of(spec.config)
         self._device, self._dtype = target.device, target.dtype
-        self.module = _filled(name, spec, weights, target)
-        d2t = weights.get("d2t")
-        self.ids = None if d2t is None else (d2t.long() + torch.arange(len(d2t))).to(self._device)
         hasten(self.module)
         self.by_request = not operator.takes_kernels(self._device, self._dtype)
-        heads = spec.config.num_key_value_heads
-        size: Any = self.module.layers[0].size
-        self.layout = [
-            Layout((heads, size, size), None, number, self._device)
-            for number in range(len(self.module.layers))
-        ]
+        self.layout = module.layout(self._device)
         self.reaches = (None,) * len(self.layout)
         self.row_bytes = sum(self.arenas().row_bytes)
         shared = {weight.data_ptr() for weight in target.parameters()}
@@ -84,12 +96,11 @@ class Head:
         self.weight_bytes = sum(
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
-
         self._examples = 0
         self.forward: Pass = self.plain
         small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
-            lower = partial(Lowered, given={"states": spec.config.hidden_size})
+            lower = partial(Lowered, given={"states": module.width})
             self.forward = Recorded(
                 self.plain, self._example, lambda: list(self.module.parameters()), self.name,
                 self.positions, lower, ("states",),
@@ -130,8 +141,6 @@ class Head:
     ) -> tuple[torch.Tensor, torch.Tensor]:
         """Run one pass.
 
-        The pair (token t + 1, state t) has position t, as in the readers of every spelling.
-
         Args:
             inputs: the tensors of the pass
             states: the state before each token, (tokens, W)
@@ -142,7 +151,7 @@ class Head:
         with undisturbed(self._device):
             logits, own = self.forward(
                 input_ids=inputs.input_ids,
-                position_ids=inputs.position_ids - 1,
+                position_ids=inputs.position_ids - self.module.earlier,
                 wanted=inputs.wanted,
                 packing=inputs.packing,
                 states=states[None],
@@ -170,11 +179,10 @@ class Head:
         feed = Feed(tree, caches[0], tree.trunk[1:], tree.trunk[-wanted:])
         inputs = arenas.pack([feed], {tree: caches}, self.by_request)
         generator = torch.Generator().manual_seed(self._examples)
-        states = torch.randn(1, tokens, self.spec.config.hidden_size, generator=generator)
-        return (
-            inputs.input_ids, inputs.position_ids - 1, inputs.wanted[:wanted], inputs.packing,
-            states.to(self._device, self._dtype),
-        )  # fmt: skip
+        states = torch.randn(1, tokens, self.module.width, generator=generator)
+        places = inputs.position_ids - self.module.earlier
+        states = states.to(self._device, self._dtype)
+        return inputs.input_ids, places, inputs.wanted[:wanted], inputs.packing, states
 
     def no_logits(self) -> torch.Tensor:
         """Logits (V,) for a place where the head has nothing to read."""
@@ -194,40 +202,3 @@ class Head:
 
     def refuse_features(self, layers: Layers) -> None:
         raise InputError(f"The {self.name} has no hidden states for others to read.")
-
-
-def _filled(name: str, spec: HeadSpec, weights: Weights, target: PreTrainedModel) -> HeadModule:
-    """The module with its weights, in the target's dtype and on its device."""
-    with torch.device("meta"):
-        module = HeadModule(spec, {key: tensor.shape for key, tensor in weights.items()})
-    module.rotary = type(module.rotary)(spec.config)  # its frequencies are no weights
-    given = split(module, weights)
-    shapes = {key: tensor.shape for key, tensor in module.state_dict().items()}
-    if lacking := [key for key in shapes if key not in given]:
-        raise InputError(
-            f"The head {name} has no weights for {', '.join(lacking[:2])}; download it again."
-        )
-    if strange := [key for key, shape in shapes.items() if given[key].shape != shape]:
-        raise InputError(
-            f"The head {name} has weights of other sizes than its config.json says "
-            f"({strange[0]}); download it again."
-        )
-    module.load_state_dict({key: given[key] for key in shapes}, assign=True)
-    for weight in module.parameters():
-        weight.requires_grad_(False)
-    return module.to(target.device, target.dtype).eval()
-
-
-def split(module: HeadModule, weights: Weights) -> dict[str, Any]:
-    """Weights by the names of the module: those over a token and a state are taken apart."""
-    own = {
-        key.replace(".self_attn.", "."): tensor for key, tensor in weights.items() if key != "d2t"
-    }
-    for name, layer in module.named_modules():
-        if isinstance(layer, Both) and f"{name}.weight" in own:
-            weight, width = own.pop(f"{name}.weight"), layer.token.in_features
-            own[f"{name}.token.weight"] = weight[:, :width].contiguous()
-            own[f"{name}.state.weight"] = weight[:, width:].contiguous()
-            if f"{name}.bias" in own:
-                own[f"{name}.token.bias"] = own.pop(f"{name}.bias")
-    return own

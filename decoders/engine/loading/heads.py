@@ -3,63 +3,30 @@
 Which of the target's states a spelling means, and how, each reader below says.
 """
 
-import json
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import safe_open
 from transformers import LlamaConfig, PreTrainedConfig, PreTrainedModel, Qwen3Config
-from transformers.utils import cached_file
 
+from decoders.engine.heads.filled import filled
 from decoders.engine.heads.head import Head
 from decoders.engine.heads.module import HeadSpec
+from decoders.engine.heads.mtp import MtpLayers
+from decoders.engine.loading.head_files import (
+    UNUSED,
+    Weights,
+    architectures,
+    described,
+    spelled,
+    weights_of,
+)
 from decoders.engine.loading.sources import said_in_one_sentence
 from decoders.engine.protocols import Layers
-from decoders.errors import InputError, refuse
+from decoders.errors import InputError, first_line, refuse
 
-Weights = dict[str, torch.Tensor]
 CONFIGS: dict[str, type[PreTrainedConfig]] = {"llama": LlamaConfig, "qwen3": Qwen3Config}
-# Names of weights in published files, and those that this package uses for them.
-SPELLINGS = (
-    (r"^model\.", ""),
-    (r"^midlayer\.", "layers.0."),  # SafeAILab/EAGLE and SGLang
-    (r"^additional_layers\.(\d+)", lambda m: f"layers.{int(m[1]) + 1}"),  # SGLang
-    (r"^transformer\.", "layers.0."),  # speculators, EAGLE
-    (r"^fusion_fc\.", "fc."),  # the same
-    (r"^pre_lm_head_layernorm\.", "norm."),  # the same
-    (r"^embedding_layernorm\.", "embedding_norm."),  # the same
-    (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
-    (r"^draft_id_to_target_id$", "d2t"),
-)
-PICKLED = "pytorch_model.bin"
-UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
-
-
-def described(name: str) -> dict[str, Any]:
-    """The config.json of a folder or hub model; {} if it has none that can be read."""
-    file = _file(name, "config.json")
-    try:
-        found = json.loads(file.read_text()) if file else {}
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
-def is_head(name: str) -> bool:
-    """Whether a folder or hub model is a head.
-
-    Configs of EAGLE often say only that it is a Llama of one layer; then its weights tell.
-    """
-    config = described(name)
-    said = " ".join(map(str, [config.get("speculators_model_type"), *_architectures(config)]))
-    if re.search(r"eagle", said, re.IGNORECASE) or "draft_vocab_size" in config:
-        return True
-    if config.get("num_hidden_layers") != 1:
-        return False
-    return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name))
 
 
 def load_head(
@@ -76,7 +43,40 @@ def load_head(
     Raises:
         InputError: if it cannot be read or does not fit the target
     """
-    return Head(name, *read_head(name, target, safetensors), target, passes)
+    spec, weights = read_head(name, target, safetensors)
+    d2t = weights.get("d2t")
+    ids = None if d2t is None else d2t.long() + torch.arange(len(d2t))
+    return Head(name, filled(name, spec, weights, target), target, ids, passes)
+
+
+def load_mtp(target: PreTrainedModel) -> Head:
+    """Load the layer for multi-token prediction that a target brings along.
+
+    Args:
+        target: the target, loaded from a folder or the hub
+
+    Raises:
+        InputError: if it has none, or the installed transformers does not load it
+    """
+    name = target.config.name_or_path or type(target).__name__
+    if not getattr(target.config.get_text_config(), "num_mtp_layers", None):
+        raise InputError(
+            f"{name} has no layers for multi-token prediction that the installed transformers "
+            "loads; name a draft model or a head."
+        )
+    try:
+        # Newer than other parts of transformers that are used here.
+        from transformers.modeling_layers import MtpModel
+
+        layers: Any = MtpModel.from_pretrained(target)
+        layers = MtpLayers(layers.to(target.device, target.dtype).eval(), target)
+        return Head("mtp", layers, target, passes="plain")
+    # What a checkpoint lacks, or a type of model that is not foreseen, ends in any error.
+    except Exception as error:
+        raise InputError(
+            f"The layers for multi-token prediction of {name} cannot be used "
+            f"({first_line(error)}); name a draft model or a head."
+        ) from error
 
 
 def read_head(
@@ -99,11 +99,11 @@ def read_head(
     config = described(name)
     weights = {
         spelled(key): tensor
-        for key, tensor in _weights(name, safetensors).items()
+        for key, tensor in weights_of(name, safetensors).items()
         if not UNUSED.search(key)
     }
     inner = config.get("transformer_layer_config") or config
-    said = str(config.get("speculators_model_type") or " ".join(_architectures(config)))
+    said = str(config.get("speculators_model_type") or " ".join(architectures(config)))
     three = "layers.0.hidden_norm.weight" in weights or re.search("eagle.?3", said, re.IGNORECASE)
     # A diff of Qwen3's config if the model type is left out (speculators, config.py).
     kind = inner.get("model_type", "qwen3" if inner is not config else "llama")
@@ -141,13 +141,6 @@ def read_head(
     _share(weights, target)
     _refuse_misfits(name, spec, weights, target)
     return spec, weights
-
-
-def spelled(name: str) -> str:
-    """The name that this package uses for a weight of a published head."""
-    for pattern, replacement in SPELLINGS:
-        name = re.sub(pattern, replacement, name)
-    return name
 
 
 def layers_read(config: Mapping[str, Any], target: PreTrainedModel) -> Layers:
@@ -252,39 +245,3 @@ def _within(d2t: torch.Tensor, proposed: int, vocabulary: int) -> bool:
         return False
     ids = d2t + torch.arange(proposed)
     return bool((ids >= 0).all() and (ids < vocabulary).all())
-
-
-def _architectures(config: Mapping[str, Any]) -> list[str]:
-    found = config.get("architectures")
-    return found if isinstance(found, list) else []
-
-
-def _file(name: str, file: str) -> Path | None:
-    revision: dict[str, Any] = {}
-    if "@" in name and not Path(name).is_dir():
-        name, revision["revision"] = name.split("@", 1)
-    with said_in_one_sentence(name):
-        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False, **revision)
-    return Path(found) if found else None
-
-
-def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight as it stands in the file; {} if there is none."""
-    if (file := _file(name, "model.safetensors")) is not None:
-        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
-    if _file(name, PICKLED) is None:
-        return {}
-    return {key: tuple(tensor.shape) for key, tensor in _weights(name, None).items()}
-
-
-def _weights(name: str, safetensors: bool | None) -> Weights:
-    """The weights as they stand in the file; those that are not safetensors as plain tensors."""
-    if (file := _file(name, "model.safetensors")) is not None:
-        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
-            return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
-    if safetensors is not True and (file := _file(name, PICKLED)) is not None:
-        with said_in_one_sentence(name):
-            return torch.load(file, map_location="cpu", weights_only=True)
-    others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
-    raise InputError(f"The head {name} has no {others}; name a folder or revision that holds it.")

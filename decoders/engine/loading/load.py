@@ -10,7 +10,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 
 from decoders.assets import assets
 from decoders.devices import default_device, default_dtype, device_of
-from decoders.engine.loading.heads import is_head, load_head
+from decoders.engine.loading.head_files import is_head
+from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
 from decoders.engine.loading.sources import base_of, fetch, model_names, said_in_one_sentence
 from decoders.engine.models.loaded import twin
@@ -19,6 +20,7 @@ from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 
 EMBEDDED = assets() / "stories"
+MTP = "mtp"
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
 
 
@@ -45,7 +47,8 @@ def load_pair(
         target: folder or hub id of the target, or a folder with both models
         draft: folder or hub id of the draft, or the name of one in the target's folder, if it is
             not called "draft" there. It may be a head, a small module made for this target that
-            reads its hidden states; the embedded target has one, "head".
+            reads its hidden states; the embedded target has one, "head". "mtp" is the layer for
+            multi-token prediction that some targets bring along.
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
@@ -67,7 +70,9 @@ def load_pair(
     allowed("passes", passes, choices=PASSES)
     places = _places(device, draft_device, device_map)
     weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
-    names = model_names(_embedded() if target is None else target, draft)
+    own = draft == MTP
+    names = model_names(_embedded() if target is None else target, None if own else draft)
+    names = names[:1] if own else names
     refuse(
         (
             is_head(names[0]),
@@ -80,6 +85,7 @@ def load_pair(
     configs, tokenizers = _described(names, bases)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)
     models += [load_head(head, models[0], safetensors, passes)] if head else []
+    models += [load_mtp(models[0])] if own else []
     return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
 
 

@@ -1,0 +1,97 @@
+"""The files of a published head: its config, and its weights with the names of this package."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from transformers.utils import cached_file
+
+from decoders.engine.loading.sources import said_in_one_sentence
+from decoders.errors import InputError
+
+Weights = dict[str, torch.Tensor]
+# Names of weights in published files, and those that this package uses for them.
+SPELLINGS = (
+    (r"^model\.", ""),
+    (r"^midlayer\.", "layers.0."),  # SafeAILab/EAGLE and SGLang
+    (r"^additional_layers\.(\d+)", lambda m: f"layers.{int(m[1]) + 1}"),  # SGLang
+    (r"^transformer\.", "layers.0."),  # speculators, EAGLE
+    (r"^fusion_fc\.", "fc."),  # the same
+    (r"^pre_lm_head_layernorm\.", "norm."),  # the same
+    (r"^embedding_layernorm\.", "embedding_norm."),  # the same
+    (r"^aux_norm_(low|mid|high)", lambda m: f"fc_norm.{('low', 'mid', 'high').index(m[1])}"),
+    (r"^draft_id_to_target_id$", "d2t"),
+)
+PICKLED = "pytorch_model.bin"
+UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
+
+
+def described(name: str) -> dict[str, Any]:
+    """The config.json of a folder or hub model; {} if it has none that can be read."""
+    file = _file(name, "config.json")
+    try:
+        found = json.loads(file.read_text()) if file else {}
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def is_head(name: str) -> bool:
+    """Whether a folder or hub model is a head.
+
+    Configs of EAGLE often say only that it is a Llama of one layer; then its weights tell.
+    """
+    config = described(name)
+    said = " ".join(map(str, [config.get("speculators_model_type"), *architectures(config)]))
+    if re.search(r"eagle", said, re.IGNORECASE) or "draft_vocab_size" in config:
+        return True
+    if config.get("num_hidden_layers") != 1:
+        return False
+    return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name))
+
+
+def spelled(name: str) -> str:
+    """The name that this package uses for a weight of a published head."""
+    for pattern, replacement in SPELLINGS:
+        name = re.sub(pattern, replacement, name)
+    return name
+
+
+def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight as it stands in the file; {} if there is none."""
+    if (file := _file(name, "model.safetensors")) is not None:
+        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
+            return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
+    if _file(name, PICKLED) is None:
+        return {}
+    return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None).items()}
+
+
+def weights_of(name: str, safetensors: bool | None) -> Weights:
+    """The weights as they stand in the file; those that are not safetensors as plain tensors."""
+    if (file := _file(name, "model.safetensors")) is not None:
+        with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
+            return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
+    if safetensors is not True and (file := _file(name, PICKLED)) is not None:
+        with said_in_one_sentence(name):
+            return torch.load(file, map_location="cpu", weights_only=True)
+    others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
+    raise InputError(f"The head {name} has no {others}; name a folder or revision that holds it.")
+
+
+def architectures(config: Mapping[str, Any]) -> list[str]:
+    found = config.get("architectures")
+    return found if isinstance(found, list) else []
+
+
+def _file(name: str, file: str) -> Path | None:
+    revision: dict[str, Any] = {}
+    if "@" in name and not Path(name).is_dir():
+        name, revision["revision"] = name.split("@", 1)
+    with said_in_one_sentence(name):
+        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False, **revision)
+    return Path(found) if found else None
