@@ -106,7 +106,7 @@ WORKBENCH = {
     "kinds.page": BELOW | {"kinds.study", "kinds.work", "page"},
     "kinds.terminal": BELOW | {"kinds.study", "kinds.work", "terminal"},
     "page": BELOW | {"kinds.page"},
-    "terminal": BELOW,
+    "terminal": BELOW | {"kinds.study"},
     "components": {"kinds.study", "kinds.work", "measuring", "page", "runs", "show", "studies"},
     "__main__": {"kinds", "page", "terminal"},
 }

@@ -1,6 +1,7 @@
 """A head drafts for every decoder, and what it proposes is made of the right states, always."""
 
 import random
+from collections import Counter
 
 import pytest
 import torch
@@ -91,6 +92,24 @@ def test_the_law_on_a_whole_model(pair, name, settings):
     expected = enumerated(alone, [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2)
     assert set(law) == set(expected)
     assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+
+
+def test_draws_have_the_targets_law(pair):
+    """By chi-square; the head's own law is far off."""
+    method, options = catalog["speculative"](draft_length=2), {"max_new_tokens": 2, "top_k": 3}
+    draws = generate(pair, [[5, 6]] * 1500, method, max_batch=256, seed=7, **options)
+    counts = Counter(tuple(r.tokens) for r in draws)
+    alone = ModelPair(pair.target, None)
+    law = enumerated(alone, [5, 6], catalog["multinomial"](), **options)
+    assert set(counts) <= set(law)
+
+    def statistic(expected):
+        return sum((counts[text] - len(draws) * p) ** 2 / (len(draws) * p) for text, p in expected)
+
+    largest = 26.1  # of eight degrees of freedom, once in a thousand
+    assert len(law) == 9
+    assert statistic(law.items()) < largest
+    assert statistic((text, 1 / 9) for text in law) > largest
 
 
 def test_all_rows_come_back(pair):
