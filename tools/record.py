@@ -51,6 +51,7 @@ class Entry:
     title: str
     says: str
     study: Callable[[dict[str, Any]], Study]
+    draft: str | None = None  # the embedded pair's own
 
 
 def compared(
@@ -133,6 +134,14 @@ ENTRIES = (
         compared(STORY, placed(catalog), OPENING, seed=1, max_new_tokens=40),
     ),
     Entry(
+        "head",
+        "A head instead of a draft model",
+        "It guesses from what the large model made of the text, not from the text; a token's card "
+        "tells which of its states it read.",
+        compared(STORY, ["greedy", "lookup", "speculative", "best_first"], OPENING, seed=3),
+        "head",
+    ),
+    Entry(
         "batch",
         "A batch",
         "Eight prompts at once, padded and unpadded: same tokens, other speeds.",
@@ -150,13 +159,17 @@ ENTRIES = (
 
 def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
     """Run the study of an entry on the shipped pair."""
-    with closing(device.run(entry.study(settings), PairChoice(device="cpu"))) as events:
+    choice = PairChoice(draft=entry.draft, device="cpu")
+    with closing(device.run(entry.study(settings), choice)) as events:
         *_, ended = events
     failed = [error for result in ended.run.results for error in result.errors]
     if failed:
         sys.exit(f"{entry.name}: {failed[0]}")
     return Recording(
-        entry.title, entry.says, checksum(EMBEDDED), replace(ended.run, id=id_of(entry.name))
+        entry.title,
+        entry.says,
+        checksum(EMBEDDED, entry.draft or "draft"),
+        replace(ended.run, id=id_of(entry.name)),
     )
 
 

@@ -33,6 +33,11 @@ class Recording:
     weights: str
     run: Run
 
+    @property
+    def draft(self) -> str:
+        """The folder of the draft beside the target's: "draft", or "head"."""
+        return "head" if str(self.run.environment["draft"]["type"]).endswith("head") else "draft"
+
     def to_json(self) -> str:
         return _line({**vars(self), "run": self.run.to_json()})
 
@@ -61,10 +66,10 @@ def id_of(name: str) -> str:
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
 
 
-def checksum(folder: Path) -> str:
-    """The checksum of all weights of a pair in a folder."""
+def checksum(folder: Path, draft: str = "draft") -> str:
+    """The checksum of all weights of a pair in a folder, whose draft has this folder in it."""
     digest = hashlib.sha256()
-    for role in ("draft", "target"):
+    for role in (draft, "target"):
         for file in sorted((folder / role).glob("*.safetensors")):
             digest.update(file.read_bytes())
     return digest.hexdigest()
