@@ -182,3 +182,30 @@ def test_another_panels_replay_leaves_its_opener_where_it_is(page):
     opener.click()
     expect(page.locator(".wb-replay h3")).to_contain_text("MTAD")
     assert abs(opener.bounding_box()["y"] - 300) < 2
+
+
+# For each round, each token that it tried: its fate, and what its card says a head made it of.
+SAW = """(panel) => panel.rounds.map((round) => round.trials.map((token) => {
+    const box = document.createElement("div");
+    box.append(...Workbench.told(null, { token, place: { panel, round } }).card);
+    const saw = box.querySelector(".saw");
+    return [token.fate, saw && saw.textContent];
+}))"""
+
+
+def test_a_card_tells_what_a_head_made_a_token_of(page):
+    """Which states, and at which step of the draft; nothing where no head drafted."""
+    (head,) = [each for each in RECORDED if each.draft == "head"]
+    panels = {shown["decoder"]: shown for shown in map(json.loads, run_panels(head.run))}
+    said = page.evaluate(SAW, panels["speculative"])
+    for round_ in said:
+        drafted = [saw for fate, saw in round_ if fate in ("accepted", "rejected")]
+        for step, saw in enumerate(drafted, 1):
+            assert saw.startswith(f"Step {step} of the draft: the head made it of ")
+            own = "the large model’s own state (its layers 2, 5 and 7 of 8)"
+            assert (own in saw) == (step == 1)
+            assert (f"its own state of step {step - 1} and of its guess" in saw) == (step > 1)
+        assert all(saw is None for fate, saw in round_ if fate not in ("accepted", "rejected"))
+    assert max(map(len, said)) > 2
+    for other in (panels["lookup"], *map(json.loads, run_panels(RECORDED[0].run))):
+        assert not any(saw for round_ in page.evaluate(SAW, other) for _, saw in round_)
