@@ -13,7 +13,8 @@ from transformers import (
     SmolLM3Config,
 )
 
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from decoders import load_pair
+from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
@@ -81,7 +82,20 @@ CONFIGS = {
     "facebook/opt-13b": opt(5120, 40, 40),
     "facebook/opt-125m": opt(768, 12, 12),
 }
-MODELS = {m.id: m for pair in PAIRS.values() for m in (pair.target, pair.draft) if m}
+MODELS = {
+    m.id: m
+    for pair in PAIRS.values()
+    for m in (pair.target, pair.draft)
+    if m and pair.draft is not HEAD.draft
+}
+
+
+def test_the_embedded_head_is_a_pair_with_the_embedded_target():
+    pair = load_pair(draft=HEAD.draft.id)
+    assert sum(w.numel() for w in pair.draft.parameters()) == HEAD.draft.parameters
+    assert HEAD.choice() == PairChoice(draft="head")
+    assert HEAD.choice().title == "embedded target + its head"
+    assert HEAD.choice().preset is HEAD
 
 
 def test_every_preset_model_has_its_architecture_here():
