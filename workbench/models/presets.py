@@ -1,8 +1,14 @@
 """Model pairs by name."""
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import torch
+
+from decoders import InputError
+from decoders.errors import quoted
+from decoders.settings import nearest
 
 
 @dataclass(frozen=True)
@@ -93,6 +99,7 @@ SMOL = Model("HuggingFaceTB/SmolLM2-135M", 134_515_008)
 QWEN = Model("Qwen/Qwen3-0.6B", 596_049_920)
 LLAMA = Model("meta-llama/Llama-3.2-1B-Instruct", 1_235_814_400)
 GPT_OSS = Model("openai/gpt-oss-20b", 20_914_757_184)
+BORROWED = "Qwen3-4B + Qwen3-0.6B"  # of ZeroGPU
 # The pairs that people run, from small to large; then the papers' pairs. A draft of another family
 # proposes the tokens that both know.
 PAIRS = {
@@ -106,7 +113,7 @@ PAIRS = {
         PairPreset(
             "SmolLM3-3B + SmolLM2-135M", Model("HuggingFaceTB/SmolLM3-3B", 3_075_098_624), SMOL
         ),
-        PairPreset("Qwen3-4B + Qwen3-0.6B", Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
+        PairPreset(BORROWED, Model("Qwen/Qwen3-4B", 4_022_468_096), QWEN),
         PairPreset("Qwen3-8B + Qwen3-0.6B", Model("Qwen/Qwen3-8B", 8_190_735_360), QWEN),
         PairPreset("Qwen3-32B + Qwen3-0.6B", Model("Qwen/Qwen3-32B", 32_762_123_264), QWEN),
         PairPreset(
@@ -143,3 +150,20 @@ PAIRS = {
         ),
     )
 }
+
+
+def first(environ: Mapping[str, str] = os.environ) -> PairChoice:
+    """The pair that the page begins with.
+
+    Args:
+        environ: WORKBENCH_PAIR names one; without it, it is the embedded pair, and on ZeroGPU
+            (SPACES_ZERO_GPU) one whose text is worth reading
+
+    Raises:
+        InputError: if no pair has that name
+    """
+    usual = BORROWED if environ.get("SPACES_ZERO_GPU") else EMBEDDED.name
+    name = environ.get("WORKBENCH_PAIR") or usual
+    if name not in PAIRS:
+        raise InputError(f"WORKBENCH_PAIR names no pair, {quoted(name)}: {nearest(name, PAIRS)}")
+    return PAIRS[name].choice()

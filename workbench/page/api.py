@@ -8,7 +8,6 @@ import gradio as gr
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts.runner import sentence
 from workbench.runs.events import Ended
@@ -45,7 +44,7 @@ def answers(
         gr.Error: for input that cannot be used, in one sentence
     """
     # Answers in between let the server notice that a client has gone; the last one counts.
-    with told(), closing(host.run(make(), PairChoice())) as events:
+    with told(), closing(host.run(make(), host.first)) as events:
         for event in events:
             if isinstance(event, Ended):
                 run, unkept = event.run, {"unkept": event.unkept} if event.unkept else {}

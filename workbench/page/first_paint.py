@@ -17,7 +17,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from workbench.kinds import links
 from workbench.kinds.comparison.form import START
 from workbench.kinds.comparison.results import drawn as drawn_run
-from workbench.models.presets import PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.runs.recorded import recordings
@@ -85,12 +84,12 @@ def _picture(host: Host, page: gr.Blocks) -> tuple[bytes, bytes]:
     panels = f"WorkbenchPage.open({web.embed(drawn.panels)})".encode()
     picture = TEMPLATE.substitute(
         style=web.opening_style(),
-        header=words.header(),
+        header=words.header(host.first),
         tabs=_each(str(getattr(tab, "label", "")) for tab in tabs.children),
         gallery=_each(recording.title for recording in recordings()),
         prompt=html.escape(prompt),
         preset=html.escape(presets.described(presets.OPENING)),
-        asked=words.note(words.tokens(host.tokens(prompt, False, PairChoice()), START)),
+        asked=words.note(words.tokens(host.tokens(prompt, False, host.first), START)),
         headline=drawn.headline,
         steps=drawn.steps,
         panels=f"opening/{hashlib.sha256(panels).hexdigest()[:12]}.js",

@@ -11,6 +11,7 @@ from typing import Any
 from decoders import InputError, ModelPair
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
+from workbench.models import presets
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
 from workbench.runs.estimates import label
@@ -39,13 +40,15 @@ class Host:
         limits: the limits of this place
         store: past runs
         pairs: loads the pairs; by default one that follows the limits
-        fault: the reason why the embedded pair is missing, if it is
+        fault: the reason why the first pair is missing, if it is
+        first: the pair that the page begins with
     """
 
     limits: Limits = field(default_factory=Limits.from_environment)
     store: RunStore = field(default_factory=RunStore)
     pairs: PairKeeper | None = None
     fault: str | None = None
+    first: PairChoice = field(default_factory=presets.first)
 
     def __post_init__(self) -> None:
         self.pairs = self.pairs or PairKeeper(self.limits.custom_models)
@@ -194,8 +197,8 @@ class Host:
             self._stops[job].set()
 
     def open(self) -> None:
-        """Load the embedded pair; if it is missing, the page says so when a visitor comes."""
+        """Load the first pair; if it is missing, the page says so when a visitor comes."""
         try:
-            self.device.pair(PairChoice())
+            self.device.pair(self.first)
         except InputError as error:
             self.fault = str(error)

@@ -11,7 +11,6 @@ import gradio as gr
 
 from decoders import InputError
 from workbench.kinds import links, registry
-from workbench.models.presets import PairChoice
 from workbench.page.first_paint import nothing_asked
 from workbench.page.host import Host
 from workbench.page.parts import words
@@ -41,11 +40,11 @@ class _Page(LightBlocks, CheckedBlocks):
 def build(host: Host) -> gr.Blocks:
     """The whole page. Launch it with `workbench.page.opening.launch_options(host, page)`."""
     with _Page(title=words.TITLE, analytics_enabled=False, delete_cache=UNREAD_SECONDS) as page:
-        header = gr.HTML(words.header(), elem_id="header")
+        header = gr.HTML(words.header(host.first), elem_id="header")
         notice = gr.HTML(visible=False, elem_id="notice", elem_classes="wb-note")
         # The run during which the page before this one was left, see page.js.
         left = gr.Textbox(visible="hidden")
-        pair = gr.State(PairChoice())
+        pair = gr.State(host.first)
         with gr.Tabs(overflow_behavior="wrap") as tabs:
             parts = [part for kind in registry.KINDS.values() if (part := kind.part("form"))]
             made = [part.TAB(host, pair) for part in parts if hasattr(part, "TAB")]

@@ -1,5 +1,9 @@
 """Model pairs by name: their needs follow from their architectures."""
 
+import json
+import re
+from pathlib import Path
+
 import pytest
 import torch
 from transformers import (
@@ -13,8 +17,8 @@ from transformers import (
     SmolLM3Config,
 )
 
-from decoders import load_pair
-from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice
+from decoders import InputError, load_pair
+from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, first
 
 SMOL = {"vocab_size": 49152, "tie_word_embeddings": True}
 QWEN = {"vocab_size": 151936, "num_key_value_heads": 8, "head_dim": 128}
@@ -88,6 +92,23 @@ MODELS = {
     for m in (pair.target, pair.draft)
     if m and pair.draft is not HEAD.draft
 }
+
+
+def test_the_page_begins_with_the_embedded_pair_unless_it_is_told_another_or_borrows_a_gpu():
+    """On ZeroGPU a visitor's seconds went to loading a pair whose text is worth reading."""
+    assert first({}) == PairChoice()
+    assert first({"SPACES_ZERO_GPU": "true"}) == PAIRS["Qwen3-4B + Qwen3-0.6B"].choice()
+    told = {"SPACES_ZERO_GPU": "true", "WORKBENCH_PAIR": "Llama-Stories + head"}
+    assert first(told) == HEAD.choice()
+    with pytest.raises(InputError, match="WORKBENCH_PAIR names no pair, 'Qwen3-4B': "):
+        first({"WORKBENCH_PAIR": "Qwen3-4B"})
+
+
+def test_the_pair_that_a_space_is_told_to_preload_is_the_one_that_it_begins_with():
+    text = (Path(__file__).parents[3] / "docs" / "spaces.md").read_text()
+    named = json.loads(re.search(r"preload_from_hub: (\[.*\])", text)[1])
+    pair = first({"SPACES_ZERO_GPU": "true"}).preset
+    assert named == [pair.target.id, pair.draft.id]
 
 
 def test_the_embedded_head_is_a_pair_with_the_embedded_target():

@@ -7,7 +7,7 @@ import pytest
 
 from decoders import Fate, catalog
 from decoders.__main__ import table
-from workbench.models.presets import PairChoice
+from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.parts import words
 from workbench.runs.events import At, Started
 from workbench.runs.recorded import recordings
@@ -65,6 +65,11 @@ def test_the_pair_in_use_is_named_as_text_with_its_sizes():
     assert "In use: <b>org/&lt;b&gt;big + org/small</b>" in pair
     assert "(8.0B and 124.4M parameters)</span>." in pair
     assert "story" not in pair
+    head = words.header(PAIRS["Llama-Stories + head"].choice())
+    assert "In use: <b>embedded target + its head</b>" in head
+    assert "27.8M and 3.1M parameters" in head
+    borrowed = words.header(PAIRS["Qwen3-4B + Qwen3-0.6B"].choice())  # not loaded yet
+    assert "4.0B and 596.0M parameters" in borrowed
     alone = words.header(PairChoice("org/big"), [124_439_808])
     assert "(124.4M parameters)</span>, without a draft model." in alone
 

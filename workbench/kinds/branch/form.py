@@ -120,7 +120,7 @@ def endpoints(host: Host) -> None:
             alternatives: a list of id, text, raw and warped
         """
         with told():
-            choices, _ = likely(host, {"run": run, "decoder": decoder, "at": at}, PairChoice())
+            choices, _ = likely(host, {"run": run, "decoder": decoder, "at": at}, host.first)
             listed: Any = [asdict(each) for each in choices]
             return {"alternatives": listed}
 
@@ -140,7 +140,7 @@ def endpoints(host: Host) -> None:
             the run as /compare gives it; its `start` names the parent
         """
         asked = {"run": run, "decoder": decoder, "at": at, "token": token}
-        yield from answers(host, lambda: continued(host, asked, PairChoice(), decoders), samples)
+        yield from answers(host, lambda: continued(host, asked, host.first, decoders), samples)
 
     offer(alternatives)
     offer(branch)

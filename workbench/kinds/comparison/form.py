@@ -93,8 +93,8 @@ class CompareTab(StudyTab):
     def greet(self) -> Updates:
         """Updates for a fresh page: the length of the prompt that it opens with."""
         return {
-            self.asked: words.note(self.says(self.opening, PairChoice())),
-            **self.offer(PairChoice()),
+            self.asked: words.note(self.says(self.opening, self.host.first)),
+            **self.offer(self.host.first),
         }
 
     @property

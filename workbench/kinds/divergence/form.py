@@ -53,7 +53,7 @@ class Divergence:
         )  # fmt: skip
 
     def _verdict(self, choice: PairChoice, *texts: str | None) -> str:
-        choice = PairChoice() if self.host.limits.public else choice
+        choice = self.host.first if self.host.limits.public else choice
         try:
             found = self.host.device.ask(choice, compared, *(text or "" for text in texts))
         except Exception as error:
@@ -77,7 +77,7 @@ def endpoints(host: Host) -> None:
             verdict, says, place, tokens, gap_float32, gap_float64, behind, bound, at_fault
         """
         with told():
-            found: Any = host.device.ask(PairChoice(), compared, prompt, first, second, dtype)
+            found: Any = host.device.ask(host.first, compared, prompt, first, second, dtype)
             return found
 
     offer(diverge)

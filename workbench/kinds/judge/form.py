@@ -59,6 +59,6 @@ def endpoints(host: Host) -> None:
             and rows: rules, title, law, kept, mean (over all random numbers), chances, why
         """
         with told():
-            return host.device.ask(PairChoice(), of_text, prompt, draft, rules or (), settings)
+            return host.device.ask(host.first, of_text, prompt, draft, rules or (), settings)
 
     offer(judge)

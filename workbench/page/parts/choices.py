@@ -8,7 +8,7 @@ import gradio as gr
 from decoders import InputError, catalog
 from decoders.devices import all_devices
 from workbench.models.keeper import offered
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice
+from workbench.models.presets import PAIRS, PairChoice
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
@@ -91,10 +91,12 @@ class PairPicker:
 
     def __init__(self, host: Host, choice: gr.State):
         self.host = host
+        usual = host.first.preset
         with gr.Row():
             self.preset = gr.Dropdown(
                 [*offered(), *([OWN] if host.limits.custom_models else [])],
-                value=EMBEDDED.name, label="Pair", elem_id="pair", scale=2, min_width=280,
+                value=usual.name if usual else OWN, label="Pair", elem_id="pair", scale=2,
+                min_width=280,
                 info="Pairs in grey do not fit in this machine's memory.",
             )  # fmt: skip
             self.device = gr.Dropdown(

@@ -159,7 +159,7 @@ class StudyTab:
         They are not in a fold, whose content is not on the page while it is shut.
         """
         self.asked = gr.HTML(
-            words.note(self.says(self.opening, PairChoice())),
+            words.note(self.says(self.opening, self.host.first)),
             elem_id=f"{self.prefix}{name}", elem_classes=["wb-note", "wb-asked"],
         )  # fmt: skip
         self.share = gr.HTML(

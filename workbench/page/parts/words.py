@@ -203,9 +203,13 @@ def trail(run: Run) -> str:
 def header(choice: PairChoice = EMBEDDED_CHOICE, parameters: Sequence[int] = ()) -> str:
     """The head of the page: its purpose, and the pair in use with the size of each model."""
     embedded = choice.target is None and choice.draft is None
-    if embedded:  # its sizes are known from the first recorded run
+    models = choice.preset and [choice.preset.target, choice.preset.draft]
+    if not parameters and models:
+        parameters = [model.parameters for model in models if model]
+    if choice.target is None:  # its sizes are known from the first recorded run
         where = recordings()[0].run.environment if recordings() else {}
-        parameters = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
+        known = [where[role]["parameters"] for role in ("target", "draft") if where.get(role)]
+        parameters = known if embedded else [*known[:1], *parameters[-1:]]
     sizes = " and ".join(map(sized, parameters))
     counts = f'<span class="wide"> ({sizes} parameters)</span>' if sizes else ""
     writes = f"Two tiny story models{counts} run here; don't expect facts."
