@@ -115,7 +115,7 @@ class Loop(AbstractContextManager["Loop"]):
                 self._release(turn)
                 return
             self.active.append(self.queue.popleft())
-            turn.start(prompt_first=any(engine.reads for engine in self._engines(turn)))
+            turn.start(heeds=any(engine.reads for engine in self._engines(turn)))
 
     def _next(self) -> str:
         drafting = any(turn.waiting.model == "draft" for turn in self.active)
@@ -221,7 +221,7 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
         return rows
     rows = rows.clone()
     for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
-        if turn.request.penalties and answer.part is not None:
+        if turn.request.penalties and answer.part is not None and not turn.unstarted:
             for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
                 rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
     return rows
@@ -238,4 +238,5 @@ def _count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int)
             ledger.padding_ratios.append(waste.rows / waste.longest_growth)
     ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
     ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, answer.cache_bytes)
-    ledger.count(model, answer.part is not None, answer.passes)
+    answered = answer.part is not None and not turn.unstarted
+    ledger.count(model, answered, answer.passes)

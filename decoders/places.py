@@ -55,14 +55,14 @@ def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *, temperature: float = ...,
     top_k: int = ..., top_p: float = ..., min_p: float = ..., top_n_sigma: float = ...,
     temperature_last: bool = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
-    draft: bool = ...,
+    draft: bool = ..., drafted: bool = ...,
 ) -> Places: ...  # fmt: skip
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
     temperature: float = ..., top_k: int = ..., top_p: float = ..., min_p: float = ...,
     top_n_sigma: float = ..., temperature_last: bool = ...,
-    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ...,
+    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ..., drafted: bool = ...,
 ) -> list[Places]: ...  # fmt: skip
 def read(
     pair: ModelPair, prompt: Prompt, text: Any = (), *,
@@ -71,12 +71,14 @@ def read(
     top_n_sigma: float = Sampling.top_n_sigma,
     temperature_last: bool = Sampling.temperature_last,
     penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties, draft: bool = True,
+    drafted: bool = False,
 ) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
 
     The result has p and q at every place from the end of the prompt to the end of the text. A draft
-    with another tokenizer is read as decoders read it: its q covers the tokens that both know. A
-    head's q is that of the first token of a draft, made of the target's states alone.
+    with another tokenizer is read as decoders read it: its q covers the tokens that both know. By
+    default a head's q is that of the first token of a draft at each place, made of the target's
+    states alone.
 
     Args:
         pair: the models
@@ -87,6 +89,8 @@ def read(
             `temperature_last`
         penalties: see `stream`
         draft: whether to read the draft as well, if there is one
+        drafted: whether the text is one draft after the prompt: a head's q after its tokens is then
+            made of the head's own states
 
     Returns:
         Places, or a list of them for several texts
@@ -112,6 +116,8 @@ def read(
     nodes = sorted({node for path in paths for node in path})
     reads = models[-1].reads
     logits, states = _logits(models[0], tree, nodes, changes, reads)
+    if states is not None and drafted:
+        states = states.first(len(ids) - 1)
     others = [_logits(model, tree, nodes, changes, known=states)[0] for model in models[1:]]
     p, q = warp(logits, warping), warp(others[0], warping).to(logits.device) if others else None
     row = {node: i for i, node in enumerate(nodes)}

@@ -33,6 +33,7 @@ class Turn:
         draw: draws the next token of that chain
         known: the readings of its live nodes, by model
         rounds: rounds that are committed but not yet yielded
+        heeds: whether its draft reads the target's hidden states
         unstarted: whether the target reads the prompt, before the decoder begins
         error: why it failed, while the others continue
     """
@@ -50,6 +51,7 @@ class Turn:
         default_factory=lambda: {"target": {}, "draft": {}}
     )
     rounds: deque[Round] = field(default_factory=deque)
+    heeds: bool = False
     unstarted: bool = False
     error: ModelError | None = None
 
@@ -78,16 +80,16 @@ class Turn:
         needed = max(held(self.request.warping), self.waiting.likeliest)
         return needed if self.waiting.model == "draft" else max(needed, ALTERNATIVES)
 
-    def start(self, prompt_first: bool = False) -> None:
+    def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.
 
         Args:
-            prompt_first: whether the target reads all tokens of the prompt but the last before,
-                because the draft reads the target's hidden states
+            heeds: whether its draft reads the target's hidden states; then the target reads all
+                tokens of the prompt but the last before
         """
         self.request.ledger.start()
         before = self.request.tree.parents[self.request.tip]
-        self.unstarted = prompt_first and before >= 0
+        self.heeds, self.unstarted = heeds, heeds and before >= 0
         if self.unstarted:
             self.waiting = self.request.ask("target", [before])
             return
@@ -148,7 +150,9 @@ class Turn:
     def _note(self, entry: Round) -> None:
         self.annotate(entry)
         for model, known in self.known.items():
-            self.known[model] = {n: known[n] for n in self.request.tips if n in known}
+            # A draft that heeds the target's states says something else now that it has them.
+            kept = () if self.heeds and model == "draft" else self.request.tips
+            self.known[model] = {n: known[n] for n in kept if n in known}
         self.rounds.append(entry)
 
     def annotate(self, entry: Round) -> None:

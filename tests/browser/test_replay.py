@@ -201,10 +201,10 @@ def test_a_card_tells_what_a_head_made_a_token_of(page):
     for round_ in said:
         drafted = [saw for fate, saw in round_ if fate in ("accepted", "rejected")]
         for step, saw in enumerate(drafted, 1):
-            assert saw.startswith(f"Step {step} of the draft: the head made it of ")
+            assert saw.startswith(f"Step {step} of the draft: the head worked from ")
             own = "the large model’s own state (its layers 2, 5 and 7 of 8)"
             assert (own in saw) == (step == 1)
-            assert (f"its own state of step {step - 1} and of its guess" in saw) == (step > 1)
+            assert (f"its own state at step {step - 1} and its guess" in saw) == (step > 1)
         assert all(saw is None for fate, saw in round_ if fate not in ("accepted", "rejected"))
     assert max(map(len, said)) > 2
     for other in (panels["lookup"], *map(json.loads, run_panels(RECORDED[0].run))):

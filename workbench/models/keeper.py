@@ -5,7 +5,6 @@ import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
 
 import torch
 from huggingface_hub.errors import GatedRepoError
@@ -21,7 +20,7 @@ from decoders import (
 )
 from decoders.devices import all_devices, device_of
 from decoders.errors import quoted
-from workbench.models.presets import EMBEDDED, PAIRS, PairChoice, PairPreset
+from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
 # instead of the named files.
@@ -149,8 +148,7 @@ def _must_fit(choice: PairChoice, device: torch.device, dtype: torch.dtype) -> N
     if choice.preset:
         size = choice.preset.weight_bytes(dtype)
     else:
-        # Only the embedded pair's target is None.
-        size = parameters(cast(str, choice.target), choice.draft) * dtype.itemsize
+        size = parameters(choice.target, choice.draft) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
     must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
 
@@ -224,7 +222,7 @@ def offered() -> Iterator[tuple[str, str]]:
     """
     device = torch.device(all_devices()[0])
     for name, pair in PAIRS.items():
-        yield name if pair is EMBEDDED else f"{name}: {_need(pair, device)}", name
+        yield name if pair in (EMBEDDED, HEAD) else f"{name}: {_need(pair, device)}", name
 
 
 def _need(pair: PairPreset, device: torch.device) -> str:

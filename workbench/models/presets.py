@@ -55,7 +55,7 @@ class PairChoice:
     @property
     def title(self) -> str:
         if self.target is None:
-            return "embedded target + its head" if self.draft else "embedded pair"
+            return f"embedded target + {self.draft}" if self.draft else "embedded pair"
         return " + ".join(n.partition("@")[0] for n in (self.target, self.draft) if n)
 
     @property

@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 
 from decoders import InputError, load_pair
 from decoders.errors import quoted
-from decoders.training.heads import Recipe, Training
+from decoders.training.recipe import Recipe
 from workbench.kinds.advice.study import Advice
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -63,6 +63,9 @@ def register(commands: Any) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
+    # Imported late: other commands start without it.
+    from decoders.training.heads import Training
+
     recipe, console = recipe_of(args), Console(highlight=False)
     out, files = Path(args.out), [Path(name) for name in args.text]
     if (out / "config.json").exists():
@@ -77,13 +80,17 @@ def run(args: argparse.Namespace) -> int:
         f"head reads the states of the layers {', '.join(map(str, training.spec.reads))}."
     )
     columns = (
-        BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn(),
+        BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(),
         TextColumn("{task.description}"),
     )  # fmt: skip
     with interruptible() as stop:
-        if training.step < recipe.steps:
-            with console.status("The target writes texts of its own"):
-                training.write_own()
+        with Bar(*columns, console=console) as bar:
+            task = bar.add_task("the target's own texts", total=recipe.own_texts)
+            for written in training.write_own():
+                bar.update(task, completed=written)
+                if stop.is_set():
+                    console.print("Stopped; the same command goes on.")
+                    return 130
         with Bar(*columns, console=console) as bar:
             task = bar.add_task("", total=recipe.steps, completed=training.step)
             for now in training.run():
@@ -91,10 +98,12 @@ def run(args: argparse.Namespace) -> int:
                 if now.acceptance:
                     bar.console.print(f"step {now.step:,}: {places(now.acceptance)}")
                 if stop.is_set():
-                    console.print("Stopped; the same command goes on from the last checkpoint.")
+                    training.checkpoint()
+                    console.print("Stopped; the same command goes on from here.")
                     return 130
     training.save(out)
     console.print(f"{places(training.acceptance())}\nsaved in {out}")
+    del training, pair  # the advisor loads the pair with its head
     if not args.no_advice:
         advise(args, console)
     return 0
@@ -109,7 +118,8 @@ def places(acceptance: tuple[float, ...]) -> str:
 def advise(args: argparse.Namespace, console: Console) -> None:
     """Say whether the head pays here, with four prompts of the stories."""
     settings = Settings.from_json({**Advice.usual, "decoders": []})
-    advice = Advice(prompts.find("stories").first(ADVISED), settings)
+    # A head guesses worse at later places of a draft, so every length is measured, not predicted.
+    advice = Advice(prompts.find("stories").first(ADVISED), settings, measure_all=True)
     device, choice = Device(PairKeeper()), PairChoice(args.target, args.out, args.device)
     with interruptible() as stop:
         found = show.follow(device.run(advice, choice, stop), console, Console(stderr=True))

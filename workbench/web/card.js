@@ -117,15 +117,15 @@
     return parts.length ? make("div.picture", {}, ...parts) : null;
   }
 
-  /** What a head made a drafted token of: the large model's states, or its own of the step before; "" for other drafts. */
+  /** What a head drafted a token from: the large model's states, or its own of the step before; "" for other drafts. */
   function saw(token, panel, round) {
     const { reads, layers } = (panel && panel.head) || {};
     if (!reads || !round || (token.fate !== "accepted" && token.fate !== "rejected")) return "";
     const tried = new Map(round.trials.map((t) => [t.node, t])), before = [];
     for (let t = tried.get(token.parent); t && before.length < round.trials.length; t = tried.get(t.parent)) before.push(t);
-    if (before.length) return `Step ${before.length + 1} of the draft: the head made it of its own state of step ${before.length} and of its guess ${quoted(before[0])}, where the large model had not been yet.`;
-    const states = reads[0] < 0 ? "its last layer" : `its layers ${reads.slice(0, -1).join(", ")} and ${reads[reads.length - 1]} of ${layers}`;
-    return `Step 1 of the draft: the head made it of the large model’s own state (${states}) before the last token of the text, and of that token.`;
+    if (before.length) return `Step ${before.length + 1} of the draft: the head worked from its own state at step ${before.length} and its guess ${quoted(before[0])}, because the large model had not yet read that token.`;
+    const states = reads.length > 1 ? `its layers ${reads.slice(0, -1).join(", ")} and ${reads[reads.length - 1]} of ${layers}` : reads[0] < 0 ? "its last layer" : `its layer ${reads[0]} of ${layers}`;
+    return `Step 1 of the draft: the head worked from the large model’s own state (${states}) before the last token of the text, and from that token.`;
   }
 
   function facts(token, panel, round) {

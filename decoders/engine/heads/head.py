@@ -20,7 +20,7 @@ from decoders.engine.memory.rows import Layout
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded
-from decoders.engine.weights.linear import COPIED_BYTES, PassLinear, hasten
+from decoders.engine.weights.linear import COPIED_BYTES, PassLinear
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
@@ -64,6 +64,8 @@ class Head:
         source: its folder or hub id
         kind: what it is, for people
         reads: the target's layers whose states it reads
+        state_bytes: bytes of the state of a token
+        made_for: the target's width, dtype and device
         by_request: whether attention takes one request after another
         reaches: how far back each layer sees: None, everything
     """
@@ -85,11 +87,13 @@ class Head:
         self.ids = None if ids is None else ids.to(target.device)
         self.vocabulary: int = target.config.get_text_config().vocab_size
         self._device, self._dtype = target.device, target.dtype
-        hasten(self.module)
         self.by_request = not operator.takes_kernels(self._device, self._dtype)
         self.layout = module.layout(self._device)
         self.reaches = (None,) * len(self.layout)
-        self.row_bytes = sum(self.arenas().row_bytes)
+        # A token's state is kept until its row is made of it.
+        self.state_bytes = module.width * self._dtype.itemsize
+        self.row_bytes = sum(self.arenas().row_bytes) + self.state_bytes
+        self.made_for = made_for(target)
         shared = {weight.data_ptr() for weight in target.parameters()}
         self._own = [w for w in self.module.parameters() if w.data_ptr() not in shared]
         tables = {id(m.weight) for m in self.module.modules() if isinstance(m, nn.Embedding)}
@@ -134,7 +138,9 @@ class Head:
     def entering(self, states: tuple[torch.Tensor, ...]) -> torch.Tensor:
         """The states that rows are made of, (n, W), given those of the target, each (n, H)."""
         with undisturbed(self._device):
-            return self.module.entering([state.to(self._device) for state in states])
+            made = self.module.entering([state.to(self._device) for state in states])
+        # A view would keep the states of the whole pass.
+        return made.clone() if any(made is state for state in states) else made
 
     def __call__(
         self, inputs: PackedInputs, states: torch.Tensor
@@ -202,3 +208,8 @@ class Head:
 
     def refuse_features(self, layers: Layers) -> None:
         raise InputError(f"The {self.name} has no hidden states for others to read.")
+
+
+def made_for(target: PreTrainedModel) -> tuple[int, torch.dtype, torch.device]:
+    """What a head and its target share: the width of the states, their dtype and device."""
+    return target.config.get_text_config().hidden_size, target.dtype, target.device

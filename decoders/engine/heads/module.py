@@ -61,7 +61,9 @@ class HeadModule(nn.Module):
         super().__init__()
         self.spec, config = spec, spec.config
         self.kind, self.reads, self.width = f"{spec.kind} head", spec.reads, config.hidden_size
-        self.positions = positions_of(config)
+        # The limit of a text is the target's, unless the angles change beyond one of the head's.
+        usual = (config.rope_parameters or {}).get("rope_type", "default") == "default"
+        self.positions = None if usual else positions_of(config)
         width, eps = config.hidden_size, config.rms_norm_eps
         vocabulary, _ = shapes["embed_tokens.weight"]
         self.embed_tokens = nn.Embedding(vocabulary, width)

@@ -41,6 +41,11 @@ class MtpLayers(nn.Module):
 
     def __init__(self, model: Any, target: PreTrainedModel):
         super().__init__()
+        # Embeddings, output layer and rotary frequencies are modules of the caller's target: they
+        # stay as they are, so only the others are moved.
+        for part in (model.layers, getattr(model, "shared_post_norm", None)):
+            if part is not None:
+                part.to(target.device, target.dtype).eval().requires_grad_(False)
         self.model = model
         self.width: int = model.config.hidden_size
         self.positions = positions_of(model.config)

@@ -88,7 +88,8 @@ class HeadPasses(Passes):
                 Answer(
                     together,
                     part,
-                    self.arenas.bytes(each.known.caches),
+                    self.arenas.bytes(each.known.caches)
+                    + len(each.known.true) * self.model.state_bytes,
                     each.passes * self.model.weight_bytes,
                     passes=each.passes,
                 )
@@ -98,6 +99,7 @@ class HeadPasses(Passes):
     def _waiting(self, tree: TokenTree, nodes: Sequence[NodeId], chunk: int | None) -> Waiting:
         known = self._known[tree]
         known.settle(tree)
+        known.rows.forget(nodes)
         # Before the first token there is no state, and after a prompt of one token none is known at
         # first. Any proposal is valid there.
         unknown = not known.true and not known.rows

@@ -44,6 +44,14 @@ class HeadRows(CacheRows):
         self.trunk = min(self.trunk, self.settled)
         self._lengthen_trunk(tree)
 
+    def forget(self, nodes: Iterable[NodeId]) -> None:
+        """Drop the rows of these nodes, whose logits are wanted again, and all after the first."""
+        rows = [self.row[node] for node in nodes if node in self.row]
+        while rows and len(self.nodes) > min(rows):
+            self.drop_last()
+        self.settled = min(self.settled, len(self.nodes))
+        self.trunk = min(self.trunk, len(self.nodes))
+
     def _settles(self, node: NodeId, tree: TokenTree) -> bool:
         return node in self.true and tree.in_trunk(node)
 
@@ -81,8 +89,9 @@ class Known:
         self._commits = tree.commits
         self.rows.sync(tree)
         self.own.clear()
-        # The last token with a row is followed by tokens without one.
-        begin = self.rows.settled + self.rows.first - 1
+        # The last token with a row is followed by tokens without one, and may itself be asked about
+        # again.
+        begin = max(0, self.rows.settled + self.rows.first - 2)
         live = {*tree.trunk[begin:], *tree.tail}
         self.true = {node: state for node, state in self.true.items() if node in live}
 

@@ -35,15 +35,19 @@ def described(name: str) -> dict[str, Any]:
     file = _file(name, "config.json")
     try:
         found = json.loads(file.read_text()) if file else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
-def is_head(name: str) -> bool:
+def is_head(name: str, safetensors: bool | None = True) -> bool:
     """Whether a folder or hub model is a head.
 
     Configs of EAGLE often say only that it is a Llama of one layer; then its weights tell.
+
+    Args:
+        name: the folder or hub id
+        safetensors: None also looks into weights in another format
     """
     config = described(name)
     said = " ".join(map(str, [config.get("speculators_model_type"), *architectures(config)]))
@@ -51,7 +55,9 @@ def is_head(name: str) -> bool:
         return True
     if config.get("num_hidden_layers") != 1:
         return False
-    return any(re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name))
+    return any(
+        re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name, safetensors)
+    )
 
 
 def spelled(name: str) -> str:
@@ -61,12 +67,12 @@ def spelled(name: str) -> str:
     return name
 
 
-def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
-    """The shape of each weight as it stands in the file; {} if there is none."""
+def shapes_of(name: str, safetensors: bool | None = True) -> dict[str, tuple[int, ...]]:
+    """The shape of each weight as it stands in the file; {} if there is none that is read."""
     if (file := _file(name, "model.safetensors")) is not None:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
             return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
-    if _file(name, PICKLED) is None:
+    if safetensors is True or _file(name, PICKLED) is None:
         return {}
     return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None).items()}
 
@@ -78,9 +84,15 @@ def weights_of(name: str, safetensors: bool | None) -> Weights:
             return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
     if safetensors is not True and (file := _file(name, PICKLED)) is not None:
         with said_in_one_sentence(name):
-            return torch.load(file, map_location="cpu", weights_only=True)
+            found = torch.load(file, map_location="cpu", weights_only=True)
+        if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
+            raise InputError(f"The head {name} has a broken {PICKLED}; download it again.")
+        return found
     others = "model.safetensors" if safetensors else f"model.safetensors or {PICKLED}"
-    raise InputError(f"The head {name} has no {others}; name a folder or revision that holds it.")
+    raise InputError(
+        f"The head {name} has no {others}; name a folder or revision that holds "
+        "the whole head in one file."
+    )
 
 
 def architectures(config: Mapping[str, Any]) -> list[str]:

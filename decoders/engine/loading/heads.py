@@ -5,6 +5,7 @@ Which of the target's states a spelling means, and how, each reader below says.
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -43,10 +44,20 @@ def load_head(
     Raises:
         InputError: if it cannot be read or does not fit the target
     """
-    spec, weights = read_head(name, target, safetensors)
+    try:
+        spec, weights = read_head(name, target, safetensors)
+        module = filled(name, spec, weights, target)
+    except (InputError, MemoryError, torch.OutOfMemoryError):
+        raise
+    # Whatever somebody has written into a config or a file of weights.
+    except Exception as error:
+        raise InputError(
+            f"The head {name} cannot be used: its files are not those of a head "
+            f"({type(error).__name__}: {first_line(error)}); download it again, or name another."
+        ) from error
     d2t = weights.get("d2t")
     ids = None if d2t is None else d2t.long() + torch.arange(len(d2t))
-    return Head(name, filled(name, spec, weights, target), target, ids, passes)
+    return Head(name, module, target, ids, passes)
 
 
 def load_mtp(target: PreTrainedModel) -> Head:
@@ -59,6 +70,11 @@ def load_mtp(target: PreTrainedModel) -> Head:
         InputError: if it has none, or the installed transformers does not load it
     """
     name = target.config.name_or_path or type(target).__name__
+    if "@" in name and not Path(name).is_dir():
+        raise InputError(
+            f"{name} names a revision, and layers for multi-token prediction are read from the "
+            "newest one; leave it out, or name a folder."
+        )
     if not getattr(target.config.get_text_config(), "num_mtp_layers", None):
         raise InputError(
             f"{name} has no layers for multi-token prediction that the installed transformers "
@@ -68,9 +84,11 @@ def load_mtp(target: PreTrainedModel) -> Head:
         # Newer than other parts of transformers that are used here.
         from transformers.modeling_layers import MtpModel
 
-        layers: Any = MtpModel.from_pretrained(target)
-        layers = MtpLayers(layers.to(target.device, target.dtype).eval(), target)
-        return Head("mtp", layers, target, passes="plain")
+        return Head(
+            "mtp", MtpLayers(MtpModel.from_pretrained(target), target), target, None, "plain"
+        )
+    except (MemoryError, torch.OutOfMemoryError):
+        raise
     # What a checkpoint lacks, or a type of model that is not foreseen, ends in any error.
     except Exception as error:
         raise InputError(
@@ -155,18 +173,19 @@ def layers_read(config: Mapping[str, Any], target: PreTrainedModel) -> Layers:
     count = target.config.get_text_config().num_hidden_layers
     key, inner = "eagle_aux_hidden_state_layer_ids", config.get("eagle_config") or {}
     if config.get(key):
-        ids = list(config[key])
+        ids, later = list(config[key]), 0
     elif inner.get(key):
-        ids = [layer + 1 for layer in inner[key]]
+        ids, later = list(inner[key]), 1
     else:
-        ids = [2, count // 2, count - 3]
+        ids, later = [2, count // 2, count - 3], 0
     refuse(
         (
-            not all(type(i) is int and 0 <= i <= count for i in ids),
+            not all(type(i) is int and 0 <= i + later <= count for i in ids),
             f"The head reads states of the layers {ids}, and the target has {count}; take a head "
             "made for this target.",
         )
     )
+    ids = [i + later for i in ids]
     return tuple(sorted(set(ids)))
 
 
@@ -197,6 +216,8 @@ def _refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrai
     embedded, proposed = weights["embed_tokens.weight"], weights["lm_head.weight"]
     reads = len(spec.reads) * width
     fc = weights.get("fc.weight")
+    norms = [weights[key] for key in weights if re.match(r"fc_norm\.\d+\.weight", key)]
+    joined = weights.get("input_norm.weight")
     expected = 2 * own if spec.kind == "EAGLE" else reads
     d2t = weights.get("d2t")
     refuse(
@@ -211,7 +232,14 @@ def _refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrai
         (
             fc is not None and fc.shape[1] != expected,
             f"The head {name} reads {0 if fc is None else fc.shape[1]} numbers of a token, and the "
-            f"target's {len(spec.reads)} states have {reads}; {other}.",
+            f"target's states have {reads}; {other}.",
+        ),
+        (
+            len(norms) not in (0, len(spec.reads))
+            or any(norm.shape != (width,) for norm in norms)
+            or (joined is not None and joined.shape != (reads,)),
+            f"The head {name} norms the target's states in other numbers or widths than it reads "
+            f"({len(spec.reads)} of width {width}); {other}.",
         ),
         (
             fc is None and reads != own,
@@ -241,7 +269,7 @@ def _refuse_misfits(name: str, spec: HeadSpec, weights: Weights, target: PreTrai
 
 
 def _within(d2t: torch.Tensor, proposed: int, vocabulary: int) -> bool:
-    if d2t.shape != (proposed,):
+    if d2t.shape != (proposed,) or d2t.is_floating_point():
         return False
     ids = d2t + torch.arange(proposed)
     return bool((ids >= 0).all() and (ids < vocabulary).all())

@@ -13,14 +13,19 @@ from decoders.devices import default_device, default_dtype, device_of
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
-from decoders.engine.loading.sources import base_of, fetch, model_names, said_in_one_sentence
+from decoders.engine.loading.sources import (
+    MTP,
+    base_of,
+    fetch,
+    model_names,
+    said_in_one_sentence,
+)
 from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, first_line, quoted, refuse
 
 EMBEDDED = assets() / "stories"
-MTP = "mtp"
 DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
 
 
@@ -48,7 +53,8 @@ def load_pair(
         draft: folder or hub id of the draft, or the name of one in the target's folder, if it is
             not called "draft" there. It may be a head, a small module made for this target that
             reads its hidden states; the embedded target has one, "head". "mtp" is the layer for
-            multi-token prediction that some targets bring along.
+            multi-token prediction that some targets bring along. Heads have the target's dtype
+            and device, and are not quantised.
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
@@ -70,17 +76,23 @@ def load_pair(
     allowed("passes", passes, choices=PASSES)
     places = _places(device, draft_device, device_map)
     weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
-    own = draft == MTP
-    names = model_names(_embedded() if target is None else target, None if own else draft)
-    names = names[:1] if own else names
+    names, own = model_names(_embedded() if target is None else target, draft), draft == MTP
+    head = names.pop() if len(names) == 2 and is_head(names[1], safetensors) else None
     refuse(
         (
-            is_head(names[0]),
+            is_head(names[0], safetensors),
             f"{names[0]} is a head, which drafts for a target; name the target, and this as its "
             "draft.",
-        )
+        ),
+        (
+            (head or own) and draft_device is not None,
+            "A head runs where its target's states are; leave draft_device out.",
+        ),
+        (
+            (head or own) and passes == "compiled",
+            "Compiled passes give no hidden states, which a head reads; take passes='recorded'.",
+        ),
     )
-    head = names.pop() if len(names) == 2 and is_head(names[1]) else None
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)

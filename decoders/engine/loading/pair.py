@@ -5,12 +5,13 @@ from typing import Any, cast
 
 from transformers import PreTrainedModel
 
+from decoders.engine.heads.head import Head, made_for
 from decoders.engine.loading.choice import prepared
 from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.engine.protocols import Model
-from decoders.errors import InputError, allowed, quoted
+from decoders.errors import InputError, allowed, quoted, refuse
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
 
@@ -81,6 +82,17 @@ class ModelPair:
     def _prepared(self, draft: PreTrainedModel | Model) -> Model:
         if isinstance(draft, Model):
             same_vocabulary(self.vocabulary, draft.vocabulary, None)
+            refuse(
+                (
+                    self.draft_tokenizer is not None,
+                    "A head reads the target's tokens; leave draft_tokenizer out.",
+                ),
+                (
+                    isinstance(draft, Head) and draft.made_for != made_for(self.target),
+                    "The head was loaded for a target of another width, dtype or device; load both "
+                    "with load_pair().",
+                ),
+            )
             self.packed["target"].refuse_features(draft.reads)
             return draft
         sizes = (m.config.get_text_config().vocab_size for m in (self.target, draft))

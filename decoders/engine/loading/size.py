@@ -8,24 +8,27 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from decoders.engine.loading.head_files import is_head, shapes_of
+from decoders.engine.loading.load import EMBEDDED
 from decoders.engine.loading.sources import base_of, fetch, model_names
 
 
-def parameters(target: str | Path, draft: str | Path | None = None) -> int:
+def parameters(target: str | Path | None, draft: str | Path | None = None) -> int:
     """Count the parameters of the models with these names, without loading weights.
 
     Args:
-        target: folder or hub id of the target, or a folder with both models
+        target: folder or hub id of the target, or a folder with both models; None for the embedded
+            one
         draft: folder or hub id of the draft, or None
 
     Returns:
-        the sum over the models, without those of a type that cannot be built so
+        the sum over the models, without those of a type that cannot be built so, and without layers
+            that a target brings along
 
     Raises:
         InputError: if there is no such model
     """
     total = 0
-    for name in model_names(target, draft):
+    for name in model_names(EMBEDDED if target is None else target, draft):
         if is_head(name):
             total += sum(map(math.prod, shapes_of(name).values()))
             continue

@@ -14,6 +14,7 @@ from typing import Any
 from decoders.errors import InputError, first_line, quoted, refuse
 
 ADAPTER = "adapter_config.json"
+MTP = "mtp"  # in the place of a draft: a layer that the target brings along
 # Messages of transformers and safetensors, and what to do about each. The first that fits counts.
 MEANINGS = (
     (
@@ -92,7 +93,7 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     Args:
         target: folder or hub id of the target, or a folder with both models
         draft: folder or hub id of the draft, the name of one in the target's folder, or None for
-            the one that is called "draft" there, if there is one
+            the one that is called "draft" there, if there is one; with MTP there is none
 
     Raises:
         InputError: if a folder holds no model
@@ -103,7 +104,7 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     if (folder / "target").is_dir():
         inside = folder / (draft or "draft")
         target, draft = folder / "target", inside if inside.is_dir() else draft
-    names = [str(name) for name in (target, draft) if name is not None]
+    names = [str(name) for name in (target, draft) if name not in (None, MTP)]
     for name in names:
         _look(name)
     return names

@@ -14,7 +14,9 @@ import torch
 
 from decoders import Head, InputError, ModelPair, generate, load_pair
 from decoders.engine.protocols import Features
-from decoders.training.heads import Recipe, Training, read_texts
+from decoders.training.heads import Training
+from decoders.training.recipe import Recipe
+from decoders.training.texts import read_texts
 from decoders.training.unrolled import unrolled
 from decoders.tree import TokenTree
 from tests.models import build, build_tokenizer
@@ -108,7 +110,7 @@ def test_a_training_that_was_killed_goes_on_as_if_it_had_not(trained, pair, text
     steps = first.run()
     for _ in range(25):
         next(steps)
-    first._save()
+    first.checkpoint()
     steps.close()
     again = Training(pair, [texts], tmp_path, TINY)
     assert again.step == 25
@@ -134,7 +136,7 @@ def test_the_command_survives_kill_9(pair, texts, tmp_path):
         "text": True,
     }
     with subprocess.Popen(command, **options) as process:
-        while process.poll() is None and not (out / "work" / "own.npy").exists():
+        while process.poll() is None and not (out / "work" / "own-0000.npy").exists():
             time.sleep(0.02)
         finished = process.poll() is not None
         process.send_signal(signal.SIGKILL)
@@ -147,11 +149,64 @@ def test_the_command_survives_kill_9(pair, texts, tmp_path):
     assert isinstance(load_pair(tmp_path / "target", out).draft, Head)
 
 
-def test_another_training_in_the_same_folder_is_refused(trained, pair, texts, tmp_path):
+def test_another_training_in_the_same_folder_is_refused(pair, texts, tmp_path):
+    """With other texts it went on, and its output rows then meant other tokens."""
+    Training(pair, [texts], tmp_path / "work", TINY)
+    other = tmp_path / "other.txt"
+    other.write_text(texts.read_text()[::-1])
+    target = ModelPair(
+        build(num_hidden_layers=4, dtype=torch.float32, seed=5), None, pair.tokenizer
+    )
+    for each, files, recipe in (
+        (pair, [texts], replace(TINY, width=32)),
+        (pair, [other], TINY),
+        (target, [texts], TINY),
+    ):
+        with pytest.raises(InputError, match="holds the training of another head; name another"):
+            Training(each, files, tmp_path / "work", recipe)
+    file = tmp_path / "file"
+    file.write_text("")
+    with pytest.raises(InputError, match="cannot be used"):
+        Training(pair, [texts], file, TINY)
+
+
+def test_a_broken_checkpoint_or_text_is_named(pair, texts, tmp_path):
     training = Training(pair, [texts], tmp_path, TINY)
-    training._save()
-    with pytest.raises(InputError, match="holds the training of another head; name another folder"):
-        Training(pair, [texts], tmp_path, replace(TINY, width=32))
+    (tmp_path / "own-0000.npy").write_bytes(b"broken")
+    with pytest.raises(InputError, match=r"own texts in .* are broken"):
+        next(training.run())
+    (tmp_path / "checkpoint.pt").write_bytes(b"broken")
+    with pytest.raises(InputError, match=r"checkpoint\.pt is broken"):
+        Training(pair, [texts], tmp_path, TINY)
+
+
+def test_one_long_document_is_enough(pair, tmp_path):
+    file = tmp_path / "one.txt"
+    file.write_text("ab ba abab " * 200)
+    training = Training(pair, [file], tmp_path / "work", TINY)
+    assert len(training.held_out) == 2 * TINY.length
+    assert len(training.ids) > len(training.held_out)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"width": 0}, {"width": 30}, {"seed": 10**30}, {"vocabulary": 1}, {"own_texts": -1},
+     {"steps": 0}, {"rows": True}],
+    ids=str,
+)  # fmt: skip
+def test_a_recipe_that_makes_no_head_is_refused(change):
+    with pytest.raises(InputError, match=f"^{next(iter(change))} must be a "):
+        replace(TINY, **change)
+
+
+def test_without_a_compiler_it_trains_all_the_same(pair, texts, tmp_path, monkeypatch, caplog):
+    def failing(*_):
+        raise RuntimeError("no C++ compiler")
+
+    monkeypatch.setattr(torch, "compile", lambda function, **_: failing)
+    training = Training(pair, [texts], tmp_path, replace(TINY, compiled=True, own_texts=0))
+    assert next(training.run()).step == 1
+    assert "is not compiled (no C++ compiler); it takes longer" in caplog.text
 
 
 def test_text_that_cannot_be_used_is_named(pair, tmp_path):

@@ -115,7 +115,7 @@ def test_the_embedded_head_is_a_pair_with_the_embedded_target():
     pair = load_pair(draft=HEAD.draft.id)
     assert sum(w.numel() for w in pair.draft.parameters()) == HEAD.draft.parameters
     assert HEAD.choice() == PairChoice(draft="head")
-    assert HEAD.choice().title == "embedded target + its head"
+    assert HEAD.choice().title == "embedded target + head"
     assert HEAD.choice().preset is HEAD
 
 

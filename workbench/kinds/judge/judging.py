@@ -75,7 +75,7 @@ def of_text(
         if pair.tokenizer is None:
             raise InputError("This pair has no tokenizer; give token ids, as in [5, 9].")
         ids = pair.tokenizer(ids, add_special_tokens=False).input_ids
-    places = decoders.read(pair, pasted(prompt), ids, **values)
+    places = decoders.read(pair, pasted(prompt), ids, drafted=True, **values)
     found = decoders.judge(
         places.p, places.q, places.tokens, rules, raw=places.log_p.exp(), seed=seed
     )
@@ -115,7 +115,7 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     at = sum(len(each.nodes) for each in before.alone.rounds[: entry.index])
     ids, _ = branching.prefix(pair, run, branching.At(where.decoder, at, where.repeat))
     places = decoders.read(
-        pair, ids, [t.token for t in drafted], penalties=settings.penalties,
+        pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
         **asdict(method.warping(Warping.of(settings))),
     )  # fmt: skip
     raw, q = places.log_p.exp(), None if certain else places.q
