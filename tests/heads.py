@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 Weights = dict[str, torch.Tensor]
 LAYER = {
     "hidden_size": 16, "intermediate_size": 24, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 4, "rms_norm_eps": 1e-6, "rope_theta": 10000.0, "max_position_embeddings": 512,
+    "head_dim": 4, "rms_norm_eps": 1e-6, "rope_theta": 5e5, "max_position_embeddings": 512,
     "hidden_act": "silu",
 }  # fmt: skip
 
@@ -67,7 +67,7 @@ def rms(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
 def turned(x: torch.Tensor, position: int) -> torch.Tensor:
     """One head's vector, rotated: halves, as Llama has it; angles are in float32 everywhere."""
     half = len(x) // 2
-    speed = 1.0 / 10000.0 ** (torch.arange(0, len(x), 2).float() / len(x))
+    speed = 1.0 / 5e5 ** (torch.arange(0, len(x), 2).float() / len(x))
     cos, sin = (position * speed).cos().double(), (position * speed).sin().double()
     a, b = x[:half], x[half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin])

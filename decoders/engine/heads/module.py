@@ -93,7 +93,7 @@ class HeadModule(nn.Module):
             )
             for number in range(config.num_hidden_layers)
         )
-        self.norm = norm("norm.weight")
+        self.norm = Norm(width, eps) if "norm.weight" in shapes else nn.Identity()
         self.lm_head = nn.Linear(width, shapes["lm_head.weight"][0], bias=False)
         self.rotary = LlamaRotaryEmbedding(config)
 

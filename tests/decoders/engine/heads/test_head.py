@@ -142,6 +142,61 @@ def test_a_text_is_read_as_the_first_token_of_a_draft_is_drawn(pair):
         torch.testing.assert_close(row, expected.softmax(-1), rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("name", ["speculative", "block", "specinfer", "spectr", "dsbd"])
+def test_q_is_what_the_head_says_there_through_whole_texts(pair, name):
+    """Round after round: kept tokens are made of the target's states, drafts of the head's own.
+
+    Readings of tips, made of the head's own states, once outlived their round."""
+    weights, checked = eagle3(), 0
+    result = generate(pair, PROMPTS[0], name, max_new_tokens=60, seed=4)
+    parents: dict[int, tuple[int, int]] = {}
+    for entry in result.rounds:
+        tried = {trial.node for trial in entry.trials}
+        for trial in entry.trials:
+            parents.setdefault(trial.node, (trial.parent, trial.token))
+        for trial in entry.trials:
+            if trial.q is None or trial.fate not in ("accepted", "rejected"):
+                continue
+            path, at = [], trial.parent
+            while at in parents:
+                path.append(at)
+                at = parents[at][0]
+            text = [*PROMPTS[0], *(parents[node][1] for node in reversed(path))]
+            own = sum(node in tried for node in path)  # drafted in this round
+            tree = TokenTree(text)
+            seen = set(range(len(text) - own - 1))
+            q = slow(weights, pair.target, tree, len(text) - 1, seen).softmax(-1)[trial.token]
+            assert trial.q == pytest.approx(q.item(), abs=1e-9)
+            checked += own > 0
+    assert checked > 2
+
+
+def test_the_prompt_that_is_read_first_is_no_call_that_wrote_a_token(pair):
+    """It made heads look 5% less efficient than they are."""
+    result = generate(pair, PROMPTS[0], "speculative", max_new_tokens=12, temperature=0)
+    assert result.metrics.target_calls == len(result.rounds)
+    assert result.metrics.prefill_calls == 1
+
+
+def test_a_head_of_another_target_is_refused(pair, folders):
+    other = build(num_hidden_layers=7, dtype=torch.float32)
+    with pytest.raises(InputError, match="for a target of another width, dtype or device"):
+        ModelPair(other, pair.draft)
+    with pytest.raises(InputError, match="leave draft_device out"):
+        load_pair(*folders, draft_device="cpu")
+    with pytest.raises(InputError, match="Compiled passes give no hidden states"):
+        load_pair(*folders, passes="compiled")
+
+
+def test_a_draft_is_read_as_it_was_drawn(pair):
+    """A judge of drafts took q made of the target's states, which the head had not had."""
+    places = read(pair, PROMPTS[0], [9, 10, 11], drafted=True)
+    tree = TokenTree([*PROMPTS[0], 9, 10, 11])
+    for i, row in enumerate(places.q):
+        expected = slow(eagle3(), pair.target, tree, len(PROMPTS[0]) - 1 + i, set(range(3)))
+        torch.testing.assert_close(row, expected.softmax(-1), rtol=0, atol=1e-9)
+
+
 # ---- which states rows are made of
 
 

@@ -105,6 +105,19 @@ def test_decoders_take_it(pair, name):
             assert result.tokens == generate(pair, prompt, "greedy", **options).tokens
 
 
+def test_the_target_stays_as_it_is(folder, monkeypatch):
+    """Its rotary frequencies were cast with the head, and its text was that of another model."""
+    pattern = [rf"model\.layers\.{LAYERS}.*"]
+    monkeypatch.setattr(Glm4MoeForCausalLM, "_keys_to_ignore_on_load_unexpected", pattern)
+    ids = torch.arange(60)[None]
+    alone, beside = (load_pair(folder, draft, dtype="bfloat16").target for draft in (None, "mtp"))
+    with torch.inference_mode():
+        assert torch.equal(alone(ids).logits, beside(ids).logits)
+    assert type(alone.lm_head) is type(beside.lm_head)
+    for one, other in zip(alone.buffers(), beside.buffers(), strict=True):
+        assert one.dtype == other.dtype
+
+
 def test_a_target_without_such_layers_is_refused(tmp_path):
     build().save_pretrained(tmp_path)
     build_tokenizer().save_pretrained(tmp_path)
