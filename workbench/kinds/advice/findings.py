@@ -9,7 +9,7 @@ from workbench.kinds.advice.speedups import ranked
 from workbench.kinds.advice.study import TEXTS, Advice
 from workbench.kinds.advice.timings import Findings, Line, Timed
 from workbench.runs.record import Result, Run
-from workbench.show.laws import claim
+from workbench.show.laws import claim, head
 from workbench.show.quantities import significant
 from workbench.show.spread import MISSING
 from workbench.show.tables import Table
@@ -22,6 +22,10 @@ HEADS = [
     "J/token",
 ]  # fmt: skip
 DAMAGED = "The figures of this run are damaged: they give no advice."
+LATER = (
+    "A head drafts worse at later places of a draft, so what is predicted for more than one draft "
+    "token is too high; have every draft length measured."
+)
 NOTHING = "Nothing is known until every decoder has been measured on a prompt."
 
 
@@ -64,7 +68,11 @@ def sentences(run: Run) -> tuple[str, str, Table | None]:
         return "", str(error), None
     except (ArithmeticError, LookupError, TypeError, ValueError):  # a file may hold any numbers
         return "", DAMAGED, None
-    return (doubts(found), verdict(found), table(found)) if found else ("", NOTHING, None)
+    if not found:
+        return "", NOTHING, None
+    guessed = head(run.environment) and not Advice.from_json(run.study).measure_all
+    warnings = [doubts(found), LATER if guessed else ""]
+    return " ".join(filter(None, warnings)), verdict(found), table(found)
 
 
 def table(found: Findings) -> Table:
