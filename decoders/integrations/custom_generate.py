@@ -23,6 +23,7 @@ from transformers.generation.candidate_generator import CandidateGenerator
 from transformers.generation.streamers import BaseStreamer
 
 from decoders.catalog import as_method
+from decoders.engine.heads.head import Head
 from decoders.errors import InputError, quoted, refuse
 from decoders.generate import stream
 from decoders.inputs import as_seed, as_stops, as_tokenizer, cancel_check, stop_finder
@@ -47,7 +48,7 @@ ASSISTED = (
 def hf(
     method: Method | str,
     *,
-    draft: PreTrainedModel | CandidateGenerator | None = None,
+    draft: PreTrainedModel | Head | CandidateGenerator | None = None,
     tokenizer: Any = None,
     draft_tokenizer: Any = None,
     streamer: BaseStreamer | None = None,
@@ -64,7 +65,8 @@ def hf(
 
     Args:
         method: a decoder, or its name in the catalog
-        draft: a draft model; for "speculative" also a candidate generator that needs only the text
+        draft: a draft model, or a head as `load_pair(target, head).draft`; for "speculative" also a
+            candidate generator that needs only the text
         tokenizer: for `stop`, reference documents, and vocabularies of different sizes
         draft_tokenizer: the draft's, if its family is another; `tokenizer` is then needed too
         streamer: gets the prompt, each token once no later round can take it back, and the end
@@ -94,12 +96,12 @@ def hf(
 
 def _with_draft(
     method: Method | str, draft: Any, settings: Mapping[str, Any]
-) -> tuple[Method, PreTrainedModel | None]:
+) -> tuple[Method, PreTrainedModel | Head | None]:
     """The decoder and its draft model, if it has one; a candidate generator becomes a setting."""
     if isinstance(draft, CandidateGenerator) and method == "speculative":
         return Candidates(draft, **settings), None
     decoder = as_method(method, **settings)
-    if draft is not None and not isinstance(draft, PreTrainedModel):
+    if draft is not None and not isinstance(draft, (PreTrainedModel, Head)):
         raise InputError(
             f"{decoder.name} cannot draft with {type(draft).__name__}; give a model, or take "
             '"speculative" for a candidate generator.'
@@ -109,7 +111,7 @@ def _with_draft(
 
 def _check(
     method: Method,
-    draft: PreTrainedModel | None,
+    draft: PreTrainedModel | Head | None,
     tokenizer: Any,
     draft_tokenizer: Any,
     streamer: BaseStreamer | None,
@@ -156,7 +158,7 @@ class CustomGenerate:
     """The result of `hf`, with its arguments; `generate` calls it with prepared inputs."""
 
     method: Method
-    draft: PreTrainedModel | None
+    draft: PreTrainedModel | Head | None
     tokenizer: Any
     draft_tokenizer: Any
     streamer: BaseStreamer | None
@@ -201,10 +203,10 @@ class CustomGenerate:
             if self.seed is None:
                 # Greedy decoding draws nothing and leaves torch's generator alone, as `generate`.
                 asked["seed"] = int(torch.randint(2**62, ())) if generation_config.do_sample else 0
-            training = [m for m in (model, self.draft) if m is not None and m.training]
-            for each in training:
-                at_end.callback(each.train)
-                each.eval()
+            for each in (model, self.draft):
+                if isinstance(each, PreTrainedModel) and each.training:
+                    at_end.callback(each.train)
+                    each.eval()
             pair = pair_of(model, self.draft, self.tokenizer, self.draft_tokenizer)
             texts = [row.prompt for row in prompts]
             events = stream(pair, texts, self.method, **asked, **self.options)

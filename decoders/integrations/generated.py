@@ -14,6 +14,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.generation import GenerateDecoderOnlyOutput
 from transformers.generation.streamers import BaseStreamer
 
+from decoders.engine.heads.head import Head
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError
 from decoders.result import Event, Metrics, Result
@@ -92,7 +93,7 @@ class Pairs(list):
 
 def pair_of(
     model: PreTrainedModel,
-    draft: PreTrainedModel | None,
+    draft: PreTrainedModel | Head | None,
     tokenizer: Any = None,
     draft_tokenizer: Any = None,
 ) -> ModelPair:

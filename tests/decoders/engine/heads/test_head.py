@@ -6,7 +6,7 @@ from collections import Counter
 import pytest
 import torch
 
-from decoders import InputError, ModelPair, catalog, generate, load_pair, read
+from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
 from decoders.engine.heads.head import Head
 from decoders.engine.heads.rows import HeadRows, Known
 from decoders.engine.loading.heads import load_head
@@ -186,6 +186,13 @@ def test_a_head_of_another_target_is_refused(pair, folders):
         load_pair(*folders, draft_device="cpu")
     with pytest.raises(InputError, match="Compiled passes give no hidden states"):
         load_pair(*folders, passes="compiled")
+
+
+def test_it_drafts_inside_of_generate(pair):
+    ids = torch.tensor([PROMPTS[0]])
+    how = {"max_new_tokens": 10, "do_sample": False}
+    found = pair.target.generate(ids, custom_generate=hf("speculative", draft=pair.draft), **how)
+    assert torch.equal(found, pair.target.generate(ids, **how))
 
 
 def test_a_draft_is_read_as_it_was_drawn(pair):
