@@ -19,6 +19,7 @@ SINGLE = (
     "batch",
     "draw",
     "drafts",
+    "heads",
     "auto",
     "verdicts",
     "advisor",
