@@ -138,7 +138,7 @@ def by_category(found: Report, part: str, name: str = "x greedy") -> Table | Non
     for cell in cells:
         values = figures.by_category(name, cell, found.cells, names)
         rows.append([called[cell.cell], *(shown(v, name) for v in values)])
-    return Table(["decoder", *names], rows)
+    return Table([f"{name} by category", *names], rows)
 
 
 def padding(found: Report, part: str) -> Table | None:

@@ -4,6 +4,7 @@ import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from workbench.experiments.charts import NOTHING, draw
 from workbench.experiments.formats import FORMATS
@@ -191,7 +192,8 @@ def orderings(found: Report) -> Section:
 def _part(found: Report, part: Part) -> Section:
     drawings = [drawing for drawing in found.plan.drawings if drawing.part == part.name]
     charts = [chart for drawing in drawings for chart in draw(found, drawing)]
-    more = [make(found, part.name) for make in (padding, by_category, acceptance)]
+    lengths = partial(by_category, name="tokens/call")
+    more = [make(found, part.name) for make in (padding, by_category, lengths, acceptance)]
     unsaid = [*dict.fromkeys(c.unsaid for c in found.of_part(part.name) if c.unsaid)]
     content = [
         part.about,

@@ -60,6 +60,7 @@ def test_what_is_of_one_of_several_sets_names_it(two_sets):
     In heat maps the last set took the place of the others."""
     for shown in (
         by_category(two_sets, "two"),
+        by_category(two_sets, "two", "tokens/call"),
         acceptance(two_sets, "two"),
         padding(two_sets, "two"),
     ):
