@@ -40,7 +40,7 @@ class HeadRows(CacheRows):
             self.settled += 1
         while len(self.nodes) > self.settled:
             self.drop_last()
-        self.true = set()  # of later rows; those that are settled are not asked about again
+        self.true = set()  # of later rows; of earlier ones `settled` says it
         self.trunk = min(self.trunk, self.settled)
         self._lengthen_trunk(tree)
 
