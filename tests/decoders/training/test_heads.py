@@ -144,8 +144,9 @@ def test_the_command_survives_kill_9(pair, texts, tmp_path):
     if not finished:
         done = subprocess.run(command, **options, check=False)
         assert done.returncode == 0, done.stderr
-        assert "held-out acceptance at temperature 1" in done.stdout
-        assert f"saved in {out}" in done.stdout.replace("\n", " ")
+        said = " ".join(done.stdout.split())
+        assert "held-out acceptance at temperature 1" in said
+        assert f"saved in {out}" in said
     assert isinstance(load_pair(tmp_path / "target", out).draft, Head)
 
 
