@@ -171,7 +171,7 @@ def _logits(
         if known is not None and model.reads:
             with torch.inference_mode():
                 engine.learn(tree, known)
-        (answer,) = engine.run([(tree, nodes)], features=reads)
+        (answer,) = engine.run([(tree, nodes)], None, reads)
     finally:
         engine.release(tree)
     rows = answer.logits

@@ -60,6 +60,26 @@ def saved(folder: Path, config: dict[str, Any], weights: Weights, binary: bool =
     return folder
 
 
+def save_small_head(folder: Path, vocabulary: int, width: int) -> Path:
+    """A head for a target of this vocabulary and width, in float32; it guesses at random."""
+    own = LAYER["hidden_size"]
+    weights = drawn(
+        0,
+        **{
+            "embed_tokens.weight": (vocabulary, own),
+            "fc.weight": (own, 2 * width),
+            "norm.weight": (own,),
+            "lm_head.weight": (vocabulary, own),
+        },
+    ) | layer_weights("midlayer.", 1, own, joined=True)
+    config = LAYER | {
+        "architectures": ["LlamaForCausalLMEagle3"],
+        "draft_vocab_size": vocabulary,
+        "eagle_aux_hidden_state_layer_ids": [1, 2],
+    }
+    return saved(folder, config, {name: weight.float() for name, weight in weights.items()})
+
+
 def rms(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return weight * x / torch.sqrt((x * x).mean() + 1e-6)
 

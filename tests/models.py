@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, PreTrainedModel, PreTrainedTokeni
 
 import decoders
 from decoders.engine.loading.load import EMBEDDED
+from tests import heads
 
 VOCABULARY = 67
 POSITIONS = 512
@@ -98,6 +99,7 @@ def save_small_pair(folder: Path) -> Path:
     for role, model in zip(("target", "draft"), models, strict=True):
         model.save_pretrained(folder / role)
         tokenizer.save_pretrained(folder / role)
+    heads.save_small_head(folder / "head", len(tokenizer), models[0].config.hidden_size)
     return folder
 
 

@@ -135,7 +135,7 @@ ENTRIES = (
     ),
     Entry(
         "head",
-        "A head instead of a draft model",
+        "A head drafts",
         "It guesses from what the large model made of the text, not from the text; a token's card "
         "tells which of its states it read.",
         compared(STORY, ["greedy", "lookup", "speculative", "best_first"], OPENING, seed=3),
