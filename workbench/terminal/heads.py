@@ -117,7 +117,7 @@ def places(acceptance: tuple[float, ...]) -> str:
 
 def advise(args: argparse.Namespace, console: Console) -> None:
     """Say whether the head pays here, with four prompts of the stories."""
-    settings = Settings.from_json({**Advice.usual, "decoders": []})
+    settings = Settings.from_json({**Advice.usual, "decoders": ["best_first"]})
     # A head guesses worse at later places of a draft, so every length is measured, not predicted.
     advice = Advice(prompts.find("stories").first(ADVISED), settings, measure_all=True)
     device, choice = Device(PairKeeper()), PairChoice(args.target, args.out, args.device)

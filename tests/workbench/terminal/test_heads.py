@@ -1,0 +1,47 @@
+"""`python -m workbench train-head`: what it refuses, and what it says of a head at the end."""
+
+import io
+from argparse import Namespace
+
+import pytest
+from rich.console import Console
+
+from decoders.engine.loading import load
+from workbench.terminal.heads import advise
+
+
+def test_it_says_whether_the_head_pays(small, monkeypatch):
+    """After an hour of training the advice ended in "No decoder is chosen"."""
+    monkeypatch.setenv("WORKBENCH_THREADS", "1")
+    said = io.StringIO()
+    folders = {role: str(load.EMBEDDED / role) for role in ("target", "head")}
+    asked = Namespace(target=folders["target"], out=folders["head"], device="auto")
+    advise(asked, Console(file=said, width=200))
+    assert "The best exact decoder is speculative draft_length=" in said.getvalue()
+    assert "draft_length=8" in said.getvalue()  # each length is measured
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (["--steps", "many"], "--steps takes a whole number, not 'many'."),
+        (["--width", "30"], "width must be a multiple of 8"),
+        (["--layers", "two"], "--layers takes a whole number, not 'two'."),
+        (["--text", "/no/such/file.txt"], "The text file /no/such/file.txt cannot be read"),
+    ],
+)
+def test_what_cannot_be_trained_is_said_before_any_work(small, call, tmp_path, flags, said):
+    text = tmp_path / "text.txt"
+    text.write_text("ab ba")
+    target, out = str(load.EMBEDDED / "target"), str(tmp_path / "head")
+    status, _, error = call("train-head", target, "--text", str(text), "--out", out, *flags)
+    assert status == 2
+    assert said in error
+    assert not (tmp_path / "head").exists()
+
+
+def test_a_folder_with_a_model_is_not_written_over(small, call, tmp_path):
+    target = str(load.EMBEDDED / "target")
+    status, _, error = call("train-head", target, "--text", "x.txt", "--out", target)
+    assert status == 2
+    assert "holds a model already; name another folder with --out." in error
