@@ -5,11 +5,14 @@ tokens and states, one token at a time, the whole text again for each.
 """
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
+
+from decoders import ModelPair, catalog, generate
 
 Weights = dict[str, torch.Tensor]
 LAYER = {
@@ -17,6 +20,26 @@ LAYER = {
     "head_dim": 4, "rms_norm_eps": 1e-6, "rope_theta": 5e5, "max_position_embeddings": 512,
     "hidden_act": "silu",
 }  # fmt: skip
+
+
+def drafts_for(pair: ModelPair, name: str, prompts: Sequence[list[int]]) -> None:
+    """Assert that the pair's draft drafts for a decoder.
+
+    In a batch, with prompts in chunks, each request gets the tokens that it gets alone; at
+    temperature 0 they are greedy decoding's, if the decoder is exact.
+    """
+    options = {"max_new_tokens": 12, "seed": 3, "top_k": 20, "prefill_chunk": 5}
+    together = generate(pair, prompts, name, **options)
+    assert [r.tokens for r in together] == [
+        generate(pair, prompt, name, **options | {"seed": 3 + i}).tokens
+        for i, prompt in enumerate(prompts)
+    ]
+    assert sum(r.metrics.draft_calls for r in together)
+    if catalog[name]().lossless and name != "dsbd":
+        cold = {"max_new_tokens": 12, "temperature": 0}
+        for prompt in prompts:
+            greedy = generate(pair, prompt, "greedy", **cold)
+            assert generate(pair, prompt, name, **cold).tokens == greedy.tokens
 
 
 def drawn(seed: int, **shapes: tuple[int, ...]) -> Weights:

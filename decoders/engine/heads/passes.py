@@ -53,11 +53,6 @@ class HeadPasses(Passes):
         self.arenas = model.arenas(rows, most_rows)
         self._known: dict[TokenTree, Known] = {}
 
-    @property
-    def requests(self) -> int:
-        """The number of requests that have rows."""
-        return len(self._known)
-
     def admit(self, tree: TokenTree, rows: int) -> bool:
         caches = self.arenas.take(rows, tree.prompt_length)
         if caches is not None:

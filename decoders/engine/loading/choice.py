@@ -92,7 +92,7 @@ def compile_passes(packed: PackedModel) -> None:
     try:
         # Sizes that are equal here may differ later, and the graphs of all models in memory count
         # against one limit. torch adds `patch` to its config modules as it loads.
-        patch = fx_config.patch  # type: ignore[attr-defined]
+        patch = fx_config.patch  # type: ignore[attr-defined]  # torch adds it on import
         with patch(use_duck_shape=False), torch._dynamo.config.patch(recompile_limit=256):
             warm_up(packed)
         log.warning("Compiled the %s in %.0f s.", packed.name, time.perf_counter() - began)

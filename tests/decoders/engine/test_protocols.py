@@ -14,6 +14,7 @@ from decoders.task import Task
 from decoders.testing import Drawn, distance
 from decoders.testing.situations import Head, Situation
 from decoders.warp import Warping
+from tests.heads import drafts_for
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build
 
@@ -100,18 +101,7 @@ def test_it_fits(pair):
 @pytest.mark.parametrize("name", TAKING_DRAFTS)
 def test_every_decoder_takes_it(pair, name):
     """In a batch, with prompts in chunks, each request gets the tokens that it gets alone."""
-    options = {"max_new_tokens": 12, "seed": 3, "top_k": 20, "prefill_chunk": 5}
-    together = generate(pair, PROMPTS, name, **options)
-    assert [r.tokens for r in together] == [
-        generate(pair, prompt, name, **options | {"seed": 3 + i}).tokens
-        for i, prompt in enumerate(PROMPTS)
-    ]
-    assert sum(r.metrics.draft_calls for r in together)
-    if catalog[name]().lossless and name != "dsbd":
-        assert (
-            generate(pair, PROMPTS[0], name, temperature=0).tokens
-            == generate(pair, PROMPTS[0], "greedy", temperature=0).tokens
-        )
+    drafts_for(pair, name, PROMPTS)
 
 
 def test_it_is_told_of_every_token_that_the_target_sees(pair):

@@ -13,7 +13,7 @@ from decoders.engine.loading.heads import load_head
 from decoders.engine.protocols import Features, Model
 from decoders.tree import TokenTree
 from tests.decoders.engine.loading.test_heads import LAYER, OWN, TOP, eagle3
-from tests.heads import Slow, rms, saved
+from tests.heads import Slow, drafts_for, rms, saved
 from tests.laws import enumerated
 from tests.models import VOCABULARY, build, build_tokenizer
 
@@ -55,19 +55,7 @@ def test_a_head_alone_is_no_target(folders):
 @pytest.mark.parametrize("name", TAKING_DRAFTS)
 def test_every_decoder_takes_it(pair, name):
     """In a batch, with prompts in chunks, each request gets the tokens that it gets alone."""
-    options = {"max_new_tokens": 12, "seed": 3, "top_k": 20, "prefill_chunk": 5}
-    together = generate(pair, PROMPTS, name, **options)
-    assert [r.tokens for r in together] == [
-        generate(pair, prompt, name, **options | {"seed": 3 + i}).tokens
-        for i, prompt in enumerate(PROMPTS)
-    ]
-    assert sum(r.metrics.draft_calls for r in together)
-    if catalog[name]().lossless and name != "dsbd":
-        for prompt in PROMPTS:
-            assert (
-                generate(pair, prompt, name, max_new_tokens=12, temperature=0).tokens
-                == generate(pair, prompt, "greedy", max_new_tokens=12, temperature=0).tokens
-            )
+    drafts_for(pair, name, PROMPTS)
 
 
 @pytest.mark.parametrize("padding", ["inputs", "kv", "both"])
@@ -127,7 +115,6 @@ def test_all_rows_come_back(pair):
     noting = ModelPair(pair.target, head)
     generate(noting, PROMPTS, "speculative", max_new_tokens=8, max_batch=2)
     (engine,) = passes
-    assert engine.requests == 0
     assert engine.arenas.each[0].take(engine.arenas.each[0].rows) is not None
 
 
