@@ -245,7 +245,5 @@ def _rows(name: str, rows: Any) -> Probs:
         raise InputError(f"{name} must be rows of probabilities, not {quoted(rows)}.") from None
     sums = found.sum(-1, keepdim=True) if found.ndim == 2 else found
     if found.ndim != 2 or not ((found >= 0).all() and ((sums - 1).abs() < SUM).all()):
-        raise InputError(
-            f"{name} must be rows of probabilities, (places, vocabulary), each summing to one."
-        )
+        raise InputError(f"{name} must be rows of probabilities, (places, V), each summing to one.")
     return found / sums
