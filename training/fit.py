@@ -26,6 +26,7 @@ from training.recipe import Run, Shape
 # tokens of one forward and backward pass: they suit the caches and the memory
 MICRO_BATCH = {"cpu": 4096, "cuda": 16384}
 SHARP = 0.7  # of the distributions that a draft is taught
+TOP_K, TOP_P = 20, 0.9  # how tokens are drawn where it is measured
 # (rng, step, rows, length) -> (rows, length + 1) ids
 Batches = Callable[[np.random.Generator, int, int, int], np.ndarray]
 
@@ -39,8 +40,8 @@ def next_token_loss(model: PreTrainedModel, tokens: Tensor) -> Tensor:
 def distillation_loss(target: PreTrainedModel, model: PreTrainedModel, tokens: Tensor) -> Tensor:
     """Mean distance of a model's next-token distributions q from those of the target, p.
 
-    It adds their distance, which is one minus the chance that a drafted token is accepted, and KL(p
-    || q) in nats, both taken at the temperature SHARP, for the place of the likely tokens counts.
+    It adds the chance that a drafted token is refused where tokens are drawn with TOP_K and TOP_P,
+    and KL(p || q) in nats at the temperature SHARP, for the place of the likely tokens counts.
 
     Args:
         target: gives p
@@ -55,9 +56,36 @@ def distillation_loss(target: PreTrainedModel, model: PreTrainedModel, tokens: T
         p = target(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float()
         sharp_p = F.log_softmax(p / SHARP, -1)
     q = model(input_ids=tokens, use_cache=False).logits.flatten(0, 1).float()
-    distance = (F.softmax(p, -1) - F.softmax(q, -1)).abs().sum(-1) / 2
     divergence = (sharp_p.exp() * (sharp_p - F.log_softmax(q / SHARP, -1))).sum(-1)
-    return (distance + divergence).mean()
+    return (refused(p, q) + divergence).mean()
+
+
+def refused(p: Tensor, q: Tensor) -> Tensor:
+    """The chance (N,) that a token drawn from q is refused, both cut by TOP_K, then by TOP_P.
+
+    A token's gradient goes through its probability, not through what is cut.
+
+    Args:
+        p: (N, V) logits of the target
+        q: (N, V) logits of the draft
+    """
+    likely_p, ids = p.topk(TOP_K)
+    common = torch.minimum(cut(likely_p, likely_p), cut(q.gather(-1, ids), q.topk(TOP_K).values))
+    return 1 - common.sum(-1)
+
+
+def cut(logits: Tensor, likely: Tensor) -> Tensor:
+    """Probabilities of tokens where TOP_K and TOP_P leave the likeliest alone.
+
+    Args:
+        logits: (N, K) of the tokens
+        likely: (N, TOP_K) the highest logits of all tokens, descending
+    """
+    q = likely.softmax(-1)
+    left = likely.masked_fill(q.cumsum(-1) - q >= TOP_P, -torch.inf)
+    # comparing with the lowest that is left; infinity where a logit is cut
+    kept = logits >= left.masked_fill(left.isinf(), torch.inf).amin(-1, keepdim=True)
+    return torch.where(kept, (logits - left.logsumexp(-1, keepdim=True)).exp(), 0)
 
 
 def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from decoders.warp import Warping, warp
 from training import checkpoints
 from training import fit as fit_script
 from training import train as script
@@ -158,7 +159,8 @@ def test_a_draft_is_taught_how_often_it_is_refused():
     target, draft = TINY.target.build(300, 32).eval(), TINY.draft.build(300, 32).eval()
     tokens = torch.randint(300, (2, 9))
     p, q = (model(tokens[:, :-1]).logits.flatten(0, 1).double() for model in (target, draft))
-    refused = 1 - torch.minimum(p.softmax(-1), q.softmax(-1)).sum(-1).mean()
+    drawn = Warping(top_k=fit_script.TOP_K, top_p=fit_script.TOP_P)
+    refused = 1 - torch.minimum(warp(p, drawn), warp(q, drawn)).sum(-1).mean()
     sharp_p, sharp_q = ((logits / fit_script.SHARP).log_softmax(-1) for logits in (p, q))
     divergence = torch.nn.functional.kl_div(
         sharp_q, sharp_p, log_target=True, reduction="batchmean"
