@@ -70,9 +70,12 @@ def certain(request: Request, tokens: Sequence[TokenId]) -> Draft:
 
 
 def chain(
-    request: Request, length: int, until: Callable[[Reading], bool] | None = None
+    request: Request,
+    length: int,
+    until: Callable[[Reading], bool] | None = None,
+    model: str = "draft",
 ) -> Generator[Ask, list[Drawn], Draft]:
-    """At most `length` tokens of the draft model below the tip, each drawn after the one before.
+    """At most `length` tokens of a model below the tip, each drawn after the one before.
 
     Args:
         request: the request being decoded
@@ -80,23 +83,24 @@ def chain(
         until: ends the chain before the first token for which this is true of the reading that it
             would be drawn from. That depends on the tokens before it and not on the token that
             would be drawn, so a chain that ends here is as exact as any.
+        model: who drafts, "draft" or "head"
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1, first half.
     """
     draft = Draft(request.tip)
     steps = min(length, request.left - 1)
-    for drawn in (yield request.draw("draft", request.tip, steps, until)) if steps else ():
+    for drawn in (yield request.draw(model, request.tip, steps, until)) if steps else ():
         draft.draws.append(Draw(drawn.node, drawn.parent, drawn.token))
         draft.q[drawn.parent] = drawn.q
     return draft
 
 
-def draft_model(
-    request: Request, nodes: list[NodeId]
+def said(
+    request: Request, nodes: list[NodeId], model: str = "draft"
 ) -> Generator[Ask, list[Reading], list[Distribution]]:
-    """The warped distributions of the draft model after these nodes."""
-    readings = yield request.ask("draft", nodes)
+    """The warped distributions of a model after these nodes."""
+    readings = yield request.ask(model, nodes)
     return [request.warp(r) for r in readings]
 
 
@@ -117,7 +121,7 @@ def without_replacement(source: RandomSource, q: Distribution, count: int) -> li
 def tree(
     request: Request,
     expansion: Sequence[int],
-    predict: Predict = draft_model,
+    predict: Predict = said,
     sample: Sampler = with_replacement,
 ) -> Generator[Ask, list[Reading], Draft]:
     """Grow a draft below the tip, with one draft pass per layer.

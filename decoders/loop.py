@@ -118,15 +118,11 @@ class Loop(AbstractContextManager["Loop"]):
             turn.start(heeds=any(engine.reads for engine in self._engines(turn)))
 
     def _next(self) -> str:
-        drafting = any(turn.waiting.model == "draft" for turn in self.active)
         longest = max(self.active, key=lambda turn: turn.waited)
-        return (
-            longest.waiting.model
-            if longest.waited >= self.patience
-            else "draft"
-            if drafting
-            else "target"
-        )
+        if longest.waited >= self.patience:
+            return longest.waiting.model
+        asked = (turn.waiting.model for turn in self.active)
+        return next((model for model in asked if model != "target"), "target")
 
     def _engines(self, turn: Turn) -> list[Passes]:
         return [self.engines[model] for model in turn.models if model in self.engines]
@@ -143,7 +139,13 @@ class Loop(AbstractContextManager["Loop"]):
     def _forward(self, asking: Sequence[Turn], model: str) -> None:
         engine = self.engines[model]
         heads = (
-            [other for other in self.engines.values() if other.reads] if model == "target" else []
+            [
+                other
+                for role, other in self.engines.items()
+                if other.reads and any(role in turn.models for turn in asking)
+            ]
+            if model == "target"
+            else []
         )
         layers = tuple(
             dict.fromkeys(

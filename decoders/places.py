@@ -10,7 +10,7 @@ from transformers import LogitsProcessor
 
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.protocols import Features, Layers, Model
-from decoders.errors import InputError, ModelError
+from decoders.errors import InputError, ModelError, allowed
 from decoders.inputs import as_prompts, as_tokens, encode
 from decoders.options import Prompt, Sampling
 from decoders.penalties import applied
@@ -55,14 +55,14 @@ def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[TokenId] = (), *, temperature: float = ...,
     top_k: int = ..., top_p: float = ..., min_p: float = ..., top_n_sigma: float = ...,
     temperature_last: bool = ..., penalties: bool | Sequence[LogitsProcessor] = ...,
-    draft: bool = ..., drafted: bool = ...,
+    draft: bool | str = ..., drafted: bool = ...,
 ) -> Places: ...  # fmt: skip
 @overload
 def read(
     pair: ModelPair, prompt: Prompt, text: Sequence[Sequence[TokenId]], *,
     temperature: float = ..., top_k: int = ..., top_p: float = ..., min_p: float = ...,
     top_n_sigma: float = ..., temperature_last: bool = ...,
-    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool = ..., drafted: bool = ...,
+    penalties: bool | Sequence[LogitsProcessor] = ..., draft: bool | str = ..., drafted: bool = ...,
 ) -> list[Places]: ...  # fmt: skip
 def read(
     pair: ModelPair, prompt: Prompt, text: Any = (), *,
@@ -70,8 +70,8 @@ def read(
     top_p: float = Sampling.top_p, min_p: float = Sampling.min_p,
     top_n_sigma: float = Sampling.top_n_sigma,
     temperature_last: bool = Sampling.temperature_last,
-    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties, draft: bool = True,
-    drafted: bool = False,
+    penalties: bool | Sequence[LogitsProcessor] = Sampling.penalties,
+    draft: bool | str = True, drafted: bool = False,
 ) -> Places | list[Places]:  # fmt: skip
     """Read a text as decoders do, in one pass of each model.
 
@@ -88,7 +88,8 @@ def read(
         temperature: see `Warping`, as for `top_k`, `top_p`, `min_p`, `top_n_sigma` and
             `temperature_last`
         penalties: see `stream`
-        draft: whether to read the draft as well, if there is one
+        draft: whether to read the draft as well, if there is one; "head" reads the head in its
+            place
         drafted: whether the text is one draft after the prompt: a head's q after its tokens is then
             made of the head's own states
 
@@ -108,7 +109,11 @@ def read(
         for t in lists
     ]
     changes = penalties_of(sampling, pair, ids)
-    models = [model for role, model in pair.packed.items() if draft or role == "target"]
+    allowed("draft", draft, choices=(True, False, "head"))
+    other = "draft" if draft is True else draft
+    if other == "head" and pair.head is None:
+        raise InputError("This pair has no head to read; load the target with one.")
+    models = [pair.packed[role] for role in ("target", other) if role in pair.packed]
     for model in models:
         model.refuse_changes()
         _fits(model, len(ids) + max(map(len, texts)))

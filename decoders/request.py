@@ -22,7 +22,7 @@ class Ask:
     The answer is a list of readings, one per node in the order asked; for a chain, a list of Drawn.
 
     Attributes:
-        model: "target" or "draft"
+        model: "target", "draft" or "head"
         nodes: the nodes asked about
         likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
             those that warping leaves

@@ -128,6 +128,7 @@ class Method(Checked):
         section: the section of the paper
         summary: one line for a reader who knows no decoder
         uses_draft: whether it needs a draft model
+        uses_head: whether it needs a head of the target
         features: layers of the target whose hidden states its asks want
         references: texts that its drafts may copy from, if it has such a setting
     """
@@ -139,6 +140,7 @@ class Method(Checked):
     section: ClassVar[str]
     summary: ClassVar[str]
     uses_draft: ClassVar[bool] = False
+    uses_head: ClassVar[bool] = False
     features: ClassVar[tuple[int, ...]] = ()
     references: tuple[str, ...] = ()
 

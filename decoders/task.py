@@ -156,6 +156,11 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
             f"{method.name} needs a draft model, and there is none: load a target with a draft, or "
             "choose a decoder without one."
         )
+    if method.uses_head and pair.head is None:
+        raise InputError(
+            f"{method.name} needs a head of the target, and there is none: load the target with "
+            "one, or choose another draft."
+        )
     for role in roles(method):
         pair.packed[role].refuse_changes()
     if method.features:
@@ -197,7 +202,7 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
 
 def roles(method: Method) -> tuple[str, ...]:
     """The models that a decoder asks."""
-    return ("target", "draft") if method.uses_draft else ("target",)
+    return ("target", *["draft"] * method.uses_draft, *["head"] * method.uses_head)
 
 
 def row_bytes(pair: ModelPair, method: Method) -> int:

@@ -201,10 +201,10 @@ class Ledger:
         self._began = self._mark = self.clock()
 
     def charge(self, model: str) -> None:
-        """Charge the time since the last charge to a model: to drafting or to verifying."""
+        """Charge the time since the last charge to a model: to verifying or to drafting."""
         now = self.clock()
         if self._mark is not None:
-            self._spent[model] += now - self._mark
+            self._spent["target" if model == "target" else "draft"] += now - self._mark
         self._mark = now
 
     @property
@@ -218,7 +218,7 @@ class Ledger:
         """Count an answer, or a part of the prompt that was read, and the forward passes for it.
 
         Args:
-            model: "target" or "draft"
+            model: "target", or who drafts
             answered: False for a part of the prompt without an answer
             passes: forward passes that it took
         """

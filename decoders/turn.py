@@ -1,6 +1,6 @@
 """A request in the loop (Turn): its open ask, the readings of its nodes, and its new rounds."""
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -47,9 +47,7 @@ class Turn:
     waited: int = 0
     drawn: list[Drawn] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
-    known: dict[str, dict[NodeId, Reading]] = field(
-        default_factory=lambda: {"target": {}, "draft": {}}
-    )
+    known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: defaultdict(dict))
     rounds: deque[Round] = field(default_factory=deque)
     heeds: bool = False
     unstarted: bool = False
@@ -78,7 +76,7 @@ class Turn:
         more, or its tokens could depend on that.
         """
         needed = max(held(self.request.warping), self.waiting.likeliest)
-        return needed if self.waiting.model == "draft" else max(needed, ALTERNATIVES)
+        return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
 
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.
@@ -144,14 +142,14 @@ class Turn:
             if (answer := self._answer()) is None:
                 return
         self.drawn = []
-        self.known = {}  # a reading keeps the logits of its whole pass
+        self.known.clear()  # a reading keeps the logits of its whole pass
         self.decoding.close()
 
     def _note(self, entry: Round) -> None:
         self.annotate(entry)
         for model, known in self.known.items():
             # A draft that heeds the target's states says something else now that it has them.
-            kept = () if self.heeds and model == "draft" else self.request.tips
+            kept = () if self.heeds and model != "target" else self.request.tips
             self.known[model] = {n: known[n] for n in kept if n in known}
         self.rounds.append(entry)
 
@@ -180,6 +178,6 @@ def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
         rows: the logits of the pass, (nodes, V)
         asking: the turns of the pass, which all wait for one model
     """
-    drafts = all(turn.waiting.model == "draft" for turn in asking)
+    drafts = all(turn.waiting.model != "target" for turn in asking)
     temperatures = {turn.request.warping.temperature for turn in asking}
     return Readings(rows, max(turn.held for turn in asking), temperatures, every=drafts)

@@ -33,7 +33,7 @@ from workbench.models.presets import PairChoice
 from workbench.models.tuned import tuned
 from workbench.runs.estimates import rows, unsteady
 from workbench.runs.record import Run
-from workbench.runs.recorded import FOLDER, Recording, checksum, id_of
+from workbench.runs.recorded import FOLDER, Recording, checksum, drafters, id_of
 from workbench.show.headline import headline
 from workbench.studies.presets import OPENING, PROMPTS, SETTINGS, SHOWN, placed
 from workbench.studies.prompts import built_in
@@ -51,7 +51,6 @@ class Entry:
     title: str
     says: str
     study: Callable[[dict[str, Any]], Study]
-    draft: str | None = None  # the embedded pair's own
 
 
 def compared(
@@ -136,10 +135,15 @@ ENTRIES = (
     Entry(
         "head",
         "A head drafts",
-        "It guesses from what the large model made of the text, not from the text; a token's card "
-        "tells which of its states it read.",
-        compared(STORY, ["greedy", "lookup", "speculative", "best_first"], OPENING, seed=3),
-        "head",
+        "Three that guess: a small model (speculative), copying (look-up), and a head, which reads "
+        "what the large model made of the text (best-first trees).",
+        compared(
+            STORY,
+            ["greedy", "speculative", "lookup", "best_first"],
+            OPENING,
+            seed=3,
+            best_first={"by": "head"},
+        ),
     ),
     Entry(
         "batch",
@@ -159,8 +163,7 @@ ENTRIES = (
 
 def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
     """Run the study of an entry on the shipped pair."""
-    choice = PairChoice(draft=entry.draft, device="cpu")
-    with closing(device.run(entry.study(settings), choice)) as events:
+    with closing(device.run(entry.study(settings), PairChoice(device="cpu"))) as events:
         *_, ended = events
     failed = [error for result in ended.run.results for error in result.errors]
     if failed:
@@ -168,7 +171,7 @@ def record(device: Device, entry: Entry, settings: dict[str, Any]) -> Recording:
     return Recording(
         entry.title,
         entry.says,
-        checksum(EMBEDDED, entry.draft or "draft"),
+        checksum(EMBEDDED, drafters(ended.run)),
         replace(ended.run, id=id_of(entry.name)),
     )
 

@@ -124,6 +124,11 @@ def _check(
             f'{method.name} needs a draft model: decoders.hf("{method.name}", draft=model).',
         ),
         (
+            method.uses_head and not isinstance(draft, Head),
+            f"{method.name} needs a head of the target, as load_pair(target, head).head; give it "
+            "as draft.",
+        ),
+        (
             draft_tokenizer is not None and (draft is None or tokenizer is None),
             "draft_tokenizer goes with a draft model and the target's own tokenizer; give draft "
             "and tokenizer too.",

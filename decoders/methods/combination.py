@@ -19,7 +19,7 @@ from decoders.methods.modelless import Copied, Counted
 from decoders.methods.multipath import MultiPath
 from decoders.methods.parts import Parts, Rule, Source, speculate
 from decoders.methods.recycling import Recycled
-from decoders.methods.speculative import Chain, Tokenwise
+from decoders.methods.speculative import Chain, Headed, Tokenwise
 from decoders.methods.suffix import Suffix
 from decoders.methods.trees import BestFirst
 from decoders.methods.variants import Distinct, KSeq, MatchRule, MultiRound, Paths, Tree
@@ -33,7 +33,7 @@ _RULES: tuple[type[Rule], ...] = (
     RollbackRule, Cascade, Ensemble, FLyRule,
 )  # fmt: skip
 _SOURCES: tuple[type[Source], ...] = (
-    Chain, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, Recycled,
+    Chain, Headed, Paths, Tree, Distinct, BestFirst, Counted, Copied, Suffix, Recycled,
 )  # fmt: skip
 RULES: Mapping[str, type[Rule]] = {rule.name: rule for rule in _RULES}
 SOURCES: Mapping[str, type[Source]] = {source.name: source for source in _SOURCES}
@@ -96,8 +96,8 @@ def draft(default: type[Source], rule: type[Rule] | None = None) -> Any:
     fit = [s.name for s in _SOURCES if rule is None or s.kind in rule.judges]
     return setting(
         default.name,
-        "where drafts come from: the draft model, counts (ngram), copies (lookup, suffix) or what "
-        "the target said before (recycling)",
+        "where drafts come from: the draft model, a head of the target (head), counts (ngram), "
+        "copies (lookup, suffix) or what the target said before (recycling)",
         choices=fit,
         read=partial(_kept, SOURCES),
     )
@@ -162,6 +162,10 @@ class Combination(Method, ABC):
     @claim
     def uses_draft(self) -> bool:
         return self.parts[0].uses_draft
+
+    @claim
+    def uses_head(self) -> bool:
+        return self.parts[0].uses_head
 
     @property
     def branches(self) -> tuple[int, int]:

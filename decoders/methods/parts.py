@@ -58,12 +58,19 @@ class Source(Checked, ABC):
     Attributes:
         kind: what it drafts
         uses_draft: whether it needs a draft model
+        uses_head: whether it needs a head of the target
         size: most draft tokens of a round, if they branch; 0 for a chain
         longest: most draft tokens on a path; infinite where nobody knows
     """
 
     kind: ClassVar[Kind]
     uses_draft: ClassVar[bool] = False
+    uses_head: ClassVar[bool] = False
+
+    @property
+    def drafter(self) -> str:
+        """The model that drafts, if one does."""
+        return "head" if self.uses_head else "draft"
 
     @property
     def size(self) -> int:

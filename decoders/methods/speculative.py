@@ -8,9 +8,10 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from decoders.distribution import Distribution
-from decoders.drafts import Draft, Draw, chain, draft_model
+from decoders.drafts import Draft, Draw, chain, said
 from decoders.methods.budget import LONGEST, AutoLength
 from decoders.methods.parts import CHAINS, Drafting, Kind, Rule, Source, Verdict
 from decoders.reading import Reading
@@ -90,8 +91,10 @@ class Chain(Source):
     def start(self, request: Request) -> Drafting:
         fixed = self.draft_length
         length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
-        until = {"until": self.hesitates} if self.confidence or self.gate else {}
-        return Drafting(lambda r: chain(r, length(), **until), draft_model)
+        until = self.hesitates if self.confidence or self.gate else None
+        return Drafting(
+            lambda r: chain(r, length(), until, self.drafter), partial(said, model=self.drafter)
+        )
 
     def hesitates(self, reading: Reading) -> bool:
         """Whether a draft ends before a token is drawn from this reading of the draft model.
@@ -105,6 +108,19 @@ class Chain(Source):
             (self.confidence and reading.highest < self.confidence)
             or (self.gate and 1 - math.sqrt(ETA * reading.entropy) < self.gate)
         )
+
+
+@dataclass(frozen=True)
+class Headed(Chain):
+    """Tokens of a head, which reads the target's hidden states.
+
+    Source:
+        Li et al. 2025 (EAGLE-3, arXiv 2503.01840).
+    """
+
+    name = "head"
+    uses_draft = False
+    uses_head = True
 
 
 def walk(

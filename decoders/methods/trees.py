@@ -34,8 +34,9 @@ def depth(default: int) -> Any:
 NODES, DEPTH = nodes(16), depth(6)
 BY = setting(
     "model",
-    "whose probabilities choose the tokens: the draft model's, or those of counts (ngram)",
-    choices=("model", "ngram"),
+    "whose probabilities choose the tokens: the draft model's, a head's, or those of counts "
+    "(ngram)",
+    choices=("model", "head", "ngram"),
 )
 
 
@@ -59,7 +60,7 @@ class Chosen(Source, ABC):
 
 @dataclass(frozen=True)
 class BestFirst(Chosen):
-    """The likeliest paths of the draft model, or of counts.
+    """The likeliest paths of the draft model, of a head, or of counts.
 
     Raw probabilities measure them, so that a tree branches at temperature 0 too.
     """
@@ -72,13 +73,17 @@ class BestFirst(Chosen):
     def uses_draft(self) -> bool:
         return self.by == "model"
 
+    @claim
+    def uses_head(self) -> bool:
+        return self.by == "head"
+
     @property
     def size(self) -> int:
-        """Nodes that later ones push out of the tree have been read by the draft model, too."""
-        return self.nodes * (self.depth if self.uses_draft else 1)
+        """Nodes that later ones push out of the tree have been read by their model, too."""
+        return self.nodes * (1 if self.by == "ngram" else self.depth)
 
     def start(self, request: Request) -> Drafting:
-        counts = None if self.uses_draft else NGram(request, 1.0, pairs=True)
+        counts = NGram(request, 1.0, pairs=True) if self.by == "ngram" else None
         return Drafting(partial(self._propose, counts=counts))
 
     def _propose(self, request: Request, counts: NGram | None) -> Generator[Ask, Any, Draft]:
@@ -88,7 +93,7 @@ class BestFirst(Chosen):
             nodes = [leaf.at for leaf in layer]
             if counts:
                 return [self._likeliest(r) for r in counts.after(request, nodes, self.nodes)]
-            readings = yield request.ask("draft", nodes, self.nodes)
+            readings = yield request.ask(self.drafter, nodes, self.nodes)
             return [self._likeliest(r) for r in readings]
 
         root = request.tip

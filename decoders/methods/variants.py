@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from decoders.distribution import RandomSource, point_mass
-from decoders.drafts import Draft, draft_model, tree, tree_size, without_replacement
+from decoders.drafts import Draft, said, tree, tree_size, without_replacement
 from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.parts import DRAWN, Drafting, Kind, Rule, Source, Verdict
 from decoders.methods.speculative import DRAFT_LENGTH, walk
@@ -75,7 +75,7 @@ class Tree(Source):
         return len(self.expansion)
 
     def start(self, request: Request) -> Drafting:
-        return Drafting(partial(tree, expansion=self.expansion), draft_model)
+        return Drafting(partial(tree, expansion=self.expansion), said)
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class Distinct(Tree):
 
     def start(self, request: Request) -> Drafting:
         propose = partial(tree, expansion=self.expansion, sample=without_replacement)
-        return Drafting(propose, draft_model)
+        return Drafting(propose, said)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Paths(Source):
         return self.draft_length
 
     def start(self, request: Request) -> Drafting:
-        return Drafting(partial(tree, expansion=self.expansion), draft_model)
+        return Drafting(partial(tree, expansion=self.expansion), said)
 
 
 class NodeWise(Rule, NodeRule):

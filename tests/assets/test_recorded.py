@@ -8,7 +8,7 @@ import decoders
 from decoders import catalog
 from decoders.engine.loading.load import EMBEDDED
 from workbench.kinds.comparison.study import Comparison
-from workbench.runs.recorded import checksum, recordings
+from workbench.runs.recorded import checksum, drafters, recordings
 from workbench.studies.settings import Settings
 
 AGAIN = "run `make record`: the recorded runs no longer show what this pair does"
@@ -23,7 +23,7 @@ def test_there_is_a_gallery_that_opens_with_a_comparison():
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda each: each.title)
 def test_weights_are_those_that_were_recorded(recording):
-    assert recording.weights == checksum(EMBEDDED, recording.draft), AGAIN
+    assert recording.weights == checksum(EMBEDDED, drafters(recording.run)), AGAIN
 
 
 @pytest.mark.parametrize("recording", recordings(), ids=lambda each: each.title)
@@ -37,13 +37,12 @@ def test_nothing_failed_and_where_and_when_is_said(recording):
 
 def test_the_same_seed_still_writes_the_same_tokens():
     """The decoder with the fewest rounds in each comparison, and all decoders of the first one."""
-    drafts = {each.draft for each in COMPARED}
-    pairs = {draft: decoders.load_pair(draft=draft, device="cpu") for draft in drafts}
+    pair = decoders.load_pair(device="cpu")
     checked = [(COMPARED[0], result) for result in COMPARED[0].run.results]
     for each in COMPARED[1:]:
         checked.append((each, min(each.run.results, key=lambda r: len(r.alone.rounds))))
     for recording, result in checked:
-        run, pair = recording.run, pairs[recording.draft]
+        run = recording.run
         settings = Settings.from_json(run.settings)
         method = catalog[result.decoder](**run.settings[result.decoder])
         found = decoders.generate(

@@ -21,6 +21,7 @@ def environment(pair: ModelPair) -> dict[str, Any]:
     return {
         "target": _model(pair, "target"),
         "draft": _model(pair, "draft") if pair.draft is not None else None,
+        **({"head": _model(pair, "head")} if pair.head not in (None, pair.draft) else {}),
         "device": str(device),
         "device_name": device_of(device).name or _processor(),
         "dtype": str(pair.target.dtype).removeprefix("torch."),

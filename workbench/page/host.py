@@ -78,6 +78,13 @@ class Host:
                     "The pair in use has no draft model: choose another pair under Models in the "
                     f"Compare tab, or untick {', '.join(names)}."
                 )
+            if pair.head is None and (
+                names := [label(m.name) for m in study.settings.methods if m.uses_head]
+            ):
+                raise InputError(
+                    f"The pair in use has no head: choose another draft for {', '.join(names)}, or "
+                    "another pair under Models in the Compare tab."
+                )
             admit(pair, study)
 
     def run(

@@ -5,6 +5,7 @@
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -32,11 +33,6 @@ class Recording:
     says: str
     weights: str
     run: Run
-
-    @property
-    def draft(self) -> str:
-        """The folder of the draft beside the target's: "draft", or "head"."""
-        return "head" if str(self.run.environment["draft"]["type"]).endswith("head") else "draft"
 
     def to_json(self) -> str:
         return _line({**vars(self), "run": self.run.to_json()})
@@ -66,10 +62,20 @@ def id_of(name: str) -> str:
     return hashlib.sha256(f"recorded {name}".encode()).hexdigest()[:12]
 
 
-def checksum(folder: Path, draft: str = "draft") -> str:
-    """The checksum of all weights of a pair in a folder, whose draft has this folder in it."""
+def drafters(run: Run) -> tuple[str, ...]:
+    """What drafts in a run, by the names of their folders beside the target's."""
+    return tuple(role for role in ("draft", "head") if run.environment.get(role))
+
+
+def checksum(folder: Path, drafters: Sequence[str] = ("draft",)) -> str:
+    """The checksum of all weights of a pair in a folder.
+
+    Args:
+        folder: the folder of the pair
+        drafters: the folders in it of what drafts
+    """
     digest = hashlib.sha256()
-    for role in (draft, "target"):
+    for role in (*drafters, "target"):
         for file in sorted((folder / role).glob("*.safetensors")):
             digest.update(file.read_bytes())
     return digest.hexdigest()

@@ -132,10 +132,20 @@ def rule(method: Method) -> Rule:
     } | _RULES.get(method.name, lambda _: {})(method)
 
 
-def head(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """What a run's head reads, for the card of a token; {} if its draft is none."""
-    draft = environment.get("draft") or {}
-    return {name: draft[name] for name in ("reads", "layers") if name in draft}
+def head(environment: Mapping[str, Any], method: Method) -> dict[str, Any]:
+    """What the head reads that a decoder drafts with, for the card of a token.
+
+    Args:
+        environment: of the run
+        method: the decoder
+
+    Returns:
+        `reads` and `layers`; {} if it drafts with no head
+    """
+    beside = environment.get("head") if method.uses_head else None
+    drafts = method.uses_head or method.uses_draft
+    found = (beside or environment.get("draft") or {}) if drafts else {}
+    return {name: found[name] for name in ("reads", "layers") if name in found}
 
 
 def _ratio(method: Any) -> Rule:

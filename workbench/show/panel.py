@@ -142,7 +142,7 @@ class Panel:
             "place": self.place,
             "provisional": self.provisional,
             "rule": self.rule,
-            "head": self.head if method.uses_draft else {},
+            "head": self.head,
             "numbers": self._figures(),
             "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
             "badge": badge(first.agreement) if first and first.agreement else None,

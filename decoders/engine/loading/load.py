@@ -1,7 +1,7 @@
 """Loading a pair of models from folders or the hub; a failure is an InputError of one sentence."""
 
 from collections.abc import Collection
-from importlib.util import find_spec
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,6 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
-from decoders.devices import default_device, default_dtype, device_of
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -17,22 +16,24 @@ from decoders.engine.loading.sources import (
     MTP,
     base_of,
     fetch,
+    head_name,
     model_names,
     said_in_one_sentence,
 )
+from decoders.engine.loading.where import number_type, placed
 from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
-from decoders.errors import InputError, allowed, first_line, quoted, refuse
+from decoders.errors import InputError, allowed, refuse
 
 EMBEDDED = assets() / "stories"
-DTYPES = torch.float32, torch.bfloat16, torch.float16, torch.float64
 
 
 def load_pair(
     target: str | Path | None = None,
     draft: str | Path | None = None,
     *,
+    head: str | Path | None = None,
     device: str | torch.device | None = None,
     draft_device: str | torch.device | None = None,
     device_map: str | None = None,
@@ -43,10 +44,11 @@ def load_pair(
 ) -> ModelPair:
     """Load a pair of models.
 
-    Without arguments this is the embedded pair; otherwise a folder with `target/` and `draft/` in
-    it, or one or two hub ids or folders. A hub id may name a revision: "org/model@revision". A
-    model's own code is never run. A folder may hold a LoRA adapter (with `peft` installed), whose
-    base model is then loaded with it. A base that target and draft share is in memory once.
+    Without arguments this is the embedded pair; otherwise a folder with `target/`, `draft/` and
+    perhaps `head/` in it, or one or two hub ids or folders. A hub id may name a revision:
+    "org/model@revision". A model's own code is never run. A folder may hold a LoRA adapter (with
+    `peft` installed), whose base model is then loaded with it. A base that target and draft share
+    is in memory once.
 
     Args:
         target: folder or hub id of the target, or a folder with both models
@@ -55,6 +57,8 @@ def load_pair(
             reads its hidden states; the embedded target has one, "head". "mtp" is the layer for
             multi-token prediction that some targets bring along. Heads have the target's dtype
             and device, and are not quantised.
+        head: folder or hub id of a head beside the draft, for decoders that take both
+            (`draft="head"`), or the name of one in the target's folder
         device: where the models are; by default `default_device()`
         draft_device: where the draft is, if on another device
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
@@ -74,10 +78,12 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
-    places = _places(device, draft_device, device_map)
-    weights = {"dtype": _dtype(dtype, places[0][0]), "use_safetensors": safetensors}
-    names, own = model_names(_embedded() if target is None else target, draft), draft == MTP
-    head = names.pop() if len(names) == 2 and is_head(names[1], safetensors) else None
+    places = placed(device, draft_device, device_map)
+    weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
+    source, own = _embedded() if target is None else target, draft == MTP
+    names = model_names(source, draft)
+    drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors) else None
+    beside = head_name(source, draft, head) if head is not None or passes != "compiled" else None
     refuse(
         (
             is_head(names[0], safetensors),
@@ -85,20 +91,31 @@ def load_pair(
             "draft.",
         ),
         (
-            (head or own) and draft_device is not None,
+            beside is not None and not is_head(beside, safetensors),
+            f"{beside} is no head; name it as the draft.",
+        ),
+        (
+            (drafting or own) and draft_device is not None,
             "A head runs where its target's states are; leave draft_device out.",
         ),
         (
-            (head or own) and passes == "compiled",
+            (drafting or own or head) and passes == "compiled",
             "Compiled passes give no hidden states, which a head reads; take passes='recorded'.",
         ),
     )
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)
-    models += [load_head(head, models[0], safetensors, passes)] if head else []
+    read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes)
+    models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
-    return ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
+    return ModelPair(
+        models[0],
+        models[1] if len(models) == 2 else None,
+        *tokenizers,
+        head=read(beside) if beside else None,
+        passes=passes,
+    )
 
 
 def _embedded() -> Path:
@@ -108,66 +125,6 @@ def _embedded() -> Path:
             "name a model to load."
         )
     return EMBEDDED
-
-
-def _places(
-    device: str | torch.device | None,
-    draft_device: str | torch.device | None,
-    device_map: str | None,
-) -> list[tuple[torch.device, dict[str, Any]]]:
-    """The devices of target and draft, and the options that read weights there."""
-    at, draft_at = _device(device), _device(device if draft_device is None else draft_device)
-    allowed("device_map", device_map, choices=("auto", None))
-    refuse(
-        (
-            device_map and device is not None,
-            "device_map='auto' chooses the devices; leave device out.",
-        ),
-        (
-            device_map and find_spec("accelerate") is None,
-            "device_map='auto' needs the package accelerate; install it with "
-            "`pip install accelerate`.",
-        ),
-    )
-    draft_map = device_map if draft_device is None else None
-    return [(at, _map(device_map, at)), (draft_at, _map(draft_map, draft_at))]
-
-
-def _map(device_map: str | None, device: torch.device) -> dict[str, Any]:
-    """The `device_map` that reads weights to all GPUs or straight to one, if accelerate is there.
-
-    Without accelerate, weights go through this process's memory.
-    """
-    straight = not device_of(device).on_host and find_spec("accelerate") is not None
-    return {"device_map": device_map or {"": device}} if device_map or straight else {}
-
-
-def _device(device: str | torch.device | None) -> torch.device:
-    if isinstance(device, bool) or not isinstance(device, (str, int, torch.device, type(None))):
-        raise InputError(
-            f"A device is named by text or a torch.device, not {quoted(device)}; take 'cpu'."
-        )
-    try:
-        place = torch.empty(0, device=device or default_device()).device
-    except (RuntimeError, AssertionError, ValueError, OverflowError) as error:
-        raise InputError(
-            f"There is no device {quoted(str(device))} here ({first_line(error)}); take 'cpu'."
-        ) from error
-    if place.type == "meta":
-        raise InputError("The device 'meta' holds no weights; take 'cpu'.")
-    return place
-
-
-def _dtype(dtype: str | torch.dtype, device: torch.device) -> torch.dtype:
-    if isinstance(dtype, str) and dtype == "auto":
-        return default_dtype(device)
-    resolved = getattr(torch, dtype, None) if isinstance(dtype, str) else dtype
-    if not isinstance(resolved, torch.dtype) or resolved not in DTYPES:
-        raise InputError(
-            "dtype must be 'auto', 'float32', 'bfloat16', 'float16' or 'float64', not "
-            f"{quoted(dtype)}."
-        )
-    return resolved
 
 
 def _described(names: list[str], bases: list[str]) -> tuple[list[Any], list[Any]]:

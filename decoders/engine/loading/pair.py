@@ -11,7 +11,7 @@ from decoders.engine.models.packed import PASSES
 from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.engine.protocols import Model
-from decoders.errors import InputError, allowed, quoted, refuse
+from decoders.errors import InputError, allowed, quoted
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
 
@@ -28,15 +28,16 @@ class ModelPair:
     Args:
         target: a causal language model of `transformers`, on one device or several; it is put in
             eval mode and otherwise left as it is
-        draft: the same, or anything that fits `decoders.engine.protocols.Model`, or None
+        draft: the same, or a head, or anything that fits `decoders.engine.protocols.Model`, or None
         tokenizer: may be None if prompts are lists of token ids
         draft_tokenizer: the draft's, if it is another one. The draft then proposes only tokens that
             both know (`decoders.engine.models.translation`).
+        head: a head of the target beside the draft, or None; without it, a draft that is a head
         passes: how packed models run, see `load_pair`
 
     Attributes:
-        packed: the models as they run, by role ("target", "draft"): packed, or with their own cache
-            where that is not right
+        packed: the models as they run, by role ("target", "draft", "head"): packed, or with their
+            own cache where that is not right
 
     Raises:
         InputError: if the pair cannot be run, with the reason
@@ -49,9 +50,15 @@ class ModelPair:
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
         *,
+        head: Head | None = None,
         passes: str = "recorded",
     ):
         allowed("passes", passes, choices=PASSES)
+        if not isinstance(head, Head | None):
+            raise InputError(
+                f"head is a head that load_pair() has loaded, not {type(head).__name__}; give a "
+                "draft model as the draft."
+            )
         for model in (target,) if draft is None or isinstance(draft, Model) else (target, draft):
             if not isinstance(model, PreTrainedModel):
                 kind = f"an object of type {type(model).__name__}"
@@ -67,11 +74,14 @@ class ModelPair:
                 "draft_tokenizer needs the target's tokenizer beside it; give that as tokenizer."
             )
         self.target, self.draft, self.passes = target, draft, passes
+        self.head = draft if head is None and isinstance(draft, Head) else head
         self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
         target.eval()
         self.packed: dict[str, Model] = {"target": prepared(target, "target", passes=passes)}
         if draft is not None:
             self.packed["draft"] = self._prepared(draft)
+        if self.head is not None:
+            self.packed["head"] = self._fitting(self.head)
         if wishes := said(target.generation_config):
             logging.getLogger("decoders").warning(
                 "The generation config of the %s asks for %s.",
@@ -81,26 +91,25 @@ class ModelPair:
 
     def _prepared(self, draft: PreTrainedModel | Model) -> Model:
         if isinstance(draft, Model):
-            same_vocabulary(self.vocabulary, draft.vocabulary, None)
-            refuse(
-                (
-                    self.draft_tokenizer is not None,
-                    "A head reads the target's tokens; leave draft_tokenizer out.",
-                ),
-                (
-                    isinstance(draft, Head) and draft.made_for != made_for(self.target),
-                    "The head was loaded for a target of another width, dtype or device; load both "
-                    "with load_pair().",
-                ),
-            )
-            self.packed["target"].refuse_features(draft.reads)
-            return draft
+            if self.draft_tokenizer is not None:
+                raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
+            return self._fitting(draft)
         sizes = (m.config.get_text_config().vocab_size for m in (self.target, draft))
         translation = translation_between(self.tokenizer, self.draft_tokenizer, *sizes)
         draft.eval()
         if translation is None:
             return prepared(draft, "draft", self.vocabulary, self.passes)
         return cast(Model, Translated(prepared(draft, "draft", None, self.passes), translation))
+
+    def _fitting(self, drafter: Model) -> Model:
+        same_vocabulary(self.vocabulary, drafter.vocabulary, None)
+        if isinstance(drafter, Head) and drafter.made_for != made_for(self.target):
+            raise InputError(
+                "The head was loaded for a target of another width, dtype or device; load both "
+                "with load_pair()."
+            )
+        self.packed["target"].refuse_features(drafter.reads)
+        return drafter
 
     @property
     def end_tokens(self) -> frozenset[int]:

@@ -110,6 +110,29 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     return names
 
 
+def head_name(target: str | Path, draft: str | Path | None, head: str | Path | None) -> str | None:
+    """The hub id or folder of the head beside the draft; None if there is none.
+
+    Args:
+        target: see `model_names`
+        draft: the same
+        head: folder or hub id, the name of one in the target's folder, or None for the one that is
+            called "head" there, if there is one and no draft is named
+
+    Raises:
+        InputError: if a folder holds no model
+    """
+    folder = Path(target)
+    inside = folder / (head or "head")
+    if (folder / "target").is_dir() and inside.is_dir() and (head or draft is None):
+        return str(inside)
+    if head is None:
+        return None
+    _refuse_unnameable(head)
+    _look(str(head))
+    return str(head)
+
+
 def _refuse_unnameable(name: Any) -> None:
     if not isinstance(name, (str, Path)):
         raise InputError(

@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from decoders.drafts import draft_model, tree
+from decoders.drafts import said, tree
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
 from decoders.methods.named import Match
@@ -38,7 +38,7 @@ class Chosen(Tree):
     kind = Kind.CHOSEN
 
     def start(self, request):
-        return Drafting(partial(tree, expansion=self.expansion, sample=likeliest), draft_model)
+        return Drafting(partial(tree, expansion=self.expansion, sample=likeliest), said)
 
 
 @dataclass(frozen=True)

@@ -222,8 +222,8 @@ def test_an_end_token_missed_inside_a_block_is_caught():
 def test_a_draft_that_hands_over_another_q_than_it_sampled_from_is_caught(monkeypatch):
     situation = drawn(3, warping=Warping(0.5))
 
-    def raw_q(request, length):
-        draft = yield from chain(request, length)
+    def raw_q(request, length, *more):
+        draft = yield from chain(request, length, *more)
         for node in draft.q:
             draft.q[node] = Whole(situation.draft(request.path(node)).softmax(-1))
         return draft
@@ -321,8 +321,8 @@ def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
 
     What is left was then not drawn from q."""
 
-    def choosy(request, length):
-        draft = yield from chain(request, length)
+    def choosy(request, length, *more):
+        draft = yield from chain(request, length, *more)
         unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
         draft.draws = draft.draws[: min(unlikely, default=length)]
         return draft
@@ -332,8 +332,8 @@ def test_a_draft_that_stops_by_what_it_drew_fails_the_check(monkeypatch):
 
 
 def test_a_draft_that_keeps_an_unlikely_token_and_stops_after_it_is_exact(monkeypatch):
-    def careful(request, length):
-        draft = yield from chain(request, length)
+    def careful(request, length, *more):
+        draft = yield from chain(request, length, *more)
         unlikely = [i for i, d in enumerate(draft.draws) if draft.q[d.parent][d.token] < 0.5]
         draft.draws = draft.draws[: min(unlikely, default=length) + 1]
         return draft

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog
-from decoders.drafts import draft_model
+from decoders.drafts import said
 from decoders.errors import InputError
 from decoders.methods.block import Traversal
 from decoders.methods.named import BestFirstTrees
@@ -100,11 +100,11 @@ class SaidToBeDrawn(BestFirst):
         def propose(request):
             draft = yield from chosen(request)
             parents = list(dict.fromkeys(d.parent for d in draft.draws))
-            q = (yield from draft_model(request, parents)) if parents else ()
+            q = (yield from said(request, parents)) if parents else ()
             draft.q.update(zip(parents, q, strict=True))
             return draft
 
-        return Drafting(propose, draft_model)
+        return Drafting(propose, said)
 
 
 @pytest.mark.parametrize("rule", [MultiRound(), Traversal()], ids=["multiround", "traversal"])

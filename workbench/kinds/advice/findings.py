@@ -70,7 +70,8 @@ def sentences(run: Run) -> tuple[str, str, Table | None]:
         return "", DAMAGED, None
     if not found:
         return "", NOTHING, None
-    guessed = head(run.environment) and not Advice.from_json(run.study).measure_all
+    by_head = head(run.environment, catalog["speculative"]())
+    guessed = by_head and not Advice.from_json(run.study).measure_all
     warnings = [doubts(found), LATER if guessed else ""]
     return " ".join(filter(None, warnings)), verdict(found), table(found)
 

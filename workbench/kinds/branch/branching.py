@@ -194,8 +194,8 @@ def of_pair(pair: ModelPair, run: Run) -> None:
         InputError: if it was; the message names the pair to load
     """
     here = environment(pair)
-    for role in ("target", "draft"):
-        own, loaded = run.environment.get(role), here[role] or {}
+    for role in ("target", "draft", "head"):
+        own, loaded = run.environment.get(role), here.get(role) or {}
         if own and any(own.get(name) != loaded.get(name) for name in ("name", "parameters")):
             raise InputError(f"This run was made with {run.models}; load that pair to continue it.")
 

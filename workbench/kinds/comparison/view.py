@@ -35,6 +35,7 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     places = finished_in([row for row in rows if row.first.error is None])
     panels = []
     for row in rows:
+        method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
         panel = Panel.finished(
             row,
             run.title,
@@ -46,8 +47,8 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
             dataclasses.replace(
                 panel,
                 place=places.get(row.decoder, panel.place),
-                rule=laws.rule(catalog[row.decoder](**run.settings.get(row.decoder, {}))),
-                head=laws.head(run.environment),
+                rule=laws.rule(method),
+                head=laws.head(run.environment, method),
             ).to_json()
         )
     return panels

@@ -116,7 +116,7 @@ def of_round(pair: ModelPair, run: Run, where: At) -> dict[str, Any]:
     ids, _ = branching.prefix(pair, run, branching.At(where.decoder, at, where.repeat))
     places = decoders.read(
         pair, ids, [t.token for t in drafted], penalties=settings.penalties, drafted=True,
-        **asdict(method.warping(Warping.of(settings))),
+        draft="head" if method.uses_head else True, **asdict(method.warping(Warping.of(settings))),
     )  # fmt: skip
     raw, q = places.log_p.exp(), None if certain else places.q
     uniforms = [t.u for t in drafted]
@@ -162,7 +162,8 @@ def _source(method: Any) -> tuple[Any, bool, str]:
             f"The drafts of {method.title} come from counts, which a run does not keep; run a "
             "decoder with a draft model, or with copies."
         )
-    return rule, not source.uses_draft, CHOSEN if source.kind.name == "CHOSEN" else ""
+    drawn = source.uses_draft or source.uses_head
+    return rule, not drawn, CHOSEN if source.kind.name == "CHOSEN" else ""
 
 
 def told(

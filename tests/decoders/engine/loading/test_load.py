@@ -54,25 +54,6 @@ def test_what_auto_means_on_cuda(monkeypatch, capability, dtype):
     assert default_dtype(torch.device("cuda")) == dtype
 
 
-def test_devices(tmp_path, monkeypatch):
-    model = save(tmp_path / "model")
-    assert load_pair(model, model, device="cpu", draft_device="cpu").draft.device == torch.device(
-        "cpu"
-    )
-    with pytest.raises(InputError, match="There is no device 'cuda:77' here"):
-        load_pair(model, model, draft_device="cuda:77")
-    monkeypatch.setattr(load, "find_spec", lambda name: None)
-    with pytest.raises(
-        InputError,
-        match="device_map='auto' needs the package accelerate; install it with `pip install",
-    ):
-        load_pair(model, device_map="auto")
-    with pytest.raises(InputError, match="device_map='auto' chooses the devices; leave device out"):
-        load_pair(model, device="cpu", device_map="auto")
-    with pytest.raises(InputError, match="device_map must be 'auto' or None, not 'balanced'"):
-        load_pair(model, device_map="balanced")
-
-
 def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
     """Over the CPU alone, the only device here; a draft may have another device."""
     pytest.importorskip("accelerate")
@@ -94,16 +75,6 @@ def test_a_model_spread_by_accelerate(tmp_path, monkeypatch):
         load_pair(model, model, device_map="auto", draft_device="cpu"),
     )
     assert maps == ["auto", "auto", None]
-
-
-def test_weights_are_read_straight_to_a_gpu(monkeypatch):
-    """They were read into memory first, and moved; some quantised ones cannot be moved at all."""
-    cpu, gpu = torch.device("cpu"), torch.device("cuda", 1)
-    monkeypatch.setattr(load, "find_spec", lambda name: True)
-    assert [load._map(None, cpu), load._map("auto", gpu)] == [{}, {"device_map": "auto"}]
-    assert load._map(None, gpu) == {"device_map": {"": gpu}}
-    monkeypatch.setattr(load, "find_spec", lambda name: None)
-    assert load._map(None, gpu) == {}
 
 
 def test_two_models_that_share_no_tokens(tmp_path):

@@ -1,0 +1,164 @@
+"""A head beside a draft model: each decoder says which of the two drafts."""
+
+import itertools
+import shutil
+
+import pytest
+import torch
+
+from decoders import InputError, ModelPair, catalog, generate, hf, load_pair, read
+from decoders.engine.heads.head import Head
+from decoders.generate import prepare
+from decoders.loop import Loop
+from decoders.options import Batching, Sampling
+from decoders.task import Task, cache_need
+from tests.decoders.engine.loading.test_heads import LAYER, TOP, eagle3
+from tests.heads import saved
+from tests.laws import enumerated
+from tests.models import build, build_tokenizer
+
+PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
+BY_HEAD = [
+    ("speculative", {"draft": "head"}),
+    ("speculative", {"draft": "head", "draft_length": 2, "gate": 0.2}),
+    ("block", {"draft": "head"}),
+    ("match", {"draft": "head"}),
+    ("speculative", {"draft": "head", "rule": "cascade"}),
+    ("best_first", {"by": "head"}),
+]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A target, a draft and a head in one folder, as the embedded models are."""
+    folder = tmp_path_factory.mktemp("models")
+    build(num_hidden_layers=7).save_pretrained(folder / "target")
+    build(seed=1).save_pretrained(folder / "draft")
+    for name in ("target", "draft"):
+        build_tokenizer().save_pretrained(folder / name)
+    saved(folder / "head", LAYER | TOP, eagle3())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pair(folder):
+    return load_pair(folder, dtype="float64")
+
+
+@pytest.fixture(scope="module")
+def headed(folder):
+    """The same head in the place of the draft."""
+    return load_pair(folder, "head", dtype="float64")
+
+
+def test_a_folder_with_a_head_gives_all_three(pair, headed, folder):
+    assert list(pair.packed) == ["target", "draft", "head"]
+    assert isinstance(pair.head, Head)
+    assert not isinstance(pair.draft, Head)
+    assert headed.head is headed.draft
+    assert load_pair(folder, "draft").head is None  # who names a draft gets that
+    assert load_pair(folder, "draft", head="head").head.reads == pair.head.reads
+
+
+@pytest.mark.parametrize(("name", "settings"), BY_HEAD)
+def test_it_drafts_what_it_drafts_in_the_place_of_the_draft(pair, headed, name, settings):
+    method = catalog[name](**settings)
+    alone = {k: v for k, v in settings.items() if v != "head"}
+    for options in ({"temperature": 0.0}, {"seed": 3, "top_k": 20}):
+        found = generate(pair, PROMPTS, method, max_new_tokens=16, **options)
+        same = generate(headed, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
+        assert [r.tokens for r in found] == [r.tokens for r in same]
+        assert [[e.drafted for e in r.rounds] for r in found] == [
+            [e.drafted for e in r.rounds] for r in same
+        ]
+        assert all(r.metrics.draft_calls for r in found)
+        model = generate(pair, PROMPTS, catalog[name](**alone), max_new_tokens=16, **options)
+        assert [r.rounds[0].trials for r in model] != [r.rounds[0].trials for r in found]
+
+
+def test_the_law_with_a_head_beside_a_draft(pair):
+    by_head = catalog["speculative"](draft_length=2, draft="head")
+    law = enumerated(pair, [5, 6], by_head, max_new_tokens=2, top_k=2)
+    alone = ModelPair(pair.target, None)
+    expected = enumerated(alone, [5, 6], catalog["multinomial"](), max_new_tokens=2, top_k=2)
+    assert set(law) == set(expected)
+    assert all(abs(law[text] - expected[text]) < 1e-9 for text in law)
+
+
+def turn_of(pair, prompt, method, seed):
+    task = Task.read(pair, prompt, method, Sampling(max_new_tokens=12, seed=seed), Batching())
+    (turn,), _ = prepare(task, itertools.count().__next__)
+    return turn
+
+
+def test_model_head_and_copies_share_the_target_s_passes(pair):
+    """Only passes for those that a head drafts for give hidden states."""
+    methods = [
+        catalog["speculative"](),
+        catalog["speculative"](draft="head"),
+        catalog["lookup"](),
+        catalog["best_first"](by="head", nodes=4),
+        catalog["greedy"](),
+    ]
+    turns = [turn_of(pair, PROMPTS[i % 3], m, i) for i, m in enumerate(methods)]
+    engines = {role: model.engine() for role, model in pair.packed.items()}
+    with Loop(engines) as loop:
+        for turn in turns:
+            loop.add(turn)
+        while loop.turns:
+            loop.step()
+    arenas = [engine.arenas.each[0] for engine in engines.values()]
+    assert all(arena.take(arena.rows) is not None for arena in arenas)  # all rows came back
+    for i, (turn, method) in enumerate(zip(turns, methods, strict=True)):
+        found = turn.request.tree.new_tokens(turn.request.answer)
+        assert found == generate(pair, PROMPTS[i % 3], method, max_new_tokens=12, seed=i).tokens
+
+    wanted, run = [], engines["target"].run
+    engines["target"].run = lambda wants, chunk, layers: (
+        wanted.append(layers) or run(wants, chunk, layers)
+    )
+    with Loop(engines) as loop:
+        loop.add(turn_of(pair, [3], catalog["speculative"](), 0))
+        while loop.turns:
+            loop.step()
+    assert set(wanted) == {()}
+
+
+def test_its_memory_is_charged_to_those_that_use_it(pair):
+    rows = {role: model.row_bytes for role, model in pair.packed.items()}
+    need = [
+        cache_need(pair, catalog["speculative"](draft=draft), 4, 8)
+        for draft in ("model", "head", "lookup")
+    ]
+    assert need == [12 * (rows["target"] + rows.get(role, 0)) for role in ("draft", "head", "")]
+
+
+def test_either_of_the_two_is_read(pair, headed):
+    text = [9, 10, 11]
+    found = read(pair, PROMPTS[0], text, draft="head")
+    assert torch.equal(found.q, read(headed, PROMPTS[0], text).q)
+    assert not torch.equal(found.q, read(pair, PROMPTS[0], text).q)
+
+
+def test_a_head_that_is_not_there(pair, folder, tmp_path):
+    alone = ModelPair(pair.target, pair.draft)
+    with pytest.raises(InputError, match=r"^speculative needs a head of the target, and there is"):
+        generate(alone, [3], catalog["speculative"](draft="head"))
+    with pytest.raises(InputError, match="This pair has no head to read"):
+        read(alone, [3], draft="head")
+    with pytest.raises(InputError, match="is no head; name it as the draft"):
+        load_pair(folder, head="draft")
+    with pytest.raises(InputError, match="nowhere"):
+        load_pair(folder, head=str(tmp_path / "nowhere"))
+    with pytest.raises(InputError, match="head is a head that load_pair"):
+        ModelPair(pair.target, pair.draft, head=pair.draft)
+    with pytest.raises(InputError, match="Compiled passes give no hidden states"):
+        load_pair(folder, head="head", passes="compiled")
+    with pytest.raises(InputError, match="there is no draft 'haed'"):
+        catalog["speculative"](draft="haed")
+    with pytest.raises(InputError, match=r"needs a head of the target, as load_pair"):
+        hf(catalog["speculative"](draft="head"), draft=pair.draft)
+    shutil.copytree(folder / "target", tmp_path / "other")
+    build(num_hidden_layers=7, hidden_size=48).save_pretrained(tmp_path / "other")
+    with pytest.raises(InputError, match="head"):
+        load_pair(tmp_path / "other", head=folder / "head")
