@@ -155,3 +155,14 @@ def by_transformers(
     return model.generate(ids, attention_mask=torch.ones_like(ids), **options)[
         0, len(prompt) :
     ].tolist()
+
+
+def folder_of_three(folder: Path) -> Path:
+    """A target, a draft and a head in one folder, as the embedded models are."""
+    target = build(num_hidden_layers=7)
+    target.save_pretrained(folder / "target")
+    build(seed=1).save_pretrained(folder / "draft")
+    for name in ("target", "draft"):
+        build_tokenizer().save_pretrained(folder / name)
+    heads.save_small_head(folder / "head", VOCABULARY, target.config.hidden_size)
+    return folder

@@ -195,17 +195,25 @@ SAW = """(panel) => panel.rounds.map((round) => round.trials.map((token) => {
 
 def test_a_card_tells_what_a_head_made_a_token_of(page):
     """Which states, and at which step of the draft; nothing where no head drafted."""
-    (head,) = [each for each in RECORDED if each.draft == "head"]
+    (head,) = [each for each in RECORDED if each.title == "A head drafts"]
     panels = {shown["decoder"]: shown for shown in map(json.loads, run_panels(head.run))}
-    said = page.evaluate(SAW, panels["speculative"])
-    for round_ in said:
-        drafted = [saw for fate, saw in round_ if fate in ("accepted", "rejected")]
-        for step, saw in enumerate(drafted, 1):
+    deepest = 0
+    for shown, said in zip(
+        panels["best_first"]["rounds"], page.evaluate(SAW, panels["best_first"]), strict=True
+    ):
+        parents = {trial["node"]: trial["parent"] for trial in shown["trials"]}
+        for trial, (fate, saw) in zip(shown["trials"], said, strict=True):
+            if fate not in ("accepted", "rejected"):
+                assert saw is None
+                continue
+            step, at = 1, trial["parent"]
+            while at in parents:
+                step, at = step + 1, parents[at]
             assert saw.startswith(f"Step {step} of the draft: the head worked from ")
             own = "the large model’s own state (its layers 2, 5 and 7 of 8)"
             assert (own in saw) == (step == 1)
             assert (f"its own state at step {step - 1} and its guess" in saw) == (step > 1)
-        assert all(saw is None for fate, saw in round_ if fate not in ("accepted", "rejected"))
-    assert max(map(len, said)) > 2
-    for other in (panels["lookup"], *map(json.loads, run_panels(RECORDED[0].run))):
+            deepest = max(deepest, step)
+    assert deepest > 2
+    for other in (panels["lookup"], panels["speculative"]):
         assert not any(saw for round_ in page.evaluate(SAW, other) for _, saw in round_)

@@ -15,6 +15,9 @@ def test_shipped_models_are_named_from_the_root_of_the_project():
     facts = environment(load_pair())
     assert facts["target"]["name"] == "Llama-Stories target"
     assert facts["draft"]["name"] == "Llama-Stories draft"
+    assert facts["head"]["name"] == "Llama-Stories head"
+    assert (facts["head"]["reads"], facts["head"]["layers"]) == ([2, 5, 7], 8)
+    assert "head" not in environment(load_pair(draft="head"))  # it is the draft
 
 
 def test_the_engine_of_each_model_and_its_reason_are_facts():

@@ -51,6 +51,14 @@ def test_a_run_that_cannot_be_kept_is_given_with_the_reason(host, monkeypatch):
     )
 
 
+def test_a_decoder_that_needs_a_head_is_refused_where_there_is_none(host):
+    """With the box to untick, before a run."""
+    list(host.run(study(), PairChoice()))  # the pair of these tests, now in memory, has no head
+    asked = study(decoders=["greedy", "speculative"], speculative={"draft": "head"})
+    with pytest.raises(InputError, match="has no head: choose another draft for Speculative, or"):
+        host.check(asked, PairChoice())
+
+
 def test_a_run_that_was_stopped_before_its_first_result_is_not_kept(host):
     stopped = threading.Event()
     stopped.set()

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from decoders import catalog
-from workbench.show.laws import rule
+from workbench.show.laws import head, rule
 
 
 def test_thresholds_are_those_of_the_settings():
@@ -21,6 +21,17 @@ def test_what_p_is_follows_the_settings():
     assert rule(catalog["bild"]())["raw"]
     assert rule(catalog["mtad"](ratio="raw"))["raw"]
     assert not rule(catalog["mtad"]())["raw"]
+
+
+def test_what_a_head_reads_is_told_of_those_that_draft_with_it():
+    beside = {"draft": {"name": "a"}, "head": {"name": "h", "reads": [2, 5], "layers": 8}}
+    in_its_place = {"draft": {"name": "h", "reads": [-1], "layers": 8}}
+    model, by_head = catalog["best_first"](), catalog["best_first"](by="head")
+    assert head(beside, by_head) == {"reads": [2, 5], "layers": 8}
+    assert head(beside, model) == {}
+    assert head(in_its_place, model) == head(in_its_place, by_head) == {"reads": [-1], "layers": 8}
+    assert head(in_its_place, catalog["lookup"]()) == {}
+    assert head({}, model) == {}
 
 
 def test_joint_probabilities_and_leftovers_are_explained():

@@ -12,10 +12,8 @@ from decoders.generate import prepare
 from decoders.loop import Loop
 from decoders.options import Batching, Sampling
 from decoders.task import Task, cache_need
-from tests.decoders.engine.loading.test_heads import LAYER, TOP, eagle3
-from tests.heads import saved
 from tests.laws import enumerated
-from tests.models import build, build_tokenizer
+from tests.models import build, folder_of_three
 
 PROMPTS = [5, 6, 7, 8], [3], list(range(20, 40))
 BY_HEAD = [
@@ -30,14 +28,7 @@ BY_HEAD = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A target, a draft and a head in one folder, as the embedded models are."""
-    folder = tmp_path_factory.mktemp("models")
-    build(num_hidden_layers=7).save_pretrained(folder / "target")
-    build(seed=1).save_pretrained(folder / "draft")
-    for name in ("target", "draft"):
-        build_tokenizer().save_pretrained(folder / name)
-    saved(folder / "head", LAYER | TOP, eagle3())
-    return folder
+    return folder_of_three(tmp_path_factory.mktemp("models"))
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from decoders import InputError, ModelPair
+from decoders import InputError, ModelPair, load_pair
+from tests.models import folder_of_three
 from tests.workbench.conftest import finished
 from workbench.kinds.comparison.study import Comparison
 from workbench.kinds.judge.judging import At, checked, of_round, of_text
@@ -42,6 +43,22 @@ def test_its_own_rule_keeps_what_the_run_recorded(pair, judged, decoder):
         assert {rule for row in told["rows"] for rule in row["rules"]} >= RULES
         assert ("chosen, not drawn" in told["note"]) == (decoder == "mtad")
     assert rounds(judged, decoder)
+
+
+def test_a_heads_draft_is_judged_with_the_heads_q(unmetered, tmp_path):
+    """Not with that of the draft model beside it."""
+    both = load_pair(folder_of_three(tmp_path), device="cpu")
+    settings = {
+        "decoders": ["speculative"], "max_new_tokens": 16, "timings": 1,
+        "speculative": {"draft": "head"},
+    }  # fmt: skip
+    run = finished(both, Comparison("abab", Settings.from_json(settings)), unmetered)
+    for entry in rounds(run, "speculative"):
+        (own,) = [
+            row for row in of_round(both, run, At("speculative", entry.index))["rows"] if row["own"]
+        ]
+        assert own["kept"] == sum(t.fate == "accepted" for t in entry.trials)
+    assert len(rounds(run, "speculative")) > 3
 
 
 def test_match_is_not_repeated_for_its_own_round(pair, judged):
