@@ -1,4 +1,4 @@
-"""A stand-in of the hub's HTTP API on this machine: datasets that take commits and give files."""
+"""A stand-in of the hub's HTTP API on this machine: datasets that take commits, and models."""
 
 import base64
 import json
@@ -20,14 +20,22 @@ class Hub:
 
     Attributes:
         address: where it answers
+        accounts: the account of each token
         files: by path in the repository, of each dataset that was made
+        titles: of the commit that wrote each of these files
+        models: by path in the repository, the files of each model
+        gated: which accounts may read a model, if not everybody may
         private: whether each was made private
         commits: the number of commits
         down: while it is, every request is refused
     """
 
     address: str = ""
+    accounts: dict[str, str] = field(default_factory=lambda: {TOKEN: "me"})
     files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    titles: dict[str, str] = field(default_factory=dict)
+    models: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    gated: dict[str, set[str]] = field(default_factory=dict)
     private: dict[str, bool] = field(default_factory=dict)
     commits: int = 0
     down: bool = False
@@ -48,23 +56,72 @@ def standing_in() -> Iterator[Hub]:
             if self.command != "HEAD":
                 self.wfile.write(data)
 
+        @property
+        def account(self) -> str | None:
+            said = self.headers.get("Authorization", "")
+            return hub.accounts.get(said.removeprefix("Bearer "))
+
         def refused(self) -> bool:
             if hub.down:
                 self.answer(503, {"error": "down"})
-            elif self.headers.get("Authorization") != f"Bearer {TOKEN}":
+            elif self.account is None:
                 self.answer(401, {"error": "Invalid token"})
             else:
                 return False
             return True
 
-        def do_GET(self) -> None:
-            if self.refused():
-                return
-            name, _, path = self.path.removeprefix("/datasets/").partition("/resolve/main/")
-            content = hub.files.get(name, {}).get(path)
+        def model(self) -> bool:
+            """Whether it is about a model, and answered."""
+            name = next((n for n in hub.models if f"/{n}/" in self.path), None)
+            if hub.down or (name is None and not self.path.startswith("/api/models/")):
+                return False
+            if name is None:
+                self.answer(401, {}, X_Error_Code="RepoNotFound")
+                return True
+            if name in hub.gated and self.account not in hub.gated[name]:
+                self.answer(403, {}, X_Error_Code="GatedRepo")
+            elif self.path.endswith("/auth-check"):
+                self.answer(200, {})
+            else:
+                self.file(hub.models[name].get(self.path.partition("/resolve/main/")[2]))
+            return True
+
+        def file(self, content: bytes | None) -> None:
             if content is None:
-                return self.answer(404, {}, X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
-            self.answer(200, content, ETag=f'"{sha1(content).hexdigest()}"', X_Repo_Commit=COMMIT)
+                self.answer(404, {}, X_Error_Code="EntryNotFound", X_Repo_Commit=COMMIT)
+            else:
+                tag = f'"{sha1(content).hexdigest()}"'
+                self.answer(200, content, ETag=tag, X_Repo_Commit=COMMIT)
+
+        def tree(self) -> None:
+            name, _, folder = self.path.partition("?")[0].partition("/tree/main/")
+            name = name.removeprefix("/api/datasets/")
+            if name not in hub.files:
+                return self.answer(404, {}, X_Error_Code="RepoNotFound")
+            self.answer(
+                200,
+                [
+                    {
+                        "type": "file", "path": path, "oid": COMMIT, "size": len(content),
+                        "lastCommit": {
+                            "id": COMMIT, "title": hub.titles[path],
+                            "date": "2026-11-25T10:00:00.000Z",
+                        },
+                    }
+                    for path, content in hub.files[name].items()
+                    if path.startswith(folder)
+                ],
+            )  # fmt: skip
+
+        def do_GET(self) -> None:
+            if self.model() or self.refused():
+                return
+            if "/tree/main/" in self.path:
+                return self.tree()
+            name, _, path = self.path.removeprefix("/datasets/").partition("/resolve/main/")
+            if name not in hub.files:
+                return self.answer(404, {}, X_Error_Code="RepoNotFound")
+            self.file(hub.files[name].get(path))
 
         do_HEAD = do_GET
 
@@ -75,7 +132,7 @@ def standing_in() -> Iterator[Hub]:
             if self.path == "/api/repos/create":
                 asked = json.loads(body)
                 name = "/".join(filter(None, (asked.get("organization"), asked["name"])))
-                name = name if "/" in name else f"me/{name}"
+                name = name if "/" in name else f"{self.account}/{name}"
                 hub.files.setdefault(name, {})
                 hub.private.setdefault(
                     name, asked.get("visibility") == "private" or bool(asked.get("private"))
@@ -90,9 +147,13 @@ def standing_in() -> Iterator[Hub]:
                     for f in json.loads(body)["files"]
                 ]
                 return self.answer(200, {"files": files})
+            title = ""
             for line in map(json.loads, body.splitlines()):
                 value = line["value"]
-                if line["key"] == "file":
+                if line["key"] == "header":
+                    title = value["summary"]
+                elif line["key"] == "file":
+                    hub.titles[value["path"]] = title
                     hub.files[name][value["path"]] = base64.b64decode(value["content"])
                 elif line["key"] == "deletedFile":
                     if value["path"] not in hub.files[name]:

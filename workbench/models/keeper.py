@@ -21,6 +21,7 @@ from decoders import (
 from decoders.devices import all_devices, device_of
 from decoders.errors import quoted
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
+from workbench.models.rights import Rights
 
 # Otherwise transformers asks a service of the hub to convert pickled weights, and loads the result
 # instead of the named files.
@@ -96,7 +97,7 @@ def _container() -> int | None:
         return None
 
 
-def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
+def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = None) -> ModelPair:
     """The pair of a choice.
 
     A model's own code is never run, and a pair that is not a preset is read from safetensors only.
@@ -104,6 +105,7 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     Args:
         choice: the choice
         custom_allowed: whether the pair may be other than a preset
+        token: of the hub, by default the machine's own
 
     Raises:
         InputError: in one sentence, if the pair is not a preset and `custom_allowed` is false, if
@@ -120,7 +122,7 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
     kind = getattr(torch, str(dtype).removeprefix("torch."), None)
     try:
         if isinstance(kind, torch.dtype):
-            _must_fit(choice, device, kind)
+            _must_fit(choice, device, kind, token)
         return load_pair(
             choice.target,
             choice.draft,
@@ -128,6 +130,7 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
             dtype=dtype,
             safetensors=None if choice.preset else True,
             quantization=choice.quantization,
+            token=token,
         )
     except (MemoryError, torch.OutOfMemoryError):
         raise InputError(
@@ -144,11 +147,13 @@ def load(choice: PairChoice, custom_allowed: bool = True) -> ModelPair:
         ) from error
 
 
-def _must_fit(choice: PairChoice, device: torch.device, dtype: torch.dtype) -> None:
+def _must_fit(
+    choice: PairChoice, device: torch.device, dtype: torch.dtype, token: str | None
+) -> None:
     if choice.preset:
         size = choice.preset.weight_bytes(dtype)
     else:
-        size = parameters(choice.target, choice.draft) * dtype.itemsize
+        size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
     must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
 
@@ -177,12 +182,14 @@ class PairKeeper:
 
     Args:
         custom_allowed: whether pairs outside the presets may be loaded
+        rights: says who may read a gated model, where visitors can sign in
     """
 
-    def __init__(self, custom_allowed: bool = True) -> None:
-        self._custom_allowed = custom_allowed
+    def __init__(self, custom_allowed: bool = True, rights: Rights | None = None) -> None:
+        self._custom_allowed, self._rights = custom_allowed, rights
         self._loading = threading.Lock()
         self._loaded: tuple[PairChoice, ModelPair] | None = None
+        self._borrowed = False  # whether it was loaded with a visitor's right
 
     def get(self, choice: PairChoice) -> ModelPair:
         """The chosen pair, loaded if another is in memory.
@@ -191,17 +198,30 @@ class PairKeeper:
             PairError: with the reason, if it cannot be used; the one in memory then stays
         """
         with self._loading:
-            if self._loaded is None or self._loaded[0] != choice:
-                before, self._loaded = self._loaded, (choice, self._load(choice))
+            another = self._loaded is None or self._loaded[0] != choice
+            token = self._token(choice) if another or self._borrowed else None
+            if another:
+                before, self._loaded = self._loaded, (choice, self._load(choice, token))
+                self._borrowed = token is not None
                 # Its memory is freed now, not when Python next looks for rings of references.
                 if before:
                     del before
                     gc.collect()
+            assert self._loaded is not None
             return self._loaded[1]
 
-    def _load(self, choice: PairChoice) -> ModelPair:
+    def _token(self, choice: PairChoice) -> str | None:
+        """The token that reads the models of a choice; None if the machine's own does."""
+        if self._rights is None:
+            return None
         try:
-            return load(choice, self._custom_allowed)
+            return self._rights.token(filter(None, (choice.target, choice.draft)), choice.account)
+        except InputError as error:
+            raise PairError(str(error)) from error
+
+    def _load(self, choice: PairChoice, token: str | None) -> ModelPair:
+        try:
+            return load(choice, self._custom_allowed, token)
         except InputError as error:
             raise PairError(str(error)) from error
 

@@ -14,8 +14,11 @@ from workbench.measuring.work import admit, encode_prompt
 from workbench.models import presets
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice
+from workbench.models.rights import Account, Rights
+from workbench.page import signin
 from workbench.runs.estimates import label
 from workbench.runs.events import Ended, Event, Finished, onto
+from workbench.runs.own import OwnRuns
 from workbench.runs.record import Run
 from workbench.runs.store import RunStore
 from workbench.studies.limits import Limits
@@ -42,6 +45,7 @@ class Host:
         pairs: loads the pairs; by default one that follows the limits
         fault: the reason why the first pair is missing, if it is
         first: the pair that the page begins with
+        sign_in: whether visitors can sign in with Hugging Face
     """
 
     limits: Limits = field(default_factory=Limits.from_environment)
@@ -49,9 +53,11 @@ class Host:
     pairs: PairKeeper | None = None
     fault: str | None = None
     first: PairChoice = field(default_factory=presets.first)
+    sign_in: bool = field(default_factory=signin.offered)
 
     def __post_init__(self) -> None:
-        self.pairs = self.pairs or PairKeeper(self.limits.custom_models)
+        rights = Rights() if self.sign_in else None
+        self.pairs = self.pairs or PairKeeper(self.limits.custom_models, rights)
         self.device = Device(self.pairs)
         self._stops: dict[Hashable, threading.Event] = {}
 
@@ -144,6 +150,19 @@ class Host:
             why = f"This run could not be kept ({type(error).__name__})"
             return replace(event, unkept=f"{why}; the server's log says more.")
         return event
+
+    def find(self, id: str, account: Account | None = None) -> Run:
+        """A past run, or one of a visitor's own.
+
+        Raises:
+            InputError: if there is no such run, or if it is damaged
+        """
+        try:
+            return self.store.get(id)
+        except InputError:
+            if account is None or (run := OwnRuns(account).find(id)) is None:
+                raise
+        return self.store.add(run)  # its files are made from there
 
     def loaded(self, choice: PairChoice) -> ModelPair:
         """The pair in memory.

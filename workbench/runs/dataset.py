@@ -11,9 +11,13 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from httpx import HTTPError
 from huggingface_hub import CommitScheduler, HfApi, hf_hub_url
-from huggingface_hub.errors import EntryNotFoundError, HfHubHTTPError
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HfHubHTTPError,
+    HTTPError,
+    RepositoryNotFoundError,
+)
 from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_status
 
 from decoders import InputError
@@ -107,27 +111,7 @@ class Dataset:
         Raises:
             InputError: if the hub does not answer, or if the run is damaged
         """
-        if not ID.fullmatch(id):
-            return None
-        try:  # one request: hf_hub_download would try for half a minute while a visitor waits
-            answer = get_session().get(
-                hf_hub_url(
-                    self.name, f"{FOLDER}/{id}.json", repo_type="dataset",
-                    endpoint=self.hub.endpoint,
-                ),
-                headers=build_hf_headers(token=self.hub.token),
-                follow_redirects=True,
-                timeout=SECONDS,
-            )  # fmt: skip
-            hf_raise_for_status(answer)
-        except EntryNotFoundError:
-            return None
-        except (HfHubHTTPError, HTTPError, OSError) as error:
-            raise InputError(
-                f"The run {id} is not on this machine, and the dataset {self.name} does not answer "
-                f"({first_line(error)}); try again later."
-            ) from None
-        return Run.from_json(answer.content)
+        return found(self.hub, self.name, id)
 
     def forget(self, id: str) -> None:
         """Take a run out of the dataset.
@@ -146,3 +130,29 @@ class Dataset:
                 f"The run {id} stays in the dataset {self.name}, which does not answer "
                 f"({first_line(error)}); delete the file {FOLDER}/{id}.json there."
             ) from None
+
+
+def found(hub: HfApi, name: str, id: str) -> Run | None:
+    """A run of a dataset, None if there is none.
+
+    Raises:
+        InputError: if the hub does not answer, or if the run is damaged
+    """
+    if not ID.fullmatch(id):
+        return None
+    try:  # one request: hf_hub_download would try for half a minute while a visitor waits
+        answer = get_session().get(
+            hf_hub_url(name, f"{FOLDER}/{id}.json", repo_type="dataset", endpoint=hub.endpoint),
+            headers=build_hf_headers(token=hub.token),
+            follow_redirects=True,
+            timeout=SECONDS,
+        )
+        hf_raise_for_status(answer)
+    except (EntryNotFoundError, RepositoryNotFoundError):
+        return None
+    except (HfHubHTTPError, HTTPError, OSError) as error:
+        raise InputError(
+            f"The run {id} is not on this machine, and the dataset {name} does not answer "
+            f"({first_line(error)}); try again later."
+        ) from None
+    return Run.from_json(answer.content)

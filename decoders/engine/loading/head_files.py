@@ -30,9 +30,9 @@ PICKLED = "pytorch_model.bin"
 UNUSED = re.compile(r"^t2d$|rotary_emb\.|^verifier_")
 
 
-def described(name: str) -> dict[str, Any]:
+def described(name: str, token: str | None = None) -> dict[str, Any]:
     """The config.json of a folder or hub model; {} if it has none that can be read."""
-    file = _file(name, "config.json")
+    file = _file(name, "config.json", token)
     try:
         found = json.loads(file.read_text()) if file else {}
     except (ValueError, RecursionError):
@@ -40,7 +40,7 @@ def described(name: str) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def is_head(name: str, safetensors: bool | None = True) -> bool:
+def is_head(name: str, safetensors: bool | None = True, token: str | None = None) -> bool:
     """Whether a folder or hub model is a head.
 
     Configs of EAGLE often say only that it is a Llama of one layer; then its weights tell.
@@ -48,15 +48,17 @@ def is_head(name: str, safetensors: bool | None = True) -> bool:
     Args:
         name: the folder or hub id
         safetensors: None also looks into weights in another format
+        token: see `load_pair`
     """
-    config = described(name)
+    config = described(name, token)
     said = " ".join(map(str, [config.get("speculators_model_type"), *architectures(config)]))
     if re.search(r"eagle", said, re.IGNORECASE) or "draft_vocab_size" in config:
         return True
     if config.get("num_hidden_layers") != 1:
         return False
     return any(
-        re.match(r"(model\.)?(fc|midlayer)\.", weight) for weight in shapes_of(name, safetensors)
+        re.match(r"(model\.)?(fc|midlayer)\.", weight)
+        for weight in shapes_of(name, safetensors, token)
     )
 
 
@@ -67,22 +69,24 @@ def spelled(name: str) -> str:
     return name
 
 
-def shapes_of(name: str, safetensors: bool | None = True) -> dict[str, tuple[int, ...]]:
+def shapes_of(
+    name: str, safetensors: bool | None = True, token: str | None = None
+) -> dict[str, tuple[int, ...]]:
     """The shape of each weight as it stands in the file; {} if there is none that is read."""
-    if (file := _file(name, "model.safetensors")) is not None:
+    if (file := _file(name, "model.safetensors", token)) is not None:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
             return {key: tuple(tensors.get_slice(key).get_shape()) for key in tensors.keys()}  # noqa: SIM118
-    if safetensors is True or _file(name, PICKLED) is None:
+    if safetensors is True or _file(name, PICKLED, token) is None:
         return {}
-    return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None).items()}
+    return {key: tuple(tensor.shape) for key, tensor in weights_of(name, None, token).items()}
 
 
-def weights_of(name: str, safetensors: bool | None) -> Weights:
+def weights_of(name: str, safetensors: bool | None, token: str | None = None) -> Weights:
     """The weights as they stand in the file; those that are not safetensors as plain tensors."""
-    if (file := _file(name, "model.safetensors")) is not None:
+    if (file := _file(name, "model.safetensors", token)) is not None:
         with said_in_one_sentence(name), safe_open(file, "pt") as tensors:
             return {key: tensors.get_tensor(key) for key in tensors.keys()}  # noqa: SIM118
-    if safetensors is not True and (file := _file(name, PICKLED)) is not None:
+    if safetensors is not True and (file := _file(name, PICKLED, token)) is not None:
         with said_in_one_sentence(name):
             found = torch.load(file, map_location="cpu", weights_only=True)
         if not isinstance(found, dict) or not all(map(torch.is_tensor, found.values())):
@@ -100,10 +104,10 @@ def architectures(config: Mapping[str, Any]) -> list[str]:
     return found if isinstance(found, list) else []
 
 
-def _file(name: str, file: str) -> Path | None:
-    revision: dict[str, Any] = {}
+def _file(name: str, file: str, token: str | None) -> Path | None:
+    where: dict[str, Any] = {"token": token}
     if "@" in name and not Path(name).is_dir():
-        name, revision["revision"] = name.split("@", 1)
+        name, where["revision"] = name.split("@", 1)
     with said_in_one_sentence(name):
-        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False, **revision)
+        found = cached_file(name, file, _raise_exceptions_for_missing_entries=False, **where)
     return Path(found) if found else None

@@ -32,7 +32,11 @@ CONFIGS: dict[str, type[PreTrainedConfig]] = {"llama": LlamaConfig, "qwen3": Qwe
 
 
 def load_head(
-    name: str, target: PreTrainedModel, safetensors: bool | None = None, passes: str = "recorded"
+    name: str,
+    target: PreTrainedModel,
+    safetensors: bool | None = None,
+    passes: str = "recorded",
+    token: str | None = None,
 ) -> Head:
     """Load a head that was made for a target.
 
@@ -41,12 +45,13 @@ def load_head(
         target: the target
         safetensors: True refuses weights in any other format
         passes: see `Head`
+        token: see `load_pair`
 
     Raises:
         InputError: if it cannot be read or does not fit the target
     """
     try:
-        spec, weights = read_head(name, target, safetensors)
+        spec, weights = read_head(name, target, safetensors, token)
         module = filled(name, spec, weights, target)
     except (InputError, MemoryError, torch.OutOfMemoryError):
         raise
@@ -99,7 +104,10 @@ def load_mtp(target: PreTrainedModel) -> Head:
 
 
 def read_head(
-    name: str, target: PreTrainedModel, safetensors: bool | None = None
+    name: str,
+    target: PreTrainedModel,
+    safetensors: bool | None = None,
+    token: str | None = None,
 ) -> tuple[HeadSpec, Weights]:
     """Read a head.
 
@@ -107,6 +115,7 @@ def read_head(
         name: its folder or hub id
         target: the model that it was made for
         safetensors: True refuses weights in any other format
+        token: see `load_pair`
 
     Returns:
         what it is, and its weights with the names of this package; those that it shares with the
@@ -115,10 +124,10 @@ def read_head(
     Raises:
         InputError: if it cannot be read or does not fit
     """
-    config = described(name)
+    config = described(name, token)
     weights = {
         spelled(key): tensor
-        for key, tensor in weights_of(name, safetensors).items()
+        for key, tensor in weights_of(name, safetensors, token).items()
         if not UNUSED.search(key)
     }
     inner = config.get("transformer_layer_config") or config

@@ -41,6 +41,7 @@ def load_pair(
     passes: str = "recorded",
     safetensors: bool | None = None,
     quantization: str | None = None,
+    token: str | None = None,
 ) -> ModelPair:
     """Load a pair of models.
 
@@ -71,6 +72,7 @@ def load_pair(
         quantization: "int8" or, on CUDA, "int4": weights of linear layers are stored in this form
             (torchao), and products are computed in `dtype`. Quantised checkpoints are loaded by
             transformers without it.
+        token: a token of the hub, for gated and private models; by default the machine's own
 
     Raises:
         InputError: if a model is missing or cannot be used; before weights are loaded if that is
@@ -79,19 +81,21 @@ def load_pair(
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
     places = placed(device, draft_device, device_map)
-    weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
+    weights = {
+        "dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors, "token": token,
+    }  # fmt: skip
     source, own = _embedded() if target is None else target, draft == MTP
     names = model_names(source, draft)
-    drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors) else None
+    drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors, token) else None
     beside = head_name(source, draft, head) if head is not None or passes != "compiled" else None
     refuse(
         (
-            is_head(names[0], safetensors),
+            is_head(names[0], safetensors, token),
             f"{names[0]} is a head, which drafts for a target; name the target, and this as its "
             "draft.",
         ),
         (
-            beside is not None and not is_head(beside, safetensors),
+            beside is not None and not is_head(beside, safetensors, token),
             f"{beside} is no head; name it as the draft.",
         ),
         (
@@ -104,9 +108,9 @@ def load_pair(
         ),
     )
     bases = [base_of(name) for name in names]
-    configs, tokenizers = _described(names, bases)
+    configs, tokenizers = _described(names, bases, token)
     models: list[Any] = _read(names, bases, configs, places, quantization, weights)
-    read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes)
+    read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
     return ModelPair(
@@ -127,8 +131,10 @@ def _embedded() -> Path:
     return EMBEDDED
 
 
-def _described(names: list[str], bases: list[str]) -> tuple[list[Any], list[Any]]:
-    configs = [fetch(AutoConfig, base) for base in bases]
+def _described(
+    names: list[str], bases: list[str], token: str | None
+) -> tuple[list[Any], list[Any]]:
+    configs = [fetch(AutoConfig, base, token=token) for base in bases]
     refuse(
         *(
             (
@@ -138,7 +144,7 @@ def _described(names: list[str], bases: list[str]) -> tuple[list[Any], list[Any]
             for name, config in zip(names, configs, strict=True)
         )
     )
-    tokenizers = [fetch(AutoTokenizer, base) for base in bases]
+    tokenizers = [fetch(AutoTokenizer, base, token=token) for base in bases]
     if len(names) == 2:
         translation_between(*tokenizers, *(c.get_text_config().vocab_size for c in configs))
     return configs, tokenizers

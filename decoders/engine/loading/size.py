@@ -12,13 +12,16 @@ from decoders.engine.loading.load import EMBEDDED
 from decoders.engine.loading.sources import base_of, fetch, model_names
 
 
-def parameters(target: str | Path | None, draft: str | Path | None = None) -> int:
+def parameters(
+    target: str | Path | None, draft: str | Path | None = None, token: str | None = None
+) -> int:
     """Count the parameters of the models with these names, without loading weights.
 
     Args:
         target: folder or hub id of the target, or a folder with both models; None for the embedded
             one
         draft: folder or hub id of the draft, or None
+        token: see `load_pair`
 
     Returns:
         the sum over the models, without those of a type that cannot be built so, and without layers
@@ -29,10 +32,10 @@ def parameters(target: str | Path | None, draft: str | Path | None = None) -> in
     """
     total = 0
     for name in model_names(EMBEDDED if target is None else target, draft):
-        if is_head(name):
-            total += sum(map(math.prod, shapes_of(name).values()))
+        if is_head(name, token=token):
+            total += sum(map(math.prod, shapes_of(name, token=token).values()))
             continue
-        config = fetch(AutoConfig, base_of(name))
+        config = fetch(AutoConfig, base_of(name), token=token)
         # Loading says why a type cannot be built.
         with suppress(Exception), torch.device("meta"):
             model = AutoModelForCausalLM.from_config(config)

@@ -115,6 +115,9 @@ def test_each_fault_is_one_sentence(hub, opened, tmp_path, run):
     with pytest.raises(InputError, match="me/runs of WORKBENCH_RUNS cannot be used") as refused:
         Dataset("me/runs", tmp_path / "up", "hf_wrong", NEVER, hub.address)
     assert "hf_wrong" not in str(refused.value)
+    # nothing listens there, which ended in a traceback: the error was no longer one of httpx
+    with pytest.raises(InputError, match="me/runs of WORKBENCH_RUNS cannot be used"):
+        Dataset("me/runs", tmp_path / "up", TOKEN, NEVER, "http://127.0.0.1:9")
     store = opened(tmp_path)
     hub.down = True
     with pytest.raises(InputError, match="the dataset me/runs does not answer"):

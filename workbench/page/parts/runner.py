@@ -16,12 +16,14 @@ from decoders.devices import device_of
 from workbench.measuring.job import OUT_OF_MEMORY
 from workbench.models.keeper import PairError
 from workbench.models.presets import PairChoice
+from workbench.page import signin
 from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.parts.results import Follower
 from workbench.page.widgets.handlers import DEVICE, QUIET, Faults, Updates
 from workbench.runs.estimates import rows, unsteady
 from workbench.runs.events import Ended, Event, Finished, Started
+from workbench.runs.own import OwnRuns
 from workbench.runs.record import Run
 from workbench.studies.study import Study
 
@@ -70,6 +72,7 @@ class Runner:
         )
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
+        self._mine = gr.State("")  # the id of the run that this visitor has just made
         self.outputs: list[Any] = [self.progress, self.run, self.stop, self.leave, self.again]
         # What a study changes when it begins.
         self.starting = [self._ticket, self._number, *self.outputs]
@@ -87,11 +90,14 @@ class Runner:
         )
         # Input that `_ask` rejects gives no ticket, so it neither queues nor runs.
         started = self._number.change(
-            self._run, [self._ticket, *tab.looked_at], [*self.outputs, *tab.results.outputs],
+            self._run, [self._ticket, *tab.looked_at],
+            [*self.outputs, self._mine, *tab.results.outputs],
             show_progress="minimal", show_progress_on=self.progress,
             js=f"WorkbenchPage.began('{self.prefix}')", **DEVICE,
         )  # fmt: skip
-        started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
+        idle = started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
+        if self.host.sign_in:
+            idle.then(self._keep, self._mine, None, **QUIET)
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
@@ -142,6 +148,7 @@ class Runner:
             # An earlier run stays in view if the study adds to it.
             yield {
                 **(follower.begin() if ticket.earlier is None else {}),
+                self._mine: "",
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
             }
@@ -164,6 +171,7 @@ class Runner:
                 yield {
                     **updates,
                     self.progress: words.ended(event),
+                    self._mine: run.id if run.results and not unkept else "",
                     self.again: gr.update(visible=any(map(unsteady, rows(run.results)))),
                 }
                 return
@@ -179,6 +187,14 @@ class Runner:
                 )
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
+
+    def _keep(self, mine: str, request: gr.Request) -> None:
+        """Keep the run in the visitor's own dataset, if there is a run and an account."""
+        if mine and (account := signin.account(request)):
+            try:
+                OwnRuns(account).keep(self.host.store.get(mine))
+            except InputError as error:
+                gr.Warning(str(error))
 
     def _stop(self, request: gr.Request) -> None:
         self.host.stop((request.session_hash, self.name))

@@ -1,0 +1,109 @@
+"""A visitor's own runs, in a dataset of the visitor's on the Hugging Face hub (OwnRuns)."""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from huggingface_hub import HfApi
+from huggingface_hub.errors import (
+    EntryNotFoundError,
+    HfHubHTTPError,
+    HTTPError,
+    RepositoryNotFoundError,
+)
+from huggingface_hub.hf_api import RepoFile
+
+from decoders import InputError
+from decoders.errors import first_line
+from workbench.models.rights import Account
+from workbench.runs.dataset import FOLDER, found
+from workbench.runs.record import Run
+
+NAME = "decoding-workbench-runs"
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A run of the list.
+
+    Attributes:
+        id: its id
+        created: when it was put there
+        kind: its kind
+        title: its title
+    """
+
+    id: str
+    created: datetime | None
+    kind: str
+    title: str
+
+
+class OwnRuns:
+    """The runs of a visitor who has signed in, a file each in the dataset ACCOUNT/NAME.
+
+    Args:
+        account: whose they are
+        endpoint: the hub's address, by default that of HF_ENDPOINT
+    """
+
+    def __init__(self, account: Account, endpoint: str | None = None):
+        self.name = f"{account.name}/{NAME}"
+        self.hub = HfApi(token=account.token, endpoint=endpoint)
+
+    def keep(self, run: Run) -> None:
+        """Put a run there; the dataset is made, private, if it is not there yet.
+
+        Raises:
+            InputError: if the hub refuses, or does not answer
+        """
+        try:
+            self.hub.create_repo(self.name, repo_type="dataset", private=True, exist_ok=True)
+            self.hub.upload_file(
+                path_or_fileobj=run.dumps().encode(),
+                path_in_repo=f"{FOLDER}/{run.id}.json",
+                repo_id=self.name,
+                repo_type="dataset",
+                commit_message=f"{run.kind}: {run.title}",
+            )
+        except (HfHubHTTPError, HTTPError, OSError) as error:
+            raise InputError(
+                f"This run could not be kept in your dataset {self.name} ({first_line(error)}); "
+                "download it instead, or sign in again."
+            ) from None
+
+    def find(self, id: str) -> Run | None:
+        """A run of theirs, None if there is none.
+
+        Raises:
+            InputError: if the hub does not answer, or if the run is damaged
+        """
+        return found(self.hub, self.name, id)
+
+    def list(self) -> list[Entry]:
+        """What is there, newest first.
+
+        Raises:
+            InputError: if the hub does not answer
+        """
+        try:
+            files = [
+                each
+                for each in self.hub.list_repo_tree(
+                    self.name, FOLDER, expand=True, repo_type="dataset"
+                )
+                if isinstance(each, RepoFile) and each.path.endswith(".json")
+            ]
+        except (EntryNotFoundError, RepositoryNotFoundError):
+            return []
+        except (HfHubHTTPError, HTTPError, OSError) as error:
+            raise InputError(
+                f"Your dataset {self.name} does not answer ({first_line(error)}); try again later."
+            ) from None
+        entries = []
+        for file in files:
+            last = file.last_commit
+            kind, _, title = (last.title if last else "").partition(": ")
+            id = file.path.removeprefix(f"{FOLDER}/").removesuffix(".json")
+            entries.append(Entry(id, last.date if last else None, kind, title))
+        return sorted(entries, key=lambda e: e.created or LONG_AGO, reverse=True)
