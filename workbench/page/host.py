@@ -160,7 +160,7 @@ class Host:
         try:
             return self.store.get(id)
         except InputError:
-            if account is None or (run := OwnRuns(account).find(id)) is None:
+            if account is None or (run := OwnRuns(account.name, account.token).find(id)) is None:
                 raise
         return self.store.add(run)  # its files are made from there
 

@@ -14,7 +14,6 @@ from huggingface_hub.hf_api import RepoFile
 
 from decoders import InputError
 from decoders.errors import first_line
-from workbench.models.rights import Account
 from workbench.runs.dataset import FOLDER, found
 from workbench.runs.record import Run
 
@@ -40,16 +39,17 @@ class Entry:
 
 
 class OwnRuns:
-    """The runs of a visitor who has signed in, a file each in the dataset ACCOUNT/NAME.
+    """The runs of a visitor who has signed in, a file each in the dataset OWNER/NAME.
 
     Args:
-        account: whose they are
+        owner: the visitor's account
+        token: of that account
         endpoint: the hub's address, by default that of HF_ENDPOINT
     """
 
-    def __init__(self, account: Account, endpoint: str | None = None):
-        self.name = f"{account.name}/{NAME}"
-        self.hub = HfApi(token=account.token, endpoint=endpoint)
+    def __init__(self, owner: str, token: str, endpoint: str | None = None):
+        self.name = f"{owner}/{NAME}"
+        self.hub = HfApi(token=token, endpoint=endpoint)
 
     def keep(self, run: Run) -> None:
         """Put a run there; the dataset is made, private, if it is not there yet.

@@ -20,7 +20,7 @@ def loads(monkeypatch):
     """The pairs loaded, in order; a pair is its choice in capitals."""
     calls = []
 
-    def load(choice, custom_allowed):
+    def load(choice, custom_allowed, token=None):
         calls.append((choice, custom_allowed))
         if choice.target == "broken":
             raise InputError("broken could not be loaded")
@@ -83,7 +83,7 @@ def test_a_peek_loads_nothing(loads):
 def test_a_peek_does_not_wait_for_a_pair_that_is_being_loaded(monkeypatch):
     loading, go_on = threading.Event(), threading.Event()
 
-    def slow(choice, custom_allowed):
+    def slow(choice, custom_allowed, token):
         loading.set()
         assert go_on.wait(30)
         return "loaded"

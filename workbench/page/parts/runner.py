@@ -192,7 +192,7 @@ class Runner:
         """Keep the run in the visitor's own dataset, if there is a run and an account."""
         if mine and (account := signin.account(request)):
             try:
-                OwnRuns(account).keep(self.host.store.get(mine))
+                OwnRuns(account.name, account.token).keep(self.host.store.get(mine))
             except InputError as error:
                 gr.Warning(str(error))
 

@@ -223,7 +223,7 @@ def _theirs(account: Account | None) -> dict[str, Any]:
     """The runs of a visitor's own, as rows of the table; a file says no more than its title."""
     if account is None:
         return {"rows": [], "empty": SIGN_IN}
-    own = OwnRuns(account)
+    own = OwnRuns(account.name, account.token)
     try:
         runs = own.list()
     except InputError as error:
