@@ -39,7 +39,7 @@ def tiny_device(pair) -> Iterator[Device]:
     """A device with the tiny pair, whatever is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WORKBENCH_THREADS", "1")
-        patch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
+        patch.setattr(keeper, "load", lambda choice, *_: pair)
         patch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
         yield Device(PairKeeper())
 

@@ -20,7 +20,7 @@ from workbench.studies.limits import Limits
 @pytest.fixture
 def make(pair, monkeypatch, journal):
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
-    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: pair)
+    monkeypatch.setattr(keeper, "load", lambda choice, *_: pair)
     monkeypatch.setattr("workbench.experiments.bench.IDLE_SECONDS", 0.01)
     return lambda **limits: Background(Device(PairKeeper()), journal, Limits(**limits))
 
@@ -61,7 +61,7 @@ def test_it_waits_while_something_else_has_the_device_and_stops_when_asked(make,
 def test_what_breaks_down_is_a_sentence(make, monkeypatch):
     background = make()
 
-    def fail(choice, custom_allowed):
+    def fail(choice, *_):
         raise InputError("The models are missing.")
 
     monkeypatch.setattr(keeper, "load", fail)

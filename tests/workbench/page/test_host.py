@@ -153,7 +153,7 @@ def test_a_job_that_ends_late_leaves_the_stop_of_its_successor(host):
 
 
 def test_without_the_embedded_pair_the_page_knows_why(monkeypatch, tmp_path):
-    def load(choice, custom_allowed):
+    def load(choice, custom_allowed, token):
         raise InputError("There are no weights; run `make train`.")
 
     monkeypatch.setattr(keeper, "load", load)
@@ -167,7 +167,7 @@ def test_other_visitors_load_nothing_while_one_switches_pairs(monkeypatch, pair,
     loads: list[tuple[str, str]] = []
     loading, go_on = threading.Event(), threading.Event()
 
-    def load(choice, custom_allowed):
+    def load(choice, custom_allowed, token):
         loads.append((choice.title, threading.current_thread().name))
         if choice == OTHER:
             loading.set()

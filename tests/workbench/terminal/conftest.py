@@ -17,7 +17,7 @@ def store(monkeypatch, tmp_path) -> RunStore:
 def loads(pair, monkeypatch) -> list:
     """The pairs that the program loaded."""
     found = []
-    monkeypatch.setattr(keeper, "load", lambda choice, custom_allowed: found.append(choice) or pair)
+    monkeypatch.setattr(keeper, "load", lambda choice, *_: found.append(choice) or pair)
     monkeypatch.setenv("WORKBENCH_THREADS", "1")  # else they are measured
     return found
 
