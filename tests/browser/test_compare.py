@@ -302,6 +302,11 @@ def test_phone_and_dark(visit, address, shown):
     expect(panel(page, "dsbd")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     assert panel(page, "dsbd").bounding_box()["width"] >= 320
+    # panels to swipe say how many there are
+    count = page.locator("#panels .wb-panel").count()
+    said = "(panel) => getComputedStyle(panel, '::before').content"
+    assert f'" of {count}"' in panel(page, "dsbd").evaluate(said)
+    assert panel(shown.page, "dsbd").evaluate(said) == "none"
     for where, dark in ((page, True), (shown.page, False)):
         ink, paper = contrast(where)
         assert (max(ink, paper) + 0.05) / (min(ink, paper) + 0.05) > 4.5

@@ -216,6 +216,7 @@ const Workbench = (() => {
   /** As many columns as there is room for, and no gap at the end of a row: 5 panels stand in a row of five, or of three and two. */
   function arrange(root) {
     const count = root.panels.length, width = root.grid.clientWidth;
+    root.grid.style.setProperty("--of", count > 1 ? `" of ${count}"` : "none");
     if (!count || !width) return;
     const rows = Math.ceil(count / Math.max(1, Math.floor((width + GAP) / (NARROWEST + GAP))));
     const few = Math.floor(count / rows), long = count % rows; // the first rows have one panel more
