@@ -8,7 +8,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha1
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+
+import pytest
+from huggingface_hub import hf_api
 
 TOKEN = "hf_stand_in"
 COMMIT = "0" * 40
@@ -73,6 +77,11 @@ def standing_in() -> Iterator[Hub]:
         def model(self) -> bool:
             """Whether it is about a model, and answered."""
             name = next((n for n in hub.models if f"/{n}/" in self.path), None)
+            said = self.headers.get("Authorization")
+            if said and self.account is None:
+                words = "Invalid credentials in Authorization header"
+                self.answer(401, {}, X_Error_Message=words)
+                return True
             if hub.down or (name is None and not self.path.startswith("/api/models/")):
                 return False
             if name is None:
@@ -83,7 +92,8 @@ def standing_in() -> Iterator[Hub]:
             elif self.path.endswith("/auth-check"):
                 self.answer(200, {})
             else:
-                self.file(hub.models[name].get(self.path.partition("/resolve/main/")[2]))
+                path = self.path.partition("/main/")[2]
+                self.file(hub.models[name].get(path))
             return True
 
         def file(self, content: bytes | None) -> None:
@@ -176,3 +186,17 @@ def standing_in() -> Iterator[Hub]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def everywhere(patch: pytest.MonkeyPatch, hub: Hub, cache: Path) -> None:
+    """Let all of this process take the stand-in for the hub, with an empty cache."""
+    template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
+    patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(cache))
+    patch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
+    patch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
+    patch.setattr(
+        "huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False
+    )
+    patch.setattr(hf_api.api, "endpoint", hub.address)
+    patch.setattr("transformers.utils.hub._hf_api", None)  # made anew, with this address
+    patch.delenv("HF_TOKEN", raising=False)

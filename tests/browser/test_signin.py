@@ -6,7 +6,7 @@ from playwright.sync_api import expect
 
 from tests.browser.actions import link, run, setting, unfold_form
 from tests.browser.conftest import serving
-from tests.hub import standing_in
+from tests.hub import everywhere, standing_in
 from tests.models import save_small_pair
 from workbench.models.rights import Rights
 
@@ -25,13 +25,7 @@ def hub(tmp_path_factory):
         files = sorted((folder / "pair" / "target").iterdir())
         hub.models["maker/gated"] = {file.name: file.read_bytes() for file in files}
         hub.gated["maker/gated"] = {"anna"}
-        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "cache"))
-        patch.setattr("huggingface_hub.constants.ENDPOINT", hub.address)
-        template = hub.address + "/{repo_id}/resolve/{revision}/{filename}"
-        patch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", template)
-        patch.setattr(
-            "huggingface_hub.file_download.HUGGINGFACE_CO_URL_TEMPLATE", template, raising=False
-        )
+        everywhere(patch, hub, folder / "cache")
         patch.setattr(oauth, "get_token", lambda: "of this machine")
         patch.setattr(oauth, "whoami", lambda: PROFILE)
         patch.setenv("OAUTH_CLIENT_ID", "a-space")
@@ -75,10 +69,7 @@ def test_runs_of_who_has_signed_in_are_kept_in_their_dataset(visit, space, hub):
     page = visit(link(address, "Once", decoders="greedy", max_new_tokens=4))
     sign_in(page)
     run(page)
-    for _ in range(100):
-        if hub.files.get(OWN):
-            break
-        page.wait_for_timeout(100)
+    expect(page.locator("#own")).to_contain_text(f"Kept in your dataset {OWN}.")
     (path,) = hub.files[OWN]
     assert hub.private[OWN]
     id = path.removeprefix("runs/").removesuffix(".json")

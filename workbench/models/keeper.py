@@ -215,7 +215,7 @@ class PairKeeper:
         if self._rights is None:
             return None
         try:
-            return self._rights.token(filter(None, (choice.target, choice.draft)), choice.account)
+            return self._rights.token(choice.target, choice.draft, choice.account)
         except InputError as error:
             raise PairError(str(error)) from error
 

@@ -9,6 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from decoders import InputError, ModelPair
+from decoders.errors import quoted
+from workbench.kinds import imports
 from workbench.measuring.device import Device
 from workbench.measuring.work import admit, encode_prompt
 from workbench.models import presets
@@ -152,17 +154,21 @@ class Host:
         return event
 
     def find(self, id: str, account: Account | None = None) -> Run:
-        """A past run, or one of a visitor's own.
+        """A past run, or one of a visitor's own, which then is on this machine again.
 
         Raises:
-            InputError: if there is no such run, or if it is damaged
+            InputError: if there is no such run, or if it cannot be shown
         """
         try:
             return self.store.get(id)
         except InputError:
-            if account is None or (run := OwnRuns(account.name, account.token).find(id)) is None:
+            own = OwnRuns(account.name, account.token).find(id) if account else None
+            if own is None:
                 raise
-        return self.store.add(run)  # its files are made from there
+        run = imports.read(own)  # its owner can have written anything
+        if run.id != id:
+            raise InputError(f"The file of the run {quoted(id)} holds another run; import it.")
+        return self.store.add(run, here_alone=True)  # its files are made from there
 
     def loaded(self, choice: PairChoice) -> ModelPair:
         """The pair in memory.

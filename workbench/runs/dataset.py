@@ -22,7 +22,7 @@ from huggingface_hub.utils import build_hf_headers, get_session, hf_raise_for_st
 
 from decoders import InputError
 from decoders.errors import first_line, quoted
-from workbench.runs.record import Run
+from workbench.runs.record import LARGEST_FILE, Run
 
 VARIABLE = "WORKBENCH_RUNS"
 MINUTES = 5.0  # between two uploads
@@ -111,7 +111,8 @@ class Dataset:
         Raises:
             InputError: if the hub does not answer, or if the run is damaged
         """
-        return found(self.hub, self.name, id)
+        content = fetched(self.hub, self.name, id)
+        return None if content is None else Run.from_json(content)
 
     def forget(self, id: str) -> None:
         """Take a run out of the dataset.
@@ -132,22 +133,28 @@ class Dataset:
             ) from None
 
 
-def found(hub: HfApi, name: str, id: str) -> Run | None:
-    """A run of a dataset, None if there is none.
+def fetched(hub: HfApi, name: str, id: str) -> bytes | None:
+    """The file of a run in a dataset, None if there is none.
 
     Raises:
-        InputError: if the hub does not answer, or if the run is damaged
+        InputError: if the hub does not answer, or if the file is too large
     """
     if not ID.fullmatch(id):
         return None
     try:  # one request: hf_hub_download would try for half a minute while a visitor waits
-        answer = get_session().get(
+        with get_session().stream(
+            "GET",
             hf_hub_url(name, f"{FOLDER}/{id}.json", repo_type="dataset", endpoint=hub.endpoint),
             headers=build_hf_headers(token=hub.token),
             follow_redirects=True,
             timeout=SECONDS,
-        )
-        hf_raise_for_status(answer)
+        ) as answer:
+            hf_raise_for_status(answer)
+            content = b""
+            for part in answer.iter_bytes():
+                content += part
+                if len(content) > LARGEST_FILE:
+                    raise InputError(f"The run {id} in the dataset {name} is too large to open.")
     except (EntryNotFoundError, RepositoryNotFoundError):
         return None
     except (HfHubHTTPError, HTTPError, OSError) as error:
@@ -155,4 +162,4 @@ def found(hub: HfApi, name: str, id: str) -> Run | None:
             f"The run {id} is not on this machine, and the dataset {name} does not answer "
             f"({first_line(error)}); try again later."
         ) from None
-    return Run.from_json(answer.content)
+    return content

@@ -1,7 +1,9 @@
 """A visitor's own runs, in a dataset of the visitor's on the Hugging Face hub (OwnRuns)."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import (
@@ -14,11 +16,13 @@ from huggingface_hub.hf_api import RepoFile
 
 from decoders import InputError
 from decoders.errors import first_line
-from workbench.runs.dataset import FOLDER, found
+from workbench.runs.dataset import FOLDER, ID, fetched
 from workbench.runs.record import Run
 
 NAME = "decoding-workbench-runs"
+SECONDS = 60.0  # that a visitor's upload or list may take
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -57,7 +61,8 @@ class OwnRuns:
         Raises:
             InputError: if the hub refuses, or does not answer
         """
-        try:
+
+        def upload() -> None:
             self.hub.create_repo(self.name, repo_type="dataset", private=True, exist_ok=True)
             self.hub.upload_file(
                 path_or_fileobj=run.dumps().encode(),
@@ -66,19 +71,22 @@ class OwnRuns:
                 repo_type="dataset",
                 commit_message=f"{run.kind}: {run.title}",
             )
+
+        try:
+            self._in_time(upload)
         except (HfHubHTTPError, HTTPError, OSError) as error:
             raise InputError(
                 f"This run could not be kept in your dataset {self.name} ({first_line(error)}); "
                 "download it instead, or sign in again."
             ) from None
 
-    def find(self, id: str) -> Run | None:
-        """A run of theirs, None if there is none.
+    def find(self, id: str) -> bytes | None:
+        """The file of a run of theirs, which may have any content; None if there is none.
 
         Raises:
-            InputError: if the hub does not answer, or if the run is damaged
+            InputError: if the hub does not answer, or if the file is too large
         """
-        return found(self.hub, self.name, id)
+        return fetched(self.hub, self.name, id)
 
     def list(self) -> list[Entry]:
         """What is there, newest first.
@@ -86,14 +94,11 @@ class OwnRuns:
         Raises:
             InputError: if the hub does not answer
         """
+        tree = self.hub.list_repo_tree
         try:
-            files = [
-                each
-                for each in self.hub.list_repo_tree(
-                    self.name, FOLDER, expand=True, repo_type="dataset"
-                )
-                if isinstance(each, RepoFile) and each.path.endswith(".json")
-            ]
+            files = self._in_time(
+                lambda: [*tree(self.name, FOLDER, expand=True, repo_type="dataset")]
+            )
         except (EntryNotFoundError, RepositoryNotFoundError):
             return []
         except (HfHubHTTPError, HTTPError, OSError) as error:
@@ -102,8 +107,13 @@ class OwnRuns:
             ) from None
         entries = []
         for file in files:
-            last = file.last_commit
-            kind, _, title = (last.title if last else "").partition(": ")
             id = file.path.removeprefix(f"{FOLDER}/").removesuffix(".json")
-            entries.append(Entry(id, last.date if last else None, kind, title))
+            if isinstance(file, RepoFile) and ID.fullmatch(id):
+                last = file.last_commit
+                kind, _, title = (last.title if last else "").partition(": ")
+                entries.append(Entry(id, last.date if last else None, kind, title))
         return sorted(entries, key=lambda e: e.created or LONG_AGO, reverse=True)
+
+    def _in_time(self, call: Callable[[], Answer]) -> Answer:
+        """The answer of a call to the hub, which sets itself no limit; raises TimeoutError."""
+        return self.hub.run_as_future(call).result(timeout=SECONDS)

@@ -96,11 +96,15 @@ class RunStore(Database):
         if self.dataset:
             self.dataset.keep(run)
 
-    def add(self, run: Run) -> Run:
+    def add(self, run: Run, here_alone: bool = False) -> Run:
         """Keep a run that comes from outside.
 
         It never replaces another: if there is a run with its id, or a recorded one, it gets a new
         id.
+
+        Args:
+            run: the run
+            here_alone: whether it is left out of the dataset
         """
         if recorded(run.id) is not None:
             run = replace(run, id=new_id())
@@ -108,7 +112,7 @@ class RunStore(Database):
             if db.execute(f"INSERT OR IGNORE {INTO_RUNS}", _row(run)).rowcount == 0:
                 run = replace(run, id=new_id())
                 db.execute(f"INSERT {INTO_RUNS}", _row(run))
-        if self.dataset:
+        if self.dataset and not here_alone:
             self.dataset.keep(run)
         return run
 

@@ -63,6 +63,9 @@ def half_of(weight: torch.Tensor) -> tuple[torch.Tensor, float] | None:
             than float32 rounds off
     """
     exact = weight.detach().float()
+    half = exact.half()
+    if torch.equal(half.float(), exact):  # as in files that hold float16, without further passes
+        return half, 1.0
     largest = float(exact.abs().max())
     for scale in (1.0, 2.0 ** (15 - math.frexp(largest)[1]) if 0 < largest < math.inf else 1.0):
         scaled = exact * scale

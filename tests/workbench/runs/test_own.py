@@ -1,12 +1,14 @@
 """A visitor's own runs, in a dataset of a stand-in of the hub."""
 
 import dataclasses
+import threading
 
 import pytest
 
 from decoders import InputError
 from tests.hub import standing_in
 from workbench.runs.own import OwnRuns
+from workbench.runs.record import Run
 
 ANNA, BERT = ("anna", "hf_anna"), ("bert", "hf_bert")
 NOBODY = "http://127.0.0.1:9"  # where nothing listens
@@ -27,7 +29,7 @@ def test_runs_are_kept_found_and_listed(hub, run):
     own.keep(dataclasses.replace(run, id="a1", title="<b>Another: tale</b>"))
     own.keep(run)  # once more, which replaces it
     assert hub.private["anna/decoding-workbench-runs"]
-    assert own.find(run.id) == run
+    assert Run.from_json(own.find(run.id)) == run
     assert {(each.id, each.kind, each.title) for each in own.list()} == {
         (run.id, run.kind, run.title),
         ("a1", run.kind, "<b>Another: tale</b>"),
@@ -59,3 +61,30 @@ def test_each_fault_is_one_sentence(hub, run, fault):
             call()
         assert "hf_anna" not in str(refused.value)
         assert str(refused.value).endswith(".")
+
+
+def test_other_files_there_are_not_listed_and_large_ones_not_read(hub, run, monkeypatch):
+    own = OwnRuns(*ANNA, hub.address)
+    own.keep(run)
+    for name in ("notes", "../x", "A1"):
+        hub.files[own.name][f"runs/{name}.json"] = b"{}"
+        hub.titles[f"runs/{name}.json"] = "mine"
+        assert own.find(name) is None
+    assert [each.id for each in own.list()] == [run.id]
+    monkeypatch.setattr("workbench.runs.dataset.LARGEST_FILE", 100)
+    with pytest.raises(InputError, match="is too large to open"):
+        own.find(run.id)
+
+
+def test_a_hub_that_never_answers_is_not_waited_for(hub, run, monkeypatch):
+    monkeypatch.setattr("workbench.runs.own.SECONDS", 0.2)
+    own, ended = OwnRuns(*ANNA, hub.address), threading.Event()
+
+    def silent(*_, **__):
+        ended.wait(30)
+        raise OSError("nobody answered")
+
+    monkeypatch.setattr(own.hub, "create_repo", silent)
+    with pytest.raises(InputError, match="could not be kept in your dataset"):
+        own.keep(run)
+    ended.set()

@@ -22,8 +22,8 @@ WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
 OWN = "own models"
 AS_STORED = "as stored"
 SIGNED_IN = (
-    "For gated models that your account may read. Runs that you make while signed in are also kept "
-    "in a private dataset of yours, decoding-workbench-runs."
+    "For gated models that your account may read. Runs that end while you are signed in are also "
+    "kept in a private dataset of yours, decoding-workbench-runs."
 )
 
 

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Iterator
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import gradio as gr
@@ -73,6 +73,8 @@ class Runner:
         # The ticket stays on the server; its number, new at each click, starts the run.
         self._ticket, self._number = gr.State(), gr.Textbox(visible="hidden")
         self._mine = gr.State("")  # the id of the run that this visitor has just made
+        if self.host.sign_in:
+            self._own = gr.HTML(elem_id=f"{self.prefix}own", elem_classes="wb-note")
         self.outputs: list[Any] = [self.progress, self.run, self.stop, self.leave, self.again]
         # What a study changes when it begins.
         self.starting = [self._ticket, self._number, *self.outputs]
@@ -97,7 +99,7 @@ class Runner:
         )  # fmt: skip
         idle = started.then(self.idle, None, self.outputs, **QUIET)  # however `_run` ended
         if self.host.sign_in:
-            idle.then(self._keep, self._mine, None, **QUIET)
+            idle.then(self._keep, self._mine, self._own, **QUIET)
         self.stop.click(self._stop, None, None, **QUIET)
         self.again.click(self._queued, None, [self._number, *self.outputs], **QUIET)
         self.leave.click(self._left, None, self.outputs, cancels=[started], **QUIET)
@@ -152,9 +154,12 @@ class Runner:
                 **self._visible(self.stop),
                 self.progress: words.note("Preparing the models."),
             }
+            choice = ticket.choice
+            if self.host.sign_in:  # perhaps again since the pair was loaded
+                choice = replace(choice, account=signin.account(request))
             try:
                 with closing(
-                    self.host.run(ticket.study, ticket.choice, stopped, ticket.earlier)
+                    self.host.run(ticket.study, choice, stopped, ticket.earlier)
                 ) as events:
                     yield from self._followed(events, follower, shared, *looked_at)
             except Exception as error:
@@ -188,13 +193,16 @@ class Runner:
                 time.sleep(PANEL_SECONDS if updates and whole else DRAWING_SECONDS)
         yield {self.progress: words.note("Stopped.")}
 
-    def _keep(self, mine: str, request: gr.Request) -> None:
+    def _keep(self, mine: str, request: gr.Request) -> str:
         """Keep the run in the visitor's own dataset, if there is a run and an account."""
-        if mine and (account := signin.account(request)):
-            try:
-                OwnRuns(account.name, account.token).keep(self.host.store.get(mine))
-            except InputError as error:
-                gr.Warning(str(error))
+        if not mine or (account := signin.account(request)) is None:
+            return ""
+        own = OwnRuns(account.name, account.token)
+        try:
+            own.keep(self.host.store.get(mine))
+        except InputError as error:
+            return words.note(str(error), "alert")
+        return words.note(f"Kept in your dataset {own.name}.")
 
     def _stop(self, request: gr.Request) -> None:
         self.host.stop((request.session_hash, self.name))
