@@ -69,23 +69,21 @@ def refused(p: Tensor, q: Tensor) -> Tensor:
         p: (N, V) logits of the target
         q: (N, V) logits of the draft
     """
-    likely_p, ids = p.topk(TOP_K)
-    common = torch.minimum(cut(likely_p, likely_p), cut(q.gather(-1, ids), q.topk(TOP_K).values))
-    return 1 - common.sum(-1)
+    (law_p, ids_p), (law_q, ids_q) = drawn(p), drawn(q)
+    same = ids_p[:, :, None] == ids_q[:, None, :]
+    return 1 - (torch.minimum(law_p[:, :, None], law_q[:, None, :]) * same).sum((1, 2))
 
 
-def cut(logits: Tensor, likely: Tensor) -> Tensor:
-    """Probabilities of tokens where TOP_K and TOP_P leave the likeliest alone.
+def drawn(logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Probabilities (N, TOP_K) of the likeliest tokens where TOP_K and TOP_P cut, and their ids.
 
     Args:
-        logits: (N, K) of the tokens
-        likely: (N, TOP_K) the highest logits of all tokens, descending
+        logits: (N, V)
     """
-    q = likely.softmax(-1)
-    left = likely.masked_fill(q.cumsum(-1) - q >= TOP_P, -torch.inf)
-    # comparing with the lowest that is left; infinity where a logit is cut
-    kept = logits >= left.masked_fill(left.isinf(), torch.inf).amin(-1, keepdim=True)
-    return torch.where(kept, (logits - left.logsumexp(-1, keepdim=True)).exp(), 0)
+    highest, ids = logits.topk(TOP_K)
+    law = highest.softmax(-1)
+    law = law.masked_fill(law.cumsum(-1) - law >= TOP_P, 0)
+    return law / law.sum(-1, keepdim=True), ids
 
 
 def optimizers(model: PreTrainedModel, run: Run) -> list[torch.optim.Optimizer]:

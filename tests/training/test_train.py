@@ -169,6 +169,8 @@ def test_a_draft_is_taught_how_often_it_is_refused():
         (refused + divergence).item(), rel=1e-4
     )
     assert distillation_loss(target, target, tokens).item() == pytest.approx(0, abs=1e-6)
+    # logits in bfloat16 are often equal: of equals as many are left as the cuts leave
+    assert fit_script.refused(torch.zeros(3, 300), torch.zeros(3, 300)).abs().max() < 1e-6
 
 
 def test_training_starts_from_saved_weights_and_their_tokenizer(data, tmp_path):

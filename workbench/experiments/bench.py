@@ -50,8 +50,8 @@ def identity(pair: ModelPair) -> dict[str, Any]:
     """Models, dtype and kind of device, which a cell's id contains."""
     where = environment(pair)
     found = {"dtype": where["dtype"], "device": pair.target.device.type}
-    for role in ("target", "draft"):
-        if known := where[role]:  # the hub's revision; of other models a hash of their weights
+    for role in ("target", "draft", "head"):
+        if known := where.get(role):  # the hub's revision; of other models a hash of their weights
             found[role] = (
                 f"{known['name']}@{known['revision']}"
                 if known["revision"]

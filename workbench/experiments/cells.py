@@ -162,7 +162,11 @@ def _block(
     items: Mapping[int, tuple[int, ...]],
     identity: Mapping[str, Any],
 ) -> Block:
-    each = [digest({**cell.to_json(), **identity}) for cell in cells]
+    # another head changes what it drafts, and nothing else
+    facts = [
+        {k: v for k, v in identity.items() if k != "head" or c.method.uses_head} for c in cells
+    ]
+    each = [digest({**c.to_json(), **known}) for c, known in zip(cells, facts, strict=True)]
     if cells[0].timed:
         # Times count only beside those of the same block, and a batch depends on all its prompts.
         together = list(items.values())

@@ -237,7 +237,7 @@ def facts(found: Report) -> list[tuple[str, str]]:
         *((f"prompts {name}", f"revision {r}") for name, r in where.get("sets", {}).items()),
     ]
     for pair in where.get("pairs", []):
-        names = [str(pair[role]["name"]) for role in ("target", "draft") if pair.get(role)]
+        names = [str(pair[role]["name"]) for role in ("target", "draft", "head") if pair.get(role)]
         words = [
             " + ".join(names),
             *(pair.get(k) for k in ("device_name", "dtype", "host", "platform")),

@@ -38,7 +38,7 @@ WRITERS: dict[str, Callable[[Run], str]] = {"json": to_json, "csv": to_csv, "htm
 
 def _asked(run: Run) -> dict[str, Any]:
     where = run.environment
-    models = {role: where[role] for role in ("target", "draft") if role in where}
+    models = {role: where[role] for role in ("target", "draft", "head") if role in where}
     return {
         "run": run.id,
         "created": run.created,

@@ -1,5 +1,6 @@
 """Loading a pair of models from folders or the hub; a failure is an InputError of one sentence."""
 
+import logging
 from collections.abc import Collection
 from functools import partial
 from pathlib import Path
@@ -95,7 +96,11 @@ def load_pair(
             "draft.",
         ),
         (
-            beside is not None and not is_head(beside, safetensors, token),
+            head == MTP,
+            "A layer that the target brings along takes the place of the draft; name it there.",
+        ),
+        (
+            head is not None and not is_head(beside or "", safetensors, token),
             f"{beside} is no head; name it as the draft.",
         ),
         (
@@ -113,13 +118,16 @@ def load_pair(
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
-    return ModelPair(
-        models[0],
-        models[1] if len(models) == 2 else None,
-        *tokenizers,
-        head=read(beside) if beside else None,
-        passes=passes,
-    )
+    pair = ModelPair(models[0], models[1] if len(models) == 2 else None, *tokenizers, passes=passes)
+    if beside:
+        try:
+            pair.take(read(beside))
+        except InputError as error:
+            if head is not None:
+                raise
+            # nobody has asked for it: it may be of another target that was here before
+            logging.getLogger("decoders").warning("The pair has no head: %s", error)
+    return pair
 
 
 def _embedded() -> Path:

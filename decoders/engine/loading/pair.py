@@ -81,7 +81,7 @@ class ModelPair:
         if draft is not None:
             self.packed["draft"] = self._prepared(draft)
         if self.head is not None:
-            self.packed["head"] = self._fitting(self.head)
+            self.take(self.head)
         if wishes := said(target.generation_config):
             logging.getLogger("decoders").warning(
                 "The generation config of the %s asks for %s.",
@@ -100,6 +100,14 @@ class ModelPair:
         if translation is None:
             return prepared(draft, "draft", self.vocabulary, self.passes)
         return cast(Model, Translated(prepared(draft, "draft", None, self.passes), translation))
+
+    def take(self, head: Head) -> None:
+        """Let a head draft beside the draft.
+
+        Raises:
+            InputError: if it does not fit
+        """
+        self.packed["head"], self.head = self._fitting(head), head
 
     def _fitting(self, drafter: Model) -> Model:
         same_vocabulary(self.vocabulary, drafter.vocabulary, None)

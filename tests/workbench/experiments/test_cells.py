@@ -119,3 +119,16 @@ def test_the_parts_seeds_reach_each_prompt():
     cell = cells_of(parse(f"{DECODERS}seeds = 7", "a.toml").parts[0])[1]
     assert cell.job(3).seed == 10
     assert cell.method == catalog["speculative"]()
+
+
+def test_another_head_changes_the_cells_that_it_drafts_for_and_no_others():
+    """A head that was trained again was given the figures of the one before."""
+    text = (
+        '[[part]]\ntimed = false\ndecoders = ["speculative", {name = "speculative", draft = '
+        '"head"}, {name = "best_first", by = "head"}]\n'
+    )
+    ids = []
+    for head in ("a", "b"):
+        facts = {PairChoice(): {**FACTS[PairChoice()], "head": head}}
+        ids.append([block.cells and block.id for block in spelled(text, facts=facts)])
+    assert [one == other for one, other in zip(*ids, strict=True)] == [True, False, False]

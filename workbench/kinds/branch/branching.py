@@ -193,8 +193,10 @@ def of_pair(pair: ModelPair, run: Run) -> None:
     Raises:
         InputError: if it was; the message names the pair to load
     """
-    here = environment(pair)
-    for role in ("target", "draft", "head"):
+    here, roles = environment(pair), ["target", "draft"]
+    if any(m.uses_head for m in Settings.from_json(run.settings).methods):
+        roles.append("head")
+    for role in roles:
         own, loaded = run.environment.get(role), here.get(role) or {}
         if own and any(own.get(name) != loaded.get(name) for name in ("name", "parameters")):
             raise InputError(f"This run was made with {run.models}; load that pair to continue it.")

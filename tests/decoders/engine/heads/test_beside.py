@@ -153,3 +153,17 @@ def test_a_head_that_is_not_there(pair, folder, tmp_path):
     build(num_hidden_layers=7, hidden_size=48).save_pretrained(tmp_path / "other")
     with pytest.raises(InputError, match="head"):
         load_pair(tmp_path / "other", head=folder / "head")
+
+
+def test_a_heads_folder_that_does_not_fit_does_not_take_the_pair_away(folder, tmp_path, caplog):
+    """It may be of another target that was in this folder before; nobody has asked for it."""
+    shutil.copytree(folder, tmp_path / "pair")
+    build(num_hidden_layers=7, hidden_size=48).save_pretrained(tmp_path / "pair" / "target")
+    pair = load_pair(tmp_path / "pair")
+    assert list(pair.packed) == ["target", "draft"]
+    assert pair.head is None
+    assert "The pair has no head: " in caplog.text
+    with pytest.raises(InputError, match="head"):
+        load_pair(tmp_path / "pair", head="head")
+    with pytest.raises(InputError, match="takes the place of the draft; name it there"):
+        load_pair(folder, head="mtp")
