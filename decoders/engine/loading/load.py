@@ -82,9 +82,7 @@ def load_pair(
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
     places = placed(device, draft_device, device_map)
-    weights = {
-        "dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors, "token": token,
-    }  # fmt: skip
+    weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
     source, own = _embedded() if target is None else target, draft == MTP
     names = model_names(source, draft)
     drafting = names.pop() if len(names) == 2 and is_head(names[1], safetensors, token) else None
@@ -114,7 +112,7 @@ def load_pair(
     )
     bases = [base_of(name) for name in names]
     configs, tokenizers = _described(names, bases, token)
-    models: list[Any] = _read(names, bases, configs, places, quantization, weights)
+    models: list[Any] = _read(names, bases, configs, places, quantization, weights, token)
     read = partial(load_head, target=models[0], safetensors=safetensors, passes=passes, token=token)
     models += [read(drafting)] if drafting else []
     models += [load_mtp(models[0])] if own else []
@@ -165,6 +163,7 @@ def _read(
     places: list[tuple[torch.device, dict[str, Any]]],
     quantization: str | None,
     weights: dict[str, Any],
+    token: str | None,
 ) -> list[PreTrainedModel]:
     """The models; a base that both share is in memory once."""
     schemes = [
@@ -176,7 +175,7 @@ def _read(
     for name, base, scheme, (place, spread) in zip(names, bases, schemes, places, strict=False):
         key = base, place, str(spread)
         if key not in loaded:
-            model = _weights(base, **weights, **scheme)
+            model = _weights(base, token=token, **weights, **scheme)
             loaded[key] = model if spread else model.to(place)
         models.append(loaded[key] if name == base else _adapted(loaded[key], name, **weights))
     return models
