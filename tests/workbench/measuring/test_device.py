@@ -26,7 +26,7 @@ def keeper(pair, monkeypatch, unmetered) -> PairKeeper:
     found = PairKeeper()
     found.threads = []
 
-    def load(choice, custom_allowed):
+    def load(choice, *_):
         found.threads.append(threading.get_ident())
         if choice.target == "broken":
             raise InputError("broken could not be loaded")
