@@ -337,3 +337,14 @@ def test_a_shared_machine_lists_nothing(pair, run, tmp_path):
     assert not (visitor.value(visitor.find("past-runs")) or {}).get("rows")
     for name in ("past-runs", "open-run", "compare-two", "delete-run"):
         assert not visitor.visible(visitor.find(name))
+
+
+def test_on_a_shared_machine_nobody_deletes_by_a_made_up_call(pair, run, tmp_path):
+    """The button is not shown there, but its handler did as it was told."""
+    host = a_host(pair, tmp_path, public=True)
+    keep(host, run)
+    page = build(host)
+    (delete,) = [fn for fn in page.fns.values() if fn.name == "_delete"]
+    _, note = delete.fn({"rows": [], "chosen": [run.id]}, [run.id], "", "all")
+    assert "On a shared machine" in note
+    assert host.store.get(run.id) == run
