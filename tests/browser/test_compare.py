@@ -180,12 +180,12 @@ def test_a_correction_says_why_each_of_several_guesses_was_refused(visit, addres
     page = visit(f"{address}?run={id_of('all')}", 1400)
     panel(page, "specinfer").locator(".tok.corrected", has_text="bear").hover()
     why = page.locator("#panels .wb-card .why")
-    expect(why).to_contain_text("It replaces “␣car”, “␣with”, which were refused.")
+    expect(why).to_contain_text("It replaces “␣car”, “␣that”, which were refused.")
     expect(why).to_contain_text("“␣car”: the random number 0.830 is not below")
-    expect(why).to_contain_text("“␣with”: the accept probability is 0")
+    expect(why).to_contain_text("“␣that”: the accept probability is 0")
     page.mouse.move(0, 0)
-    panel(page, "specinfer").locator(".tok.corrected", has_text="named").hover()
-    expect(why).to_contain_text("It replaces “.”, “␣that”, which were refused.")
+    panel(page, "specinfer").locator(".tok.corrected", has_text="in").hover()
+    expect(why).to_contain_text("It replaces “␣every”, “␣and”, “.”, which were refused.")
 
 
 def test_refused_drafts_have_their_round(shown):

@@ -32,7 +32,9 @@ def test_a_chain_is_a_tree_without_branches(warping, monkeypatch):
     assert batch == [
         generate(pair, p, method, seed=3 + i, **options).tokens for i, p in enumerate(PROMPTS)
     ]
-    monkeypatch.setattr(speculative, "chain", lambda request, length: tree(request, (1,) * length))
+    monkeypatch.setattr(
+        speculative, "chain", lambda request, length, *_: tree(request, (1,) * length)
+    )
     assert batch == [r.tokens for r in generate(pair, PROMPTS, method, seed=3, **options)]
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import decoders
-from decoders import InputError, ModelPair
+from decoders import InputError, ModelPair, catalog
 from decoders.errors import quoted
 from decoders.inputs import is_whole
 from decoders.settings import Law
@@ -194,7 +194,8 @@ def of_pair(pair: ModelPair, run: Run) -> None:
         InputError: if it was; the message names the pair to load
     """
     here, roles = environment(pair), ["target", "draft"]
-    if any(m.uses_head for m in Settings.from_json(run.settings).methods):
+    known = [name for name in run.settings.get("decoders", ()) if name in catalog]
+    if any(catalog[name](**run.settings.get(name, {})).uses_head for name in known):
         roles.append("head")
     for role in roles:
         own, loaded = run.environment.get(role), here.get(role) or {}

@@ -232,10 +232,9 @@ def source(run: Run) -> str:
     recording = recorded(run.id)
     if recording is None:
         return ""
-    pair = str(run.environment["target"]["name"]).removesuffix(" target")
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {explained(recording.says)} '
-        f"Recorded on {html.escape(run.created[:10])} with {html.escape(pair)}, "
+        f"Recorded on {html.escape(run.created[:10])}, "
         f"{explained(presets.written(run.settings))}. "
         f"Press <b>{registry.study_of(run.kind).verb}</b> to repeat it.</p>"
     )
