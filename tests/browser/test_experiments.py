@@ -32,6 +32,7 @@ def tab(page: Page) -> Page:
 def run(page: Page, file) -> None:
     page.locator("#experiment-plan input").click()
     page.get_by_role("option", name="A plan of yours").click()
+    expect(page.locator("#experiment-plan input")).to_have_value("A plan of yours")
     page.locator("#experiment-file input[type=file]").set_input_files(str(file))
     expect(page.locator("#experiment-file")).to_contain_text(file.stem)  # the server has it
     page.locator("#experiment-run").click()
