@@ -158,8 +158,7 @@ def checked_method(pair: ModelPair, method: Method | str) -> Method:
         )
     if method.uses_head and pair.head is None:
         raise InputError(
-            f"{method.name} needs a head of the target, and there is none: load the target with "
-            "one, or choose another draft."
+            f"{method.name} needs a head, and there is none: load the target with one."
         )
     for role in roles(method):
         pair.packed[role].refuse_changes()

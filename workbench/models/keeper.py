@@ -1,10 +1,9 @@
-"""The model pair in memory: which pairs fit, how one is loaded, and how another takes its place."""
+"""The model pair in memory: how one is loaded, and how another takes its place."""
 
 import gc
 import os
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 from huggingface_hub.errors import GatedRepoError
@@ -12,14 +11,14 @@ from huggingface_hub.errors import GatedRepoError
 from decoders import (
     InputError,
     ModelPair,
-    copies_bytes,
     default_device,
     default_dtype,
     load_pair,
     parameters,
 )
-from decoders.devices import all_devices, device_of
+from decoders.devices import all_devices
 from decoders.errors import quoted
+from workbench.models import memory
 from workbench.models.presets import EMBEDDED, HEAD, PAIRS, PairChoice, PairPreset
 from workbench.models.rights import Rights
 
@@ -29,72 +28,7 @@ os.environ.setdefault("DISABLE_SAFETENSORS_CONVERSION", "1")
 # Bytes per parameter of models of a billion parameters and more, with scales and with embeddings
 # that are not quantised.
 QUANTISED_BYTES = {"int8": 1.25, "int4": 0.75}
-CACHE_BYTES = 2**30  # left for caches and activations next to the weights
-CGROUP = Path("/sys/fs/cgroup")
 DOES_NOT_FIT = "does not fit"  # in the label of a preset that does not; it is shown grey
-
-
-def available_bytes(device: torch.device) -> int | None:
-    """Free memory of the device, None if it does not say.
-
-    On the CPU the container's limit counts as well.
-    """
-    if not device_of(device).on_host:
-        return device_of(device).free_bytes
-    return min((free for free in (_meminfo(), _container()) if free is not None), default=None)
-
-
-def fits(weight_bytes: int, device: torch.device) -> bool:
-    """Whether weights of this size leave room for caches.
-
-    On a CPU, also for the copies that the engine makes of small models.
-    """
-    free = available_bytes(device)
-    return free is None or weight_bytes + copies_bytes(weight_bytes, device) + CACHE_BYTES <= free
-
-
-def must_fit(name: str, weight_bytes: int, device: torch.device, dtype: torch.dtype) -> None:
-    """Refuse weights that do not fit, before they are loaded.
-
-    Args:
-        name: the pair's name
-        weight_bytes: the size of its weights
-        device: the device
-        dtype: the dtype of the weights
-
-    Raises:
-        InputError: if they do not fit
-    """
-    if not fits(weight_bytes, device):
-        raise InputError(
-            f"{name} does not fit: its weights take {shown_bytes(weight_bytes)} in "
-            f"{str(dtype).removeprefix('torch.')} and {device} has "
-            f"{shown_bytes(available_bytes(device) or 0)} free; take a smaller pair or another "
-            "dtype."
-        )
-
-
-def shown_bytes(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
-
-
-def _meminfo() -> int | None:
-    try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
-    except OSError:
-        return None
-    return next(
-        (int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable")), None
-    )
-
-
-def _container() -> int | None:
-    """The memory that the cgroup (version 2) leaves; None if it sets no limit."""
-    try:
-        limit = (CGROUP / "memory.max").read_text().strip()
-        return None if limit == "max" else int(limit) - int((CGROUP / "memory.current").read_text())
-    except (OSError, ValueError):
-        return None
 
 
 def load(choice: PairChoice, custom_allowed: bool = True, token: str | None = None) -> ModelPair:
@@ -155,7 +89,7 @@ def _must_fit(
     else:
         size = parameters(choice.target, choice.draft, token) * dtype.itemsize
     quantised = QUANTISED_BYTES.get(choice.quantization or "", dtype.itemsize)
-    must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
+    memory.must_fit(choice.title, round(size * min(1.0, quantised / dtype.itemsize)), device, dtype)
 
 
 def _device(name: str) -> torch.device:
@@ -249,11 +183,11 @@ def _need(pair: PairPreset, device: torch.device) -> str:
     usual = default_dtype(device)
     for dtype in dict.fromkeys([usual, torch.bfloat16]):
         size, name = pair.weight_bytes(dtype), str(dtype).removeprefix("torch.")
-        if fits(size, device):
-            return f"{shown_bytes(size)} in {name}" + (
+        if memory.fits(size, device):
+            return f"{memory.shown_bytes(size)} in {name}" + (
                 "" if dtype == usual else f", choose dtype {name}"
             )
     return (
-        f"{DOES_NOT_FIT}, {shown_bytes(size)} in {name} and "
-        f"{shown_bytes(available_bytes(device) or 0)} free"
+        f"{DOES_NOT_FIT}, {memory.shown_bytes(size)} in {name} and "
+        f"{memory.shown_bytes(memory.available_bytes(device) or 0)} free"
     )

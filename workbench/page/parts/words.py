@@ -234,8 +234,7 @@ def source(run: Run) -> str:
         return ""
     return (
         f'<p class="source"><b>{html.escape(recording.title)}:</b> {explained(recording.says)} '
-        f"Recorded on {html.escape(run.created[:10])}, "
-        f"{explained(presets.written(run.settings))}. "
+        f"Recorded on {html.escape(run.created[:10])}, {explained(presets.written(run.settings))}. "
         f"Press <b>{registry.study_of(run.kind).verb}</b> to repeat it.</p>"
     )
 

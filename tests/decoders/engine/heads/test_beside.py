@@ -133,7 +133,7 @@ def test_either_of_the_two_is_read(pair, headed):
 
 def test_a_head_that_is_not_there(pair, folder, tmp_path):
     alone = ModelPair(pair.target, pair.draft)
-    with pytest.raises(InputError, match=r"^speculative needs a head of the target, and there is"):
+    with pytest.raises(InputError, match=r"^speculative needs a head, and there is none"):
         generate(alone, [3], catalog["speculative"](draft="head"))
     with pytest.raises(InputError, match="This pair has no head to read"):
         read(alone, [3], draft="head")
