@@ -74,7 +74,7 @@ def test_strangers_may_load_presets_only(loaded, folder):
 
 @pytest.mark.parametrize("own", [True, False])
 def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, monkeypatch, own):
-    monkeypatch.setattr(keeper, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 1000)
     with pytest.raises(
         InputError, match=r"does not fit: its weights take .* in float32 and cpu has"
@@ -88,7 +88,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(loaded, folder, 
 
 
 def test_quantised_weights_need_less_and_reach_the_loader(loaded, monkeypatch):
-    monkeypatch.setattr(keeper, "CACHE_BYTES", 0)
+    monkeypatch.setattr(memory, "CACHE_BYTES", 0)
     monkeypatch.setattr(memory, "available_bytes", lambda device: 20 * 10**9)
     qwen = PAIRS["Qwen3-8B + Qwen3-0.6B"]
     with pytest.raises(InputError, match="does not fit"):
