@@ -1,22 +1,27 @@
 """Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
 
-Weights (out, in) lie in blocks of 32 outputs, (out / 32, in, 32). A tile multiplies up to six rows
-by a block with all sums in registers, so each weight is read and widened once for six rows. Each
-sum runs over the inputs in order, one fused multiply-add after another, whatever the tile. So a
-row's product has the same bits in a pass of one token and in any other.
+Weights (out, in) lie in blocks of four vectors of outputs, (out / BLOCK, in, BLOCK). A tile
+multiplies up to six rows by a block with all sums in registers, so each weight is read from memory
+once for six rows. Each sum runs over the inputs in order, one fused multiply-add after another,
+whatever the tile. So a row's product has the same bits in a pass of one token and in any other,
+and with vectors of any length.
 """
 
 from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba import carray, njit, types
 from numba.extending import intrinsic
 
-BLOCK = 32  # outputs
-LANES = 8  # of a vector
-MOST = 6  # rows of a tile: with two vectors of weights each, twelve sums and four more registers
+# AVX-512 has 32 registers of 16 numbers, so all sums of six rows fit: 24. Otherwise there are 16 of
+# 8, and more than three rows go twice through a block, for two of its vectors at a time.
+WIDE = bool(binding.get_host_cpu_features().get("avx512f"))
+LANES, SUMS = (16, 24) if WIDE else (8, 12)
+BLOCK = 4 * LANES  # outputs
+LINE = 32  # float16 numbers of a line of the cache
+MOST = 6  # rows of a tile
 I32, I64, F32 = ir.IntType(32), ir.IntType(64), ir.FloatType()
 VECTOR, HALVES = ir.VectorType(F32, LANES), ir.VectorType(ir.HalfType(), LANES)
 
@@ -31,6 +36,15 @@ def splat(builder: Any, number: Any) -> Any:
 def multiply_add(builder: Any) -> Any:
     name, kind = f"llvm.fma.v{LANES}f32", ir.FunctionType(VECTOR, [VECTOR] * 3)
     return builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+
+
+def fetch(builder: Any, block: Any, line: Any) -> None:
+    """Ask for a line of a block of weights before it is needed; beyond the last it does nothing."""
+    byte = ir.IntType(8).as_pointer()
+    name, kind = "llvm.prefetch.p0i8", ir.FunctionType(ir.VoidType(), [byte, I32, I32, I32])
+    call = builder.module.globals.get(name) or ir.Function(builder.module, kind, name)
+    place = builder.gep(block, [builder.mul(line, I64(LINE))])
+    builder.call(call, [builder.bitcast(place, byte), I32(0), I32(2), I32(1)])  # to read, into L2
 
 
 def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
@@ -64,6 +78,9 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     inputs = [splat(builder, builder.load(builder.gep(line, [i]))) for line in lines]
     add = multiply_add(builder)
     longer = {p: builder.call(add, [wide[p[1]], inputs[p[0]], totals[p]]) for p in places}
+    if not WIDE and rows > 1:
+        # Of a second way through a block the bus would see nothing: meanwhile the next one comes.
+        fetch(builder, weights, builder.add(size, i))
     following = builder.add(i, I64(1))
     i.add_incoming(following, loop)
     for place, total in totals.items():
@@ -83,7 +100,7 @@ def tile(rows: int) -> Any:
     the address of the first output, the distance of two rows of outputs, and a factor.
     """
     columns = BLOCK // LANES
-    together = columns if 2 * rows <= MOST else 2
+    together = columns if rows * columns <= SUMS else columns // 2
 
     @intrinsic
     def run(
