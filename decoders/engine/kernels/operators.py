@@ -26,7 +26,7 @@ ROUNDER = F(12582912.0)  # adding 1.5 * 2 ** 23 rounds to a whole number, in the
 LOG2_E, LN2_HIGH, LN2_LOW = F(1.44269504088896341), F(0.693359375), F(-2.12194440e-4)
 
 
-@njit
+@njit(error_model="numpy")
 def exponential(x):
     """exp(x) in float32 to two units in the last place; 0 below -87. Cephes' polynomial."""
     z = min(max(x, LEAST), MOST) if x == x else x
@@ -43,7 +43,7 @@ def exponential(x):
     return value if not x < LEAST else F(0.0)
 
 
-@njit(fastmath=SUMS)
+@njit(fastmath=SUMS, error_model="numpy")
 def embed(ids, n, table, width, out):
     tokens = carray(pointer_to_integers(ids), (n,))
     for i in range(n):
@@ -53,7 +53,7 @@ def embed(ids, n, table, width, out):
             target[j] = row[j]
 
 
-@njit(fastmath=SUMS)
+@njit(fastmath=SUMS, error_model="numpy")
 def norm(x, n, weight, width, eps, out):
     """Root mean square norm of n rows."""
     scale = carray(pointer(weight), (width,))
@@ -68,7 +68,7 @@ def norm(x, n, weight, width, eps, out):
             target[j] = scale[j] * (row[j] * length)
 
 
-@njit
+@njit(error_model="numpy")
 def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):
     """The cosines and sines (n, half) of positions times frequencies."""
     places = carray(pointer_to_integers(positions), (n,))
@@ -82,7 +82,7 @@ def angles(positions, n, frequencies, half, cos_scale, sin_scale, cos, sin):
             sines[i * half + j] = F(math.sin(angle)) * F(sin_scale)
 
 
-@njit
+@njit(error_model="numpy")
 def rotate(x, n, heads, size, cos, sin, out):
     """Rotate the halves of each head's row: (n, heads, size)."""
     half = size // 2
@@ -98,7 +98,7 @@ def rotate(x, n, heads, size, cos, sin, out):
                 target[j + half] = second * c[j] + first * s[j]
 
 
-@njit
+@njit(error_model="numpy")
 def gated(gate, up, count, out):
     """silu(gate) * up."""
     g = carray(pointer(gate), (count,))
@@ -108,7 +108,7 @@ def gated(gate, up, count, out):
         target[i] = g[i] / (F(1.0) + exponential(-g[i])) * u[i]
 
 
-@njit
+@njit(error_model="numpy")
 def add(x, y, count, out):
     a, b = carray(pointer(x), (count,)), carray(pointer(y), (count,))
     target = carray(pointer(out), (count,))
@@ -116,7 +116,7 @@ def add(x, y, count, out):
         target[i] = a[i] + b[i]
 
 
-@njit
+@njit(error_model="numpy")
 def select(x, wanted, n, width, out):
     places = carray(pointer_to_integers(wanted), (n,))
     for i in range(n):
@@ -126,7 +126,7 @@ def select(x, wanted, n, width, out):
             target[j] = row[j]
 
 
-@njit
+@njit(error_model="numpy")
 def write(x, n, rows, width, cache):
     """Copy rows x (n, width) to these rows of a cache."""
     places = carray(pointer_to_integers(rows), (n,))
@@ -137,29 +137,39 @@ def write(x, n, rows, width, cache):
             target[j] = row[j]
 
 
-@njit(fastmath=SUMS)
-def dot(x, y):
+@njit(fastmath=SUMS, error_model="numpy")
+def dot(x, y, size):
+    a, b = carray(pointer(x), (size,)), carray(pointer(y), (size,))
     total = F(0.0)
-    for j in range(len(x)):
-        total += x[j] * y[j]
+    for j in range(size):
+        total += a[j] * b[j]
     return total
 
 
-@njit
-def shares(scores, count, sink):
-    """Turn scores into exp(score - highest); return the sum, with that of a sink (-inf: none)."""
+@njit(error_model="numpy")
+def add_times(out, factor, x, size):
+    """Add factor * x to a row."""
+    target, row = carray(pointer(out), (size,)), carray(pointer(x), (size,))
+    for j in range(size):
+        target[j] += factor * row[j]
+
+
+@njit(error_model="numpy")
+def shares(scores, sink):
+    """Turn scores into shares of one, of which a sink has a part, too (-inf: none)."""
     highest = F(sink)
-    for j in range(count):
+    for j in range(len(scores)):
         highest = max(highest, scores[j])
-    for j in range(count):
+    for j in range(len(scores)):
         scores[j] = exponential(scores[j] - highest)
     total = exponential(F(sink) - highest)
-    for j in range(count):
+    for j in range(len(scores)):
         total += scores[j]
-    return total
+    for j in range(len(scores)):
+        scores[j] /= total
 
 
-@njit
+@njit(error_model="numpy")
 def visible(line, i, n, masks, window, seen):
     """Write the rows that token i of a request sees into `seen`; return how many there are.
 
@@ -185,7 +195,7 @@ def visible(line, i, n, masks, window, seen):
     return count
 
 
-@njit
+@njit(error_model="numpy")
 def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
            softcap, sinks, out):  # fmt: skip
     """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
@@ -197,30 +207,35 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
     longest = 0
     for r in range(requests):
         longest = max(longest, lines[r, 3] + lines[r, 1] - lines[r, 0])
-    seen, scores = np.empty(longest, np.int64), np.empty(longest, np.float32)
+    seen, scores = np.empty(longest, np.int64), np.empty((heads, longest), np.float32)
     shared = heads // groups
     for r in range(requests):
         line = lines[r]
         n, base = line[1] - line[0], line[2]
         for i in range(n):
             count = visible(line, i, n, masks, window, seen)
+            query = q + 4 * (line[0] + i) * heads * size
+            target = out + 4 * (line[0] + i) * heads * wide
+            # Rows before heads: the memory of a row is read from one end to the other.
+            for j in range(count):
+                key = keys + 4 * (base + seen[j]) * shared * size
+                for head in range(heads):
+                    score = dot(query + 4 * head * size, key + 4 * (head // groups) * size, size)
+                    scores[head, j] = score * F(scale)
             for head in range(heads):
-                place = (line[0] + i) * heads + head
-                query = carray(pointer(q + 4 * place * size), (size,))
-                target = carray(pointer(out + 4 * place * wide), (wide,))
-                for j in range(count):
-                    row = (base + seen[j]) * shared + head // groups
-                    score = dot(query, carray(pointer(keys + 4 * row * size), (size,))) * F(scale)
-                    scores[j] = F(softcap) * F(math.tanh(score / F(softcap))) if softcap else score
+                mine = scores[head, :count]
+                if softcap:
+                    for j in range(count):
+                        mine[j] = F(softcap) * F(math.tanh(mine[j] / F(softcap)))
                 sink = F(-np.inf)
                 if sinks != 0:
                     sink = carray(pointer(sinks), (heads,))[head]
-                total = shares(scores, count, sink)
-                for d in range(wide):
-                    target[d] = F(0.0)
-                for j in range(count):
-                    row = (base + seen[j]) * shared + head // groups
-                    value = carray(pointer(values + 4 * row * wide), (wide,))
-                    share = scores[j] / total
-                    for d in range(wide):
-                        target[d] += share * value[d]
+                shares(mine, sink)
+            carray(pointer(target), (heads * wide,))[:] = F(0.0)
+            for j in range(count):
+                value = values + 4 * (base + seen[j]) * shared * wide
+                for head in range(heads):
+                    add_times(
+                        target + 4 * head * wide, scores[head, j],
+                        value + 4 * (head // groups) * wide, wide,
+                    )  # fmt: skip
