@@ -3,7 +3,7 @@
 import argparse
 import dataclasses
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -213,13 +213,18 @@ def files(args: argparse.Namespace) -> dict[Path, Callable[[Run], str]]:
         InputError: before any work, if one of them could not be written after it
     """
     writers = {path: writer for kind, writer in WRITERS.items() if (path := getattr(args, kind))}
-    for path in writers:
+    writable(writers)
+    return writers
+
+
+def writable(paths: Iterable[Path]) -> None:
+    """Raise InputError, before any work, if one of the files could not be written after it."""
+    for path in paths:
         folder = path.absolute().parent
         refuse(
             (not folder.is_dir(), f"There is no folder {folder} to write {path.name} into."),
             (path.is_dir(), f"{path} is a folder; give the name of a file."),
         )
-    return writers
 
 
 def write(path: Path, text: str) -> None:

@@ -1,0 +1,184 @@
+"""Where engines are: only the environment, or a file that it names, says so.
+
+Nothing that a visitor sends reaches this file: a public page is no way to call other hosts.
+"""
+
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from decoders.errors import InputError, quoted, refuse
+from decoders.settings import nearest
+
+LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
+FIELDS = ("url", "key", "model", "kind")
+LONGEST = 1_000_000  # bytes of a file
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,63}")
+VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """A server.
+
+    Attributes:
+        name: what the page and the terminal call it
+        url: its address, without a path of the API
+        key: the name of the environment variable with its key, which is never kept
+        model: the model that it should serve; None takes the one that it serves
+        kind: its dialect; None finds out
+    """
+
+    name: str
+    url: str
+    key: str | None = None
+    model: str | None = None
+    kind: str | None = None
+
+    def secret(self, environ: Mapping[str, str] = os.environ) -> str | None:
+        """The key, read when it is used.
+
+        Raises:
+            InputError: if the variable is not set, or its value fits no header
+        """
+        if self.key is None:
+            return None
+        found = environ.get(self.key, "") if VARIABLE.fullmatch(self.key) else ""
+        # Neither the value nor the name is shown: somebody may have put the key in its place.
+        refuse(
+            (
+                not found,
+                f"Engine {self.name}: `key` must name an environment variable that is set; it "
+                "does not take the key itself.",
+            ),
+            (
+                not all(33 <= ord(character) <= 126 for character in found),
+                f"Engine {self.name}: the variable that `key` names holds a line break, a space or "
+                "another character that no key has; set it again.",
+            ),
+        )
+        return found
+
+
+def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
+    """The engines that the environment names.
+
+    Args:
+        environ: WORKBENCH_ENGINES lists them, as in "fast=http://127.0.0.1:8000 key=FAST_KEY;
+            other=https://host"; WORKBENCH_ENGINES_FILE names a TOML file with a table [NAME] for
+            each. Both may be there.
+
+    Raises:
+        InputError: for an entry that cannot be used
+    """
+    found: dict[str, Engine] = {}
+    for where, name, fields in (*_listed(environ), *_of_file(environ)):
+        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
+        found[name] = _engine(where, name, fields)
+    return found
+
+
+def named(name: str, environ: Mapping[str, str] = os.environ) -> Engine:
+    """The engine of a name; for whoever may use any address, also that of a URL.
+
+    Args:
+        name: a name, or a URL that the caller has written in the terminal
+        environ: see `engines`
+    """
+    if "://" in name:
+        url = checked(name, "the URL")
+        return Engine(urlsplit(url).netloc, url)
+    known = engines(environ)
+    if name not in known:
+        hint = nearest(name, known) if known else f"list engines in {LISTED}, or give a URL."
+        raise InputError(f"There is no engine {quoted(name)}: {hint}")
+    return known[name]
+
+
+def checked(url: Any, where: str) -> str:
+    """A URL that can be called, without "/" and "/v1" at its end.
+
+    Raises:
+        InputError: for any other; the message does not repeat it, for it may hold a password
+    """
+    refuse(
+        (
+            not isinstance(url, str) or not url.isascii() or not url.isprintable() or " " in url,
+            f"{where} must be a URL, as in http://127.0.0.1:8000.",
+        )
+    )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise InputError(f"{where} has a host or a port that cannot be read; correct it.") from None
+    refuse(
+        (
+            parts.scheme not in ("http", "https"),
+            f"{where} must begin with http:// or https://.",
+        ),
+        ("@" in parts.netloc, f"{where} must hold no user and no password; use `key` instead."),
+        (not host or port == 0, f"{where} has no host or no port to connect to; correct it."),
+        ("?" in url or "#" in url, f"{where} must end with its host, its port or a path."),
+    )
+    return url.rstrip("/").removesuffix("/v1").rstrip("/")
+
+
+def _engine(where: str, name: str, fields: Any) -> Engine:
+    refuse(
+        (
+            not NAME.fullmatch(name),
+            f"{where}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
+        ),
+        (
+            not isinstance(fields, Mapping) or "url" not in fields,
+            f"{where}: the engine {quoted(name)} has no `url`; add one.",
+        ),
+    )
+    for field, value in fields.items():
+        if field not in FIELDS:
+            raise InputError(
+                f"{where}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
+            )
+        refuse(
+            (
+                not isinstance(value, str) or not value,
+                f"{where}: `{field}` of the engine {quoted(name)} must be text.",
+            )
+        )
+    url = checked(fields["url"], f"{where}: the URL of {name}")
+    return Engine(name, url, *(fields.get(field) for field in FIELDS[1:]))
+
+
+def _listed(environ: Mapping[str, str]) -> Iterator[tuple[str, str, dict[str, str]]]:
+    for entry in filter(None, map(str.strip, environ.get(LISTED, "").split(";"))):
+        (name, equals, url), *others = (part.partition("=") for part in entry.split())
+        # What stands there is not repeated, for it may be a key.
+        refuse(
+            (
+                not equals or not all(each[1] for each in others),
+                f"{LISTED} must be a list as in name=http://127.0.0.1:8000 key=VARIABLE; other=…",
+            )
+        )
+        yield LISTED, name, {"url": url, **{field: value for field, _, value in others}}
+
+
+def _of_file(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
+    if not (given := environ.get(FILE)):
+        return
+    path = Path(given)
+    try:
+        if path.stat().st_size > LONGEST:
+            raise InputError(f"{path} is larger than {LONGEST:,} bytes; name another with {FILE}.")
+        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InputError(f"{path}, which {FILE} names, cannot be read: {error.strerror}.") from None
+    except (ValueError, RecursionError):
+        raise InputError(f"{path}, which {FILE} names, is not TOML in UTF-8.") from None
+    for name, fields in entries.items():
+        yield path.name, name, fields

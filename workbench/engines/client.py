@@ -1,0 +1,145 @@
+"""Asks a server, and records what it answers (Client)."""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+from decoders.errors import InputError, quoted, refuse
+from workbench.engines import counters
+from workbench.engines.dialects.dialect import Dialect
+from workbench.engines.record import Chunk, Query, Record, Speculation
+from workbench.engines.wire import Wire
+
+
+@dataclass
+class _Answer:
+    """An answer while it arrives."""
+
+    texts: list[str] = field(default_factory=list)
+    ids: list[int] = field(default_factory=list)
+    arrivals: list[tuple[float, int | None]] = field(default_factory=list)
+    untold: bool = False  # whether some tokens came without their ids
+    count: int | None = None
+    finished: str | None = None
+    speculation: Speculation | None = None
+    model: str | None = None
+
+    def add(self, chunk: Chunk, at: float) -> None:
+        new = None if chunk.ids is None else len(chunk.ids)
+        if chunk.text or chunk.ids:
+            self.arrivals.append((at, new))
+            self.untold |= not chunk.ids
+        self.texts.append(chunk.text)
+        self.ids += chunk.ids or ()
+        for name in ("count", "finished", "speculation", "model"):
+            if (value := getattr(chunk, name)) is not None:
+                setattr(self, name, value)
+
+    @property
+    def tokens(self) -> int:
+        """The number of tokens that came, as far as it is known."""
+        return max(len(self.ids), self.count or 0)
+
+
+class Client:
+    """Asks one server. Threads may share it.
+
+    Args:
+        wire: the connection
+        dialect: how it is asked
+        model: the model's name in the server's words; None lets it choose
+    """
+
+    def __init__(self, wire: Wire, dialect: Dialect, model: str | None = None):
+        self.wire, self.dialect, self.model = wire, dialect, model
+
+    def ask(self, query: Query, alone: bool = False) -> Record:
+        """The record of one request.
+
+        Args:
+            query: what is asked
+            alone: whether nobody else asks meanwhile: then, if the answer says nothing of draft
+                tokens, the difference of the server's counters does
+
+        Returns:
+            the record; if the answer broke off or was cut off after it had begun, with what came
+            and a note
+
+        Raises:
+            InputError: before the first token, for whatever is wrong
+        """
+        refuse(
+            (
+                not 1 <= query.max_tokens <= self.wire.limits.tokens,
+                f"An engine is asked for 1 to {self.wire.limits.tokens:,} tokens, not "
+                f"{quoted(query.max_tokens)}.",
+            ),
+            (
+                isinstance(query.prompt, tuple) and not self.dialect.takes_ids,
+                f"Engine {self.wire.engine.name} takes no token ids; give the prompt as text.",
+            ),
+        )
+        before = self.counted() if alone else None
+        answer, note = _Answer(), ""
+        began, start = datetime.now(UTC), time.monotonic()
+        try:
+            for chunk in self._chunks(query, answer):
+                answer.add(chunk, time.monotonic() - start)
+            if answer.finished is None:
+                raise self.wire.fault("broke off the answer")
+        except InputError as error:
+            if not answer.arrivals:
+                raise InputError(self._sentence(error)) from None
+            note = self._sentence(error)
+        seconds = time.monotonic() - start
+        record = self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)
+        if alone and record.speculation is None:
+            record = replace(record, speculation=counters.between(before, self.counted()))
+        return record
+
+    def counted(self) -> counters.Counts | None:
+        """The server's counts of draft tokens; None if it tells none."""
+        if not self.dialect.counters:
+            return None
+        try:
+            return counters.read(self.wire.text("/metrics"), self.dialect.counters)
+        except InputError:  # many servers keep none, or show none
+            return None
+
+    def _chunks(self, query: Query, answer: _Answer) -> Iterator[Chunk]:
+        body = self.dialect.body(query, self.model)
+        for chunk in self.dialect.chunks(self.wire.post(self.dialect.path, body)):
+            if self.model is not None and chunk.model not in (None, self.model):
+                raise self.wire.fault(
+                    f"answered with the model {quoted(chunk.model)}, not with {quoted(self.model)}"
+                )
+            yield chunk
+            # A server that tells neither ids nor counts sends at least a token with each text.
+            if max(answer.tokens, 0 if answer.ids else len(answer.arrivals)) > query.max_tokens:
+                raise self.wire.fault(
+                    f"sent more than the {query.max_tokens:,} tokens asked for and was cut off"
+                )
+
+    def _sentence(self, error: InputError) -> str:
+        """The error with the engine's name, whoever has raised it."""
+        name, words = f"Engine {self.wire.engine.name}", self.wire.hidden(str(error))
+        return words if words.startswith(name) else f"{name}: {words[0].lower()}{words[1:]}"
+
+    def _record(self, answer: _Answer, asked: str, seconds: float, note: str) -> Record:
+        missing = answer.count is not None and answer.count != len(answer.ids)
+        told = bool(answer.ids) and not answer.untold and not missing
+        return Record(
+            engine=self.wire.engine.name,
+            kind=self.dialect.kind,
+            model=None if answer.model is None else self.wire.hidden(answer.model),
+            asked=asked,
+            text=self.wire.hidden("".join(answer.texts)),
+            tokens=tuple(answer.ids) if told else None,
+            count=answer.count if answer.count is not None else len(answer.ids) or None,
+            arrivals=tuple(answer.arrivals),
+            seconds=seconds,
+            finished=None if answer.finished is None else self.wire.hidden(answer.finished),
+            speculation=answer.speculation,
+            note=note,
+        )

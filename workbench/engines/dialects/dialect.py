@@ -1,0 +1,56 @@
+"""What a file about an engine says (Dialect)."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from workbench.engines.answers import Event, completions
+from workbench.engines.record import Chunk, Query
+
+Reader = Callable[[Iterable[Event]], Iterator[Chunk]]
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How an engine is asked and read.
+
+    Attributes:
+        kind: its name
+        body: the body of a request, given what is asked and the model's name in the server's words
+        chunks: reads an answer, from its pieces or as a whole
+        path: where it is posted
+        takes_ids: whether a prompt may be token ids
+        owner: `owned_by` in its list of models; "" if that tells nothing
+        sign: a path that only this engine answers, for those whose `owner` tells nothing
+        version: where the version is, and the field that holds it; None if it is not told
+        logprobs: the field that asks for log-probabilities, and the one that brings them
+        prompt_logprobs: likewise for those of the prompt; None if the engine has none
+        counters: prefix of the counters of draft tokens under /metrics; "" if there are none
+        counts: what the engine counts, and what is converted
+    """
+
+    kind: str
+    body: Callable[[Query, str | None], dict[str, Any]]
+    chunks: Reader = completions
+    path: str = "/v1/completions"
+    takes_ids: bool = False
+    owner: str = ""
+    sign: str = ""
+    version: tuple[str, str] | None = None
+    logprobs: tuple[str, str] = ("logprobs", "logprobs")
+    prompt_logprobs: tuple[str, str] | None = None
+    counters: str = ""
+    counts: str = ""
+
+
+def neutral(query: Query, model: str | None) -> dict[str, Any]:
+    """The fields that OpenAI's API describes: nothing is cut off, and nothing penalised."""
+    return {
+        **({"model": model} if model is not None else {}),
+        "prompt": list(query.prompt) if isinstance(query.prompt, tuple) else query.prompt,
+        "max_tokens": query.max_tokens,
+        "temperature": query.temperature,
+        "top_p": 1.0,
+        "seed": query.seed,
+        "stream": query.stream,
+    }

@@ -1,0 +1,155 @@
+"""`python -m workbench canary`: whether a served model keeps its law."""
+
+import argparse
+import dataclasses
+import json
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from decoders.errors import InputError, quoted
+from workbench.engines.addresses import FILE, LISTED, named
+from workbench.engines.canary.draws import LEVEL
+from workbench.engines.canary.run import CanaryReport, Watch, watch
+from workbench.engines.probe import Abilities, connect, probe
+from workbench.kinds.divergence.texts import DTYPES
+from workbench.show.tables import Table
+from workbench.terminal import flags, show, study
+
+DESCRIPTION = f"""Test a served model: does it draw from the law of the model, and is its greedy
+text the model's?
+
+The model is loaded here, too. ENGINE is a name from {LISTED} or {FILE}, or a URL. The
+server must tell token ids: vLLM, SGLang and llama.cpp do.
+
+The exit status is 0 if it keeps the law, 1 if it does not, 2 if nothing can be said."""
+EXAMPLES = """examples:
+  python -m workbench canary http://127.0.0.1:8000
+  python -m workbench canary fast --models Qwen/Qwen3-8B Qwen/Qwen3-0.6B --served-in bfloat16
+"""
+USUAL = Watch()
+NUMBERS = {
+    "draws": "texts drawn",
+    "tokens": "tokens of each",
+    "seed": "seed of the first draw",
+    "at-once": "requests at the same time",
+}
+VERDICTS = {
+    "unlike": "Unlike the model: {draws:,} draws refute its law.",
+    "fault": "A fault: the draws fit the model, but a greedy text is not its own.",
+    "like": "Like the model: {draws:,} draws fit its law, and would not have fitted the controls.",
+    "cannot tell": "Cannot tell: {draws:,} draws are too few to find the controls; draw more.",
+}
+
+
+def register(commands: Any) -> None:
+    command = flags.command(
+        commands, "canary", "whether a served model keeps its law", DESCRIPTION, EXAMPLES
+    )
+    command.set_defaults(command=run)
+    add = command.add_argument
+    add("engine", metavar="ENGINE", help="name or URL of the server")
+    add("--model", metavar="NAME", help="the model, as the server calls it (default: its first)")
+    add("--key", metavar="VARIABLE", help="environment variable with the key of a URL")
+    add("--kind", metavar="KIND", help="vllm, sglang, llama.cpp, … (default: found out)")
+    add(
+        "--prefix", action="append", metavar="TEXT",
+        help="a text to continue; may be given several times (default: four)",
+    )  # fmt: skip
+    for name, help in NUMBERS.items():
+        usual = getattr(USUAL, name.replace("-", "_"))
+        add(f"--{name}", metavar="N", default=str(usual), help=f"{help} (default: {usual:,})")
+    add(
+        "--served-in", choices=DTYPES, default="auto",
+        help="number type of the server's model (default: the one here)",
+    )  # fmt: skip
+    add("--json", metavar="FILE", type=Path, help="also write the report as JSON")
+    flags.add_models(command)
+
+
+def run(args: argparse.Namespace) -> int:
+    files, what = [args.json] if args.json else [], asked(args)
+    flags.writable(files)
+    said = {name: value for name in ("model", "key", "kind") if (value := getattr(args, name))}
+    client = connect(dataclasses.replace(named(args.engine), **said))
+    console, progress = Console(highlight=False), Console(stderr=True)
+    with closing(client.wire), study.interruptible() as stop:
+        console.print(Text(show.plain(told(client.wire.engine.name, probe(client)))))
+        device, choice = study.loaded(args)
+        pair = device.pair(choice)
+        with progress.status("") as status:
+
+            def doing(words: str, done: int, total: int) -> None:
+                status.update(f"{words}: {done:,} of {total:,}")
+
+            report = device.call(watch, client, pair, what, doing, stop.is_set)
+    console.print(
+        show.grid(table(report)), "", *map(Text, map(show.plain, sentences(report))), sep="\n"
+    )
+    for path in files:
+        flags.write(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
+    if stop.is_set():
+        return 130
+    return {"like": 0, "cannot tell": 2}.get(report.verdict, 1)
+
+
+def asked(args: argparse.Namespace) -> Watch:
+    """What the flags ask for; raises InputError for what is no number."""
+    numbers = {}
+    for name in NUMBERS:
+        text = getattr(args, name.replace("-", "_"))
+        if not (text.isascii() and text.isdecimal() and len(text) < 20):
+            raise InputError(f"--{name} takes a whole number, not {quoted(text)}.")
+        numbers[name.replace("-", "_")] = int(text)
+    prefixes = tuple(args.prefix or USUAL.prefixes)
+    return Watch(prefixes, dtype=args.served_in, **numbers)
+
+
+def told(name: str, found: Abilities) -> str:
+    """One line on the server."""
+    version = f" {found.version}" if found.version else ""
+    tells = {
+        "token ids": found.token_ids,
+        "logprobs": found.logprobs,
+        "prompt logprobs": found.prompt_logprobs,
+        f"draft tokens of {found.speculation}": found.speculation,
+    }
+    known = ", ".join(words for words, known in tells.items() if known) or "times alone"
+    return f"{name}: {found.kind}{version}, model {found.model or 'not named'}; tells {known}"
+
+
+def table(report: CanaryReport) -> Table:
+    """The tests of the draws."""
+    return Table(
+        ["draws against the law", "tokens", "chi-square", "degrees", f"p (level {LEVEL:g})"],
+        [
+            [
+                check.name,
+                f"{check.tokens:,}",
+                f"{check.statistic:.1f}",
+                str(check.degrees),
+                f"{check.p:.2g}",
+            ]
+            for check in report.checks
+        ],
+    )
+
+
+def sentences(report: CanaryReport) -> list[str]:
+    """What was found, in words."""
+    found = [
+        f"Control: {rule.name}, off by a total variation of {rule.variation:.2g}: found in "
+        f"{rule.caught} of {rule.times}."
+        for rule in report.controls
+    ]
+    for text in report.greedy:
+        found.append(f"Greedy after {quoted(text.prefix)}: {text.divergence.says}")
+    if (spoken := report.speculation) is not None:
+        length = f", {spoken.length:.2f} tokens a step" if spoken.length else ""
+        found.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
+    if report.note:
+        found.append(f"{report.draws:,} of {report.asked:,} draws: {report.note}")
+    return [*found, "", VERDICTS[report.verdict].format(draws=report.draws)]
