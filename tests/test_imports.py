@@ -120,8 +120,8 @@ KIND_FILES = {
     "command": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "errors", "inputs", "judge",
-    "settings", "testing", "trace", "training", "theory", "warp",
+    "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "inputs",
+    "judge", "settings", "testing", "trace", "training", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{

@@ -11,19 +11,19 @@ from rich.console import Console
 from rich.text import Text
 
 from decoders.errors import InputError, quoted
+from decoders.greedy import DTYPES
 from workbench.engines.addresses import FILE, LISTED, named
 from workbench.engines.canary.draws import LEVEL
 from workbench.engines.canary.run import CanaryReport, Watch, watch
 from workbench.engines.probe import Abilities, connect, probe
-from workbench.kinds.divergence.texts import DTYPES
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
 
 DESCRIPTION = f"""Test a served model: does it draw from the law of the model, and is its greedy
 text the model's?
 
-The model is loaded here, too. ENGINE is a name from {LISTED} or {FILE}, or a URL. The
-server must tell token ids: vLLM, SGLang and llama.cpp do.
+ENGINE is a URL, or a name from {LISTED} or {FILE}. The model
+is loaded here, too. The server must tell token ids: vLLM, SGLang and llama.cpp do.
 
 The exit status is 0 if it keeps the law, 1 if it does not, 2 if nothing can be said."""
 EXAMPLES = """examples:

@@ -7,7 +7,8 @@ from typing import Any, Literal
 
 import decoders
 from decoders import Divergence, InputError, ModelPair
-from decoders.errors import refuse, whole
+from decoders.errors import allowed, refuse, whole
+from decoders.greedy import DTYPES
 from decoders.inputs import as_seed, as_tokens, encode
 from workbench.engines import counters
 from workbench.engines.canary import law
@@ -58,6 +59,7 @@ class Watch:
         whole("draws", self.draws, MOST_DRAWS)
         whole("tokens", self.tokens, MOST_TOKENS)
         whole("at_once", self.at_once, MOST_AT_ONCE)
+        allowed("dtype", self.dtype, choices=DTYPES)
         as_seed(self.seed)
         refuse(
             (not self.prefixes, "Give at least one text to continue."),
