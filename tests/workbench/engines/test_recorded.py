@@ -1,0 +1,167 @@
+"""Answers of real servers, recorded by `tools/engines/record.py`, read by their dialects."""
+
+import json
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.engines.served import Call, Reply, served
+from workbench.engines.addresses import Engine
+from workbench.engines.answers import completions
+from workbench.engines.client import Client
+from workbench.engines.counters import between
+from workbench.engines.counters import read as read_counters
+from workbench.engines.dialects.table import DIALECTS
+from workbench.engines.probe import connect, probe
+from workbench.engines.record import Query, Record
+
+RECORDED = {
+    file.stem: json.loads(file.read_text(encoding="utf-8"))
+    for file in sorted(Path(__file__).parent.glob("recorded/*.json"))
+}
+TOKENS = 24
+
+
+def body_of(call: dict) -> bytes:
+    answer = call["answer"]
+    return ("\n".join(answer) + "\n" if isinstance(answer, list) else json.dumps(answer)).encode()
+
+
+def replayed(name: str):
+    """Answers what the real server answered to the same request; KeyError for others."""
+
+    def key(path: str, body: dict | None) -> str:
+        return path + json.dumps(body, sort_keys=True)
+
+    known = {key(call["path"], call["request"]): call for call in RECORDED[name]["calls"]}
+
+    def answers(call: Call) -> Reply:
+        found = known[key(call.path, call.body)]
+        return Reply(body_of(found), found["status"], type=found["type"])
+
+    return answers
+
+
+@pytest.fixture(params=RECORDED)
+def name(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def client(name):
+    with served(replayed(name)) as server:
+        client = connect(Engine(name, server.url))
+        yield client
+        client.wire.close()
+
+
+def prompt(name: str):
+    """The opening, as ids if the server takes them."""
+    bodies = [call["request"] for call in RECORDED[name]["calls"] if call["request"]]
+    found = bodies[0]["prompt"]
+    return tuple(found) if isinstance(found, list) else found
+
+
+def asked(client: Client, name: str) -> list[Record]:
+    """Greedy, streamed and whole."""
+    return [client.ask(Query(prompt(name), TOKENS, 0.0, 0, stream)) for stream in (True, False)]
+
+
+def test_the_kind_and_the_model_are_found_out(client, name):
+    assert client.dialect.kind == RECORDED[name]["kind"]
+    assert client.model == RECORDED[name]["calls"][0]["answer"]["data"][0]["id"]
+
+
+def test_a_stream_and_a_whole_answer_say_the_same(client, name):
+    streamed, whole = asked(client, name)
+    assert (streamed.text, streamed.tokens) == (whole.text, whole.tokens)
+    assert (streamed.finished, streamed.note) == (whole.finished, whole.note) == ("length", "")
+    assert streamed.text.startswith(" her nest")
+    assert streamed.speculation == whole.speculation
+    assert whole.count == TOKENS
+
+
+def test_the_times_are_those_of_the_tokens(client, name):
+    streamed, _ = asked(client, name)
+    assert 0 < streamed.first <= streamed.arrivals[-1][0] <= streamed.seconds
+    assert all(a <= b for (a, _), (b, _) in pairwise(streamed.arrivals))
+    if streamed.tokens is None:
+        assert streamed.times is None
+    else:
+        assert len(streamed.times) == len(streamed.tokens) == TOKENS
+
+
+def test_ids_are_told_by_those_engines_that_take_them(client, name):
+    streamed, _ = asked(client, name)
+    assert (streamed.tokens is not None) == client.dialect.takes_ids
+
+
+def test_counts_of_drafts_fit_the_tokens(client, name):
+    streamed, _ = asked(client, name)
+    found = streamed.speculation
+    drafts = name.endswith("-draft")
+    assert (found is not None) == drafts
+    if drafts:
+        assert 0 < found.accepted < found.drafted
+        # The prompt's pass writes one token, each step one more than it accepts; the last step may
+        # be cut off by the limit.
+        steps = found.steps or TOKENS - 1 - found.accepted
+        assert 0 <= 1 + found.accepted + steps - TOKENS <= 3
+        assert found.drafted <= 3 * steps
+
+
+def test_the_probe_says_what_was_recorded(client, name):
+    found = probe(client)
+    assert found.kind == RECORDED[name]["kind"]
+    assert found.token_ids == client.dialect.takes_ids
+    assert found.prompt_logprobs == (found.kind == "vllm")
+    assert found.logprobs == (found.kind != "transformers")
+    assert (found.version is not None) == (client.dialect.version is not None)
+
+
+def test_counters_grow_with_the_requests(name):
+    dialect = DIALECTS[RECORDED[name]["kind"]]
+    calls = [call for call in RECORDED[name]["calls"] if call["path"] == "/metrics"]
+    texts = [body_of(call).decode() for call in calls if call["status"] == 200]
+    counts = [read_counters(text, dialect.counters) for text in texts if dialect.counters]
+    if not name.endswith("-draft"):
+        assert all(between(a, b) is None for a, b in pairwise(counts))
+        return
+    found = between(counts[0], counts[-1])
+    assert found.of == "server"
+    assert 0 < found.accepted < found.drafted <= 3 * found.steps
+
+
+def test_llama_cpp_is_read_on_the_common_route_too():
+    calls = RECORDED["llama-cpp-draft"]["calls"]
+    (call,) = (call for call in calls if call["path"] == "/v1/completions")
+    lines = [line[6:] for line in call["answer"] if line.startswith("data: {")]
+    *_, last = DIALECTS["llama.cpp"].chunks(map(json.loads, lines))
+    assert (last.finished, last.count) == ("length", TOKENS)
+    assert (last.speculation.drafted, last.speculation.accepted) == (28, 13)
+
+
+def test_refusals_are_one_sentence(client, name):
+    """Each server was asked for a model that it does not serve; some do not mind."""
+    client.model = "another-model"
+    try:
+        record = client.ask(Query(prompt(name), TOKENS, 0.0, 0, stream=False))
+    except InputError as error:
+        assert str(error).count("\n") == 0
+        assert "another-model" in str(error)
+    else:
+        assert record.text.startswith(" her nest")
+
+
+def test_an_answer_without_a_dialect_is_text_alone(name):
+    """The same answers by OpenAI's description, where they follow it."""
+    for call in RECORDED[name]["calls"]:
+        if call["path"] == "/v1/completions" and isinstance(call["answer"], dict):
+            if call["status"] == 200:
+                (chunk,) = completions([call["answer"]])
+                assert chunk.finished
+            else:
+                with pytest.raises(InputError):
+                    list(completions([call["answer"]]))
