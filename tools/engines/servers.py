@@ -17,9 +17,10 @@ from tempfile import TemporaryFile
 import httpx
 
 from decoders import InputError
-from tools.engines.places import LLAMA_CPP_PYTHON, STORIES, VLLM, Places
+from tools.engines.places import LLAMA_CPP_PYTHON, ROOT, VLLM, Places
 
 PATIENCE = 300  # seconds until a server answers; vLLM compiles for one or two minutes
+PAIR = "assets/stories"
 HOST, NAME = "127.0.0.1", "stories"  # of this machine; of the model, where we may choose it
 
 
@@ -53,7 +54,7 @@ def flags(**values: object) -> tuple[str, ...]:
 def vllm(places: Places, draft_length: int = 0, threads: int = 1) -> Server:
     """vLLM's build for CPUs; with a draft model if a draft length is given."""
     draft = {
-        "model": str(STORIES / "draft"),
+        "model": f"{PAIR}/draft",
         "num_speculative_tokens": draft_length,
         "method": "draft_model",
     }
@@ -65,7 +66,7 @@ def vllm(places: Places, draft_length: int = 0, threads: int = 1) -> Server:
         "vllm-draft" if draft_length else "vllm",
         VLLM,
         (
-            *(str(places.vllm / "bin" / "vllm"), "serve", str(STORIES / "target")),
+            *(str(places.vllm / "bin" / "vllm"), "serve", f"{PAIR}/target"),
             *served,
             *(speculation if draft_length else ()),
         ),
@@ -114,7 +115,7 @@ def llama_python(places: Places, target: Path) -> Server:
 
 def transformers() -> Server:
     """`transformers serve` of this environment."""
-    folder, program = str(STORIES / "target"), Path(sys.executable).with_name("transformers")
+    folder, program = f"{PAIR}/target", Path(sys.executable).with_name("transformers")
     return Server(
         "transformers",
         metadata.version("transformers"),
@@ -148,7 +149,7 @@ def running(server: Server, patience: float = PATIENCE) -> Iterator[str]:
         try:
             process = subprocess.Popen(
                 [*server.command, "--port", str(port)],
-                env=environ, stdout=log, stderr=log, start_new_session=True,
+                env=environ, cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
         except OSError as error:
             raise InputError(
