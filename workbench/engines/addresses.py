@@ -173,12 +173,12 @@ def _of_file(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
         return
     path = Path(given)
     try:
-        if path.stat().st_size > LONGEST:
-            raise InputError(f"{path} is larger than {LONGEST:,} bytes; name another with {FILE}.")
-        entries = tomllib.loads(path.read_text(encoding="utf-8"))
+        large = path.stat().st_size > LONGEST
+        entries = {} if large else tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise InputError(f"{path}, which {FILE} names, cannot be read: {error.strerror}.") from None
     except (ValueError, RecursionError):
         raise InputError(f"{path}, which {FILE} names, is not TOML in UTF-8.") from None
+    refuse((large, f"{path} is larger than {LONGEST:,} bytes; name another with {FILE}."))
     for name, fields in entries.items():
         yield path.name, name, fields

@@ -64,7 +64,7 @@ def refused(event: Event) -> None:
     Several servers send one in the middle of a stream, where the status has long been 200.
     """
     if event.get("error"):
-        raise InputError(f"The server broke off: {message(event)}")
+        raise InputError(f"The server broke off: {message(event).rstrip('.') or 'it says no more'}.")
 
 
 def message(event: Any) -> str:

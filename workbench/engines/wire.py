@@ -118,8 +118,9 @@ class Wire:
         return found
 
     def _json(self, data: bytes) -> Any:
+        text = self._decoded(data)
         try:
-            return json.loads(self._decoded(data))
+            return json.loads(text)
         except (ValueError, RecursionError):
             raise self.fault("sent an answer that is no JSON; is this its API?") from None
 

@@ -1,0 +1,118 @@
+"""Where engines are: the environment or its file, and each way in which they can be wrong."""
+
+import dataclasses
+
+import pytest
+
+from decoders import InputError
+from workbench.engines.addresses import FILE, LISTED, Engine, engines, named
+
+LOCAL = "http://127.0.0.1:8000"
+
+
+def test_engines_of_the_environment_and_of_its_file(tmp_path):
+    file = tmp_path / "engines.toml"
+    file.write_text('[slow]\nurl = "https://host.example/prefix/v1/"\nkind = "vllm"\n')
+    listed = f"fast={LOCAL} key=FAST_KEY model=stories; other=http://[::1]:81 ;"
+    assert engines({LISTED: listed, FILE: str(file)}) == {
+        "fast": Engine("fast", LOCAL, "FAST_KEY", "stories"),
+        "other": Engine("other", "http://[::1]:81"),
+        "slow": Engine("slow", "https://host.example/prefix", kind="vllm"),
+    }
+    assert engines({}) == {}
+
+
+def test_a_name_or_in_the_terminal_a_url():
+    environ = {LISTED: f"fast={LOCAL}"}
+    assert named("fast", environ) == Engine("fast", LOCAL)
+    assert named(f"{LOCAL}/v1", environ) == Engine("127.0.0.1:8000", LOCAL)
+    with pytest.raises(InputError, match="There is no engine 'fats': did you mean 'fast'"):
+        named("fats", environ)
+    with pytest.raises(InputError, match=f"list engines in {LISTED}, or give a URL"):
+        named("fast", {})
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("ftp://host", "must begin with http"),
+        ("file:///etc/passwd", "must begin with http"),
+        ("127.0.0.1:8000", "must begin with http"),
+        ("http://", "has no host"),
+        ("http://:8000", "has no host"),
+        ("http://host:0", "has no host or no port"),
+        ("http://host:99999", "cannot be read"),
+        ("http://[::1", "cannot be read"),
+        ("http://user:secret@host", "no user and no password"),
+        ("http://secret@host", "no user and no password"),
+        ("http://host/?key=secret", "must end with its host"),
+        ("http://host/#secret", "must end with its host"),
+        ("http://hóst", "must be a URL"),
+        ("http://host/\x7f", "must be a URL"),
+    ],
+)
+def test_a_url_that_cannot_be_called_is_one_sentence_without_its_secrets(url, says):
+    with pytest.raises(InputError, match=says) as error:
+        engines({LISTED: f"x={url}"})
+    assert "secret" not in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("listed", "says"),
+    [
+        (LOCAL, "must be a list as in"),
+        (f"x={LOCAL} sk-secret", "must be a list as in"),
+        (f"x={LOCAL}; x={LOCAL}", "names the engine 'x' a second time"),
+        (f"x={LOCAL} modle=a", "no field 'modle': did you mean 'model'"),
+        (f"x={LOCAL} key=", "`key` of the engine 'x' must be text"),
+        (f"<b>={LOCAL}", "the name '<b>' must have letters"),
+        (f"={LOCAL}", "the name '' must have letters"),
+        ("x=", "`url` of the engine 'x' must be text"),
+    ],
+)
+def test_a_list_that_cannot_be_read_is_one_sentence(listed, says):
+    with pytest.raises(InputError, match=says) as error:
+        engines({LISTED: listed})
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"[x", "is not TOML"),
+        (b"\xff", "is not TOML"),
+        (b'x = "http://host"', "has no `url`"),
+        (b"[x]\nmodel = 'a'", "has no `url`"),
+        (b"[x]\nurl = 5", "`url` of the engine 'x' must be text"),
+        (b"#" * 1_000_001, "is larger than"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_is_one_sentence(tmp_path, text, says):
+    file = tmp_path / "engines.toml"
+    if text is not None:
+        file.write_bytes(text)
+    with pytest.raises(InputError, match=says):
+        engines({FILE: str(file)})
+
+
+def test_a_key_is_read_when_it_is_used_and_kept_nowhere():
+    engine = Engine("x", LOCAL, key="X_KEY")
+    assert engine.secret({"X_KEY": "sk-secret"}) == "sk-secret"
+    assert Engine("x", LOCAL).secret({}) is None
+    assert "secret" not in repr(dataclasses.asdict(engine))
+
+
+@pytest.mark.parametrize("value", ["sk-secret\n", "sk-\r\nsecret", "sk secret", "sk-sécret", "\0"])
+def test_a_key_that_fits_no_header_is_one_sentence(value):
+    with pytest.raises(InputError, match="holds a line break, a space or another") as error:
+        Engine("x", LOCAL, key="X_KEY").secret({"X_KEY": value})
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["X_KEY", "sk-secret"])
+def test_a_variable_that_is_not_set_may_be_a_key_and_is_not_shown(name):
+    with pytest.raises(InputError, match="must name an environment variable that is set") as error:
+        Engine("x", LOCAL, key=name).secret({})
+    assert name not in str(error.value)

@@ -1,0 +1,244 @@
+"""A client of a server that behaves, and of servers that do not."""
+
+import dataclasses
+import json
+import socket
+import time
+from itertools import count
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.engines.served import (
+    MODEL,
+    Reply,
+    a_json,
+    a_stream,
+    chunk,
+    served,
+    usage,
+    vllm,
+)
+from workbench.engines.addresses import Engine
+from workbench.engines.client import Client
+from workbench.engines.dialects.other import OTHER
+from workbench.engines.dialects.vllm import VLLM
+from workbench.engines.probe import connect
+from workbench.engines.record import Query, plain
+from workbench.engines.wire import Bounds, Wire
+
+SMALL = Bounds(connect=0.5, silence=0.3, total=0.6, bytes=200_000)
+QUERY = Query((1, 2, 3), 4)
+
+
+def asked(reply, query: Query = QUERY, dialect=VLLM, bounds=SMALL, environ=(), **fields):
+    """The record of a server that gives this reply."""
+    with served(vllm(lambda call: reply)) as server:
+        wire = Wire(server.engine(**fields), bounds, dict(environ))
+        try:
+            return Client(wire, dialect, MODEL).ask(query)
+        finally:
+            wire.close()
+
+
+def refusal(*arguments, **options) -> str:
+    """The sentence of a server that cannot be used."""
+    with pytest.raises(InputError) as error:
+        asked(*arguments, **options)
+    words = str(error.value)
+    assert "\n" not in words
+    assert words.startswith("Engine fake")
+    assert words.endswith((".", "API?"))
+    return words
+
+
+WHOLE = [chunk(" a", [5]), chunk(" b c", [6, 7]), chunk(" d", [8], finish_reason="length")]
+
+
+def test_a_stream_becomes_a_record_with_the_time_of_each_token():
+    record = asked(a_stream([*WHOLE, usage(4)]))
+    assert (record.text, record.tokens, record.count) == (" a b c d", (5, 6, 7, 8), 4)
+    assert [tokens for _, tokens in record.arrivals] == [1, 2, 1]
+    assert len(record.times) == 4
+    assert 0 < record.first == record.times[0] <= record.times[3] <= record.seconds
+    assert (record.engine, record.kind, record.model) == ("fake", "vllm", MODEL)
+    assert (record.finished, record.note, record.speculation) == ("length", "", None)
+    assert json.loads(json.dumps(plain(dataclasses.asdict(record))))["tokens"] == [5, 6, 7, 8]
+
+
+def test_lines_may_come_in_any_pieces():
+    text = b": a comment\r\nevent: x\r\ndata: %s\r\n\r\n" % json.dumps(
+        chunk("é", [5], finish_reason="stop")
+    ).encode().replace(b"\\u00e9", "é".encode())
+    assert asked(Reply([bytes([b]) for b in text], type="text/event-stream")).text == "é"
+
+
+def test_without_ids_only_the_text_and_the_count_are_known():
+    record = asked(a_stream([chunk("a b"), chunk("", finish_reason="stop"), usage(2)]), dialect=OTHER,
+                   query=Query("x", 4))  # fmt: skip
+    assert (record.text, record.tokens, record.times, record.count) == ("a b", None, None, 2)
+
+
+def test_ids_that_are_fewer_than_the_tokens_are_not_given():
+    assert asked(a_stream([chunk("a", [5], finish_reason="stop"), usage(2)])).tokens is None
+
+
+def test_a_server_that_dies_in_the_middle_leaves_what_came():
+    for reply in (
+        a_stream(WHOLE[:2], end=b""),
+        dataclasses.replace(a_stream(WHOLE[:2], end=b"data: {"), headers={"content-length": "9999"}),
+    ):
+        record = asked(reply)
+        assert (record.text, record.tokens, record.finished) == (" a b c", (5, 6, 7), None)
+        assert record.note == "Engine fake broke off the answer."
+
+
+def test_a_server_that_dies_before_the_first_token_is_one_sentence():
+    assert refusal(a_stream([], end=b"")) == "Engine fake broke off the answer."
+    dies = Reply(b"{", headers={"content-length": "99"})
+    assert refusal(dies) == "Engine fake broke off the answer."
+
+
+def test_no_server_is_one_sentence():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+        with pytest.raises(InputError, match=r"Engine x cannot be reached \(.*\); start it, or"):
+            connect(Engine("x", url), SMALL)
+
+
+def test_an_endless_stream_is_cut_off_at_the_tokens_asked_for():
+    record = asked(a_stream(chunk(" x", [5]) for _ in count()))
+    assert record.note == "Engine fake sent more than the 4 tokens asked for and was cut off."
+    assert record.tokens[:4] == (5, 5, 5, 5)
+    untold = asked(a_stream(chunk(" x") for _ in count()), dialect=OTHER, query=Query("x", 4))
+    assert untold.note == record.note
+
+
+def test_an_endless_stream_of_nothing_is_cut_off_by_its_bytes():
+    assert "sent more than 200,000 bytes" in refusal(a_stream(chunk("") for _ in count()))
+    record = asked(a_stream(x for x in (WHOLE[0], *[b"x" * 1000] * 300)))
+    assert (record.text, "200,000 bytes" in record.note) == (" a", True)
+
+
+def test_an_endless_stream_is_cut_off_by_the_clock():
+    def slowly():
+        for _ in count():
+            time.sleep(0.05)
+            yield chunk("")
+
+    assert "had not finished after 0.6 s" in refusal(a_stream(slowly()))
+
+
+def test_a_silent_server_is_one_sentence():
+    def silent():
+        yield b""
+        time.sleep(1)
+
+    assert refusal(a_stream(silent())) == "Engine fake was silent for 0.3 s."
+
+
+def test_ten_thousand_tokens_are_no_trouble():
+    events = (chunk(" x", [i % 50]) for i in range(9_999))
+    end = chunk(" x", [0], finish_reason="length")
+    record = asked(a_stream([*events, end]), Query((1,), 10_000), bounds=Bounds())
+    assert (len(record.tokens), len(record.times), record.note) == (10_000, 10_000, "")
+
+
+@pytest.mark.parametrize("tokens", [0, 100_001, 2**70])
+def test_no_more_tokens_than_the_limit_are_asked_for(tokens):
+    assert "asked for 1 to 100,000 tokens" in refusal_of(Query((1,), tokens))
+
+
+def refusal_of(query: Query) -> str:
+    with pytest.raises(InputError) as error:
+        asked(a_stream(WHOLE), query)
+    return str(error.value)
+
+
+def test_ids_are_not_sent_to_a_server_that_takes_none():
+    assert "takes no token ids" in refusal(a_stream(WHOLE), dialect=OTHER)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (Reply(b"<html>"), "is no JSON"),
+        (Reply(b""), "is no JSON"),
+        (Reply(b"[" * 100_000), "is no JSON"),
+        (Reply(b"[1]"), "JSON that is no object"),
+        (Reply(b"\xff\xfe"), "is not UTF-8"),
+        (Reply(b"data: {\n\n", type="text/event-stream"), "is no JSON"),
+        (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
+        (a_json({}), "another shape than this API's: choices: field required"),
+        (a_json({"choices": 5}), "choices: input should be a valid list"),
+        (a_json({"choices": [5]}), "choices.0: input should be"),
+        (a_json({"choices": [{"text": 5}]}), "choices.0.text: input should be a valid string"),
+        (a_json({"choices": [{"token_ids": ["5"]}]}), "choices.0.token_ids.0"),
+        (a_json({"choices": [{"token_ids": [-5]}]}), "choices.0.token_ids.0"),
+        (a_json({"choices": [{"token_ids": [True]}]}), "choices.0.token_ids.0"),
+        (a_json({"choices": [], "usage": {"completion_tokens": 1.5}}), "completion_tokens"),
+        (a_json({"choices": [], "metrics": {"speculative_decoding": {}}}), "num_draft_tokens"),
+        (a_json({"error": {"message": "no\nmemory"}}), "broke off: no memory."),
+        (a_json({**chunk("a", [5]), "model": "b"}), "answered with the model 'b', not with"),
+        (a_json({"detail": "x" * 9999}, 500), "failed (HTTP 500); it says: xxx"),
+        (a_json({"error": "busy"}, 503), "failed (HTTP 503); it says: busy."),
+        (Reply(b"<h1>", 500), "failed (HTTP 500)."),
+        (a_json({"error": {"message": "The model does not exist."}}, 404), "The model does not"),
+        (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
+        (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
+        (Reply(b"", 403), "refuses the key (HTTP 403)"),
+        (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is not"),
+        (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
+        (Reply(b"", 204), "failed (HTTP 204)."),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_none_is_one_sentence(reply, says):
+    assert says in refusal(reply)
+    assert len(refusal(reply)) < 500
+
+
+def test_a_redirect_calls_nobody_else():
+    with served(vllm(lambda call: a_stream(WHOLE))) as elsewhere:
+        to = {"location": f"{elsewhere.url}/v1/completions"}
+        for status in (301, 302, 303, 307, 308):
+            assert "redirects" in refusal(Reply(b"", status, to))
+        assert elsewhere.calls == []
+
+
+def test_a_wrong_shape_in_the_middle_leaves_what_came():
+    record = asked(a_stream([WHOLE[0], {"choices": "x"}]))
+    assert record.tokens == (5,)
+    assert record.note.startswith("Engine fake: the answer has another shape than this API's")
+
+
+def test_the_key_is_sent_and_shown_nowhere():
+    environ, key = {"X": "sk-secret"}, "sk-secret"
+    echo = [
+        chunk(f" {key[:4]}", [5]),
+        chunk(f"{key[4:]}!", [6], finish_reason=key),
+    ]
+    with served(vllm(lambda call: a_stream(echo))) as server:
+        wire = Wire(server.engine(key="X"), SMALL, environ)
+        record = Client(wire, VLLM, MODEL).ask(QUERY)
+        assert server.calls[-1].key == f"Bearer {key}"
+        wire.close()
+    assert key not in repr(record)
+    assert record.text == " [key]!"
+    for reply in (
+        a_json({"error": f"wrong key {key}"}, 401),
+        a_json({"error": {"message": key}}),
+        a_json({"choices": [], "model": key}),
+    ):
+        assert key not in refusal(reply, environ=environ, key="X")
+
+
+def test_a_key_in_the_environment_of_nobody_is_not_sent(monkeypatch, tmp_path):
+    """httpx would take passwords from .netrc, and proxies from the environment."""
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login a password b\n")
+    monkeypatch.setenv("NETRC", str(netrc))
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    with served(vllm(lambda call: a_stream(WHOLE))) as server:
+        assert connect(server.engine(), SMALL).ask(QUERY).tokens == (5, 6, 7, 8)
+        assert {call.key for call in server.calls} == {None}

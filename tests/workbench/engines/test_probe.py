@@ -1,0 +1,80 @@
+"""Which engine answers, which model it serves, and what it tells."""
+
+import pytest
+
+from decoders import InputError
+from tests.workbench.engines.served import a_json, a_stream, chunk, served, vllm
+from workbench.engines.probe import connect, probe
+
+
+def completion(call):
+    if call.body["stream"]:
+        return a_stream([chunk(" a", [1]), chunk(" b", [2], finish_reason="length")])
+    return a_json(chunk(" a", finish_reason="length"))
+
+
+def models(*listed, **others):
+    """A server with this list of models."""
+
+    def answers(call):
+        if call.path == "/v1/models":
+            return a_json({"data": list(listed)})
+        if call.body is not None:
+            return completion(call)
+        return a_json(others[call.path.strip("/")])
+
+    return answers
+
+
+def test_a_plain_vllm_tells_ids_and_no_drafts():
+    with served(vllm(completion)) as server:
+        found = probe(connect(server.engine()))
+    assert (found.kind, found.model, found.version) == ("vllm", "stories", "0.32.0")
+    assert (found.takes_ids, found.token_ids) == (True, True)
+    assert (found.logprobs, found.prompt_logprobs, found.speculation) == (False, False, None)
+
+
+@pytest.mark.parametrize(
+    ("answers", "kind"),
+    [
+        (models({"id": "m", "owned_by": "sglang"}), "sglang"),
+        (models({"id": "m", "owned_by": "llamacpp"}), "llama.cpp"),
+        (models({"id": "m"}, **{"openapi.json": {"paths": {"/load_model": {}}}}), "transformers"),
+        (models({"id": "m"}, **{"openapi.json": {"paths": {"/other": {}}}}), "other"),
+        (models({"id": "m"}, **{"openapi.json": [1]}), "other"),
+        (models({"id": "m"}), "other"),
+    ],
+)
+def test_the_kind_of_a_server(answers, kind):
+    with served(answers) as server:
+        assert connect(server.engine()).dialect.kind == kind
+
+
+def test_the_entry_may_say_the_kind():
+    with served(models({"id": "m"})) as server:
+        assert connect(server.engine(kind="vllm")).dialect.kind == "vllm"
+        with pytest.raises(InputError, match=r"no known kind 'vlm': did you mean 'vllm'"):
+            connect(server.engine(kind="vlm"))
+
+
+def test_another_model_than_said_is_one_sentence():
+    with served(models({"id": "a"}, {"id": "b"})) as server:
+        assert connect(server.engine()).model == "a"
+        assert connect(server.engine(model="b")).model == "b"
+        with pytest.raises(InputError, match="serves 'a', 'b', not 'c'; correct `model`"):
+            connect(server.engine(model="c"))
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"),
+    [
+        ({"data": 5}, "lists no models: The answer has another shape"),
+        ([], "lists no models"),
+        ({"data": [{"id": 5}]}, "data.0.id: input should be a valid string"),
+    ],
+)
+def test_a_list_of_models_that_is_none_is_one_sentence(answer, says):
+    with served(lambda call: a_json(answer)) as server, pytest.raises(InputError) as error:
+        connect(server.engine())
+    assert says in str(error.value)
+    assert str(error.value).startswith("Engine fake ")
