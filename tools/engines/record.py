@@ -11,7 +11,7 @@ stream is a list of lines; of /metrics only the counts of tokens are kept.
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
@@ -20,35 +20,25 @@ from typing import Any
 import httpx
 
 from tools.engines.places import ROOT, STORIES, Places
-from tools.engines.servers import (
-    Server,
-    llama_python,
-    llama_server,
-    running,
-    transformers,
-    vllm,
-)
+from tools.engines.servers import SERVERS, running
+from workbench.engines import probe
 from workbench.engines.dialects.dialect import Dialect
 from workbench.engines.dialects.llama_cpp import LLAMA_CPP
 from workbench.engines.dialects.other import OTHER
 from workbench.engines.dialects.transformers import TRANSFORMERS
 from workbench.engines.dialects.vllm import VLLM
-from workbench.engines.probe import PROMPT
 from workbench.engines.record import Query
 
 RECORDED = ROOT / "tests" / "workbench" / "engines" / "recorded"
 TOKENS = 24
 COUNTED = re.compile(r"\S*(spec_decode\w*_total|tokens(_predicted)?_total)\b")
-SERVERS: dict[str, tuple[Dialect, Callable[[Places], Server]]] = {
-    "vllm": (VLLM, vllm),
-    "vllm-draft": (VLLM, lambda places: vllm(places, draft_length=3)),
-    "llama-cpp": (LLAMA_CPP, lambda places: llama_server(places, places.target)),
-    "llama-cpp-draft": (
-        LLAMA_CPP,
-        lambda places: llama_server(places, places.target, places.draft),
-    ),
-    "llama-cpp-python": (OTHER, lambda places: llama_python(places, places.target)),
-    "transformers": (TRANSFORMERS, lambda places: transformers()),
+DIALECTS: dict[str, Dialect] = {
+    "vllm": VLLM,
+    "vllm-draft": VLLM,
+    "llama-cpp": LLAMA_CPP,
+    "llama-cpp-draft": LLAMA_CPP,
+    "llama-cpp-python": OTHER,
+    "transformers": TRANSFORMERS,
 }
 
 
@@ -73,18 +63,18 @@ def questions(dialect: Dialect, model: str) -> Iterator[Question]:
     text, ids = opening()
     asked = Query(ids if dialect.takes_ids else text, TOKENS, temperature=0.0)
     whole = replace(asked, stream=False)
-    described = [dialect.sign, "/openapi.json"] if dialect.sign else []
+    described = ["/openapi.json"] if dialect.sign else []
     version = [dialect.version[0]] if dialect.version else []
-    for path in ("/v1/models", *version, *described[1:], "/metrics"):
+    for path in ("/v1/models", *version, *described, "/metrics"):
         yield Question(path)
     for query in (
         asked,
         whole,
         replace(asked, temperature=1.0, seed=7),
-        Query(PROMPT, 2, temperature=0.0),
+        Query(probe.PROMPT, probe.TOKENS, temperature=0.0),
     ):
         yield Question(dialect.path, dialect.body(query, model))
-    probing = dialect.body(Query(PROMPT, 1, stream=False), model)
+    probing = dialect.body(Query(probe.PROMPT, 1, stream=False), model)
     for field in (dialect.logprobs, dialect.prompt_logprobs):
         if field is not None:
             yield Question(dialect.path, {**probing, field[0]: 1})
@@ -96,10 +86,13 @@ def questions(dialect: Dialect, model: str) -> Iterator[Question]:
     yield Question(dialect.path, dialect.body(replace(whole, max_tokens=100_000), model))
 
 
-def answered(client: httpx.Client, question: Question) -> dict[str, Any]:
+def answered(address: str, question: Question) -> dict[str, Any]:
     """A call and its answer, as they are kept."""
     method = "GET" if question.body is None else "POST"
-    answer = client.request(method, question.path, json=question.body)
+    # Each on a connection that is new: llama.cpp closes one now and then while it seems open.
+    answer = httpx.request(
+        method, address + question.path, json=question.body, timeout=300, trust_env=False
+    )
     kind = answer.headers.get("content-type", "")
     if kind.startswith("application/json"):
         said: Any = answer.json()
@@ -128,13 +121,9 @@ def record(name: str, places: Places, folder: Path = RECORDED) -> Path:
     Raises:
         InputError: if the server cannot be started
     """
-    dialect, make = SERVERS[name]
-    server = make(places)
-    with (
-        running(server) as address,
-        httpx.Client(base_url=address, timeout=300, trust_env=False) as client,
-    ):
-        calls = [answered(client, each) for each in questions(dialect, server.model)]
+    dialect, server = DIALECTS[name], SERVERS[name](places)
+    with running(server) as address:
+        calls = [answered(address, each) for each in questions(dialect, server.model)]
     program, *flags = server.command
     found = {
         "engine": name,

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -123,6 +123,17 @@ def transformers() -> Server:
         {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"},
         folder,
     )
+
+
+# Servers with the embedded pair.
+SERVERS: dict[str, Callable[[Places], Server]] = {
+    "vllm": vllm,
+    "vllm-draft": lambda places: vllm(places, draft_length=3),
+    "llama-cpp": lambda places: llama_server(places, places.target),
+    "llama-cpp-draft": lambda places: llama_server(places, places.target, places.draft),
+    "llama-cpp-python": lambda places: llama_python(places, places.target),
+    "transformers": lambda places: transformers(),
+}
 
 
 def free_port() -> int:
