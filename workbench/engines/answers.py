@@ -64,7 +64,8 @@ def refused(event: Event) -> None:
     Several servers send one in the middle of a stream, where the status has long been 200.
     """
     if event.get("error"):
-        raise InputError(f"The server broke off: {message(event).rstrip('.') or 'it says no more'}.")
+        words = message(event).rstrip(".") or "it does not say why"
+        raise InputError(f"The server broke off: {words}.")
 
 
 def message(event: Any) -> str:

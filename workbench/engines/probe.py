@@ -118,7 +118,7 @@ def _model(wire: Wire, models: list[Served]) -> str | None:
 
 
 def probe(client: Client) -> Abilities:
-    """Query for a few tokens, and see what comes with them.
+    """Ask for a few tokens, and see what comes with them.
 
     Raises:
         InputError: if the server does not answer

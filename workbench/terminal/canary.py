@@ -152,4 +152,9 @@ def sentences(report: CanaryReport) -> list[str]:
         found.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
     if report.note:
         found.append(f"{report.draws:,} of {report.asked:,} draws: {report.note}")
+    if report.verdict == "fault" and report.dtype == "auto":
+        found.append(
+            "If the server computes in another number type than the model here, name it with "
+            "--served-in; coarser rounding explains more."
+        )
     return [*found, "", VERDICTS[report.verdict].format(draws=report.draws)]

@@ -40,7 +40,9 @@ def a_stream(events: Iterable[Any], end: bytes = b"data: [DONE]\n\n") -> Reply:
 
     def pieces() -> Iterator[bytes]:
         for event in events:
-            yield event if isinstance(event, bytes) else b"data: %s\n\n" % json.dumps(event).encode()
+            yield (
+                event if isinstance(event, bytes) else b"data: %s\n\n" % json.dumps(event).encode()
+            )
         yield end
 
     return Reply(pieces(), type="text/event-stream")

@@ -74,8 +74,8 @@ def test_lines_may_come_in_any_pieces():
 
 
 def test_without_ids_only_the_text_and_the_count_are_known():
-    record = asked(a_stream([chunk("a b"), chunk("", finish_reason="stop"), usage(2)]), dialect=OTHER,
-                   query=Query("x", 4))  # fmt: skip
+    told = [chunk("a b"), chunk("", finish_reason="stop"), usage(2)]
+    record = asked(a_stream(told), Query("x", 4), dialect=OTHER)
     assert (record.text, record.tokens, record.times, record.count) == ("a b", None, None, 2)
 
 
@@ -86,7 +86,9 @@ def test_ids_that_are_fewer_than_the_tokens_are_not_given():
 def test_a_server_that_dies_in_the_middle_leaves_what_came():
     for reply in (
         a_stream(WHOLE[:2], end=b""),
-        dataclasses.replace(a_stream(WHOLE[:2], end=b"data: {"), headers={"content-length": "9999"}),
+        dataclasses.replace(
+            a_stream(WHOLE[:2], end=b"data: {"), headers={"content-length": "9999"}
+        ),
     ):
         record = asked(reply)
         assert (record.text, record.tokens, record.finished) == (" a b c", (5, 6, 7), None)
@@ -188,7 +190,7 @@ def test_ids_are_not_sent_to_a_server_that_takes_none():
         (Reply(b"", 404), "has no /v1/completions (HTTP 404); correct its address."),
         (Reply(b"", 401), "refuses the key (HTTP 401); name the variable"),
         (Reply(b"", 403), "refuses the key (HTTP 403)"),
-        (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is not"),
+        (Reply(b"", 302, {"location": "http://127.0.0.1:1/"}), "redirects (HTTP 302), which is"),
         (Reply(b"x", 200, {"content-encoding": "gzip"}), "compresses its answers"),
         (Reply(b"", 204), "failed (HTTP 204)."),
     ],

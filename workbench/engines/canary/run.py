@@ -9,7 +9,7 @@ import decoders
 from decoders import Divergence, InputError, ModelPair
 from decoders.errors import allowed, refuse, whole
 from decoders.greedy import DTYPES
-from decoders.inputs import as_seed, as_tokens, encode
+from decoders.inputs import as_seed, encode
 from workbench.engines import counters
 from workbench.engines.canary import law
 from workbench.engines.canary.draws import LEVEL, Check, WrongRule, checks, controls
@@ -96,6 +96,7 @@ class CanaryReport:
         checks: the tests of its draws
         controls: whether they would have found wrong rules
         greedy: its greedy texts
+        dtype: the number type in which rounding was measured for them
         speculation: counts of its draft tokens over all draws; None if it tells none
         note: why draws are missing; "" if none are
     """
@@ -108,6 +109,7 @@ class CanaryReport:
     checks: tuple[Check, ...]
     controls: tuple[WrongRule, ...]
     greedy: tuple[GreedyText, ...]
+    dtype: str
     speculation: Speculation | None
     note: str
 
@@ -170,6 +172,7 @@ def watch(
         tuple(checks(draws)),
         tuple(controls(draws, what.seed)),
         tuple(greedy),
+        what.dtype,
         spoken or counted,
         note,
     )
@@ -194,8 +197,13 @@ def _tokens(record: Record, pair: ModelPair) -> Ids:
             f"Engine {record.engine} does not tell the ids of its tokens, so its draws cannot be "
             "compared with the law."
         )
-    ids = as_tokens(
-        f"Engine {record.engine} serves another model than this one", record.tokens, pair.vocabulary
+    ids, last = list(record.tokens), max(record.tokens)
+    refuse(
+        (
+            last >= pair.vocabulary,
+            f"Engine {record.engine} wrote the token {last}, which the model here does not have; "
+            "load the model that it serves.",
+        )
     )
     if record.finished == "stop" and ids[-1] not in pair.end_tokens:
         ends = sorted(pair.end_tokens)

@@ -1,0 +1,172 @@
+"""A canary against servers that draw from the model's law, and from others."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import decoders
+from decoders import InputError, ModelPair
+from tests.workbench.engines.canary.servers import drawing, serving
+from tests.workbench.engines.served import Call, a_json, served
+from workbench.engines.canary import law
+from workbench.engines.canary.cells import labels
+from workbench.engines.canary.run import Watch, watch
+from workbench.engines.probe import connect
+from workbench.engines.record import Speculation
+
+WHAT = Watch(prefixes=("abab", "é 🦊"), draws=600, tokens=4)
+
+
+def watched(pair: ModelPair, answers, what: Watch = WHAT, **options):
+    with served(answers) as server:
+        client = connect(server.engine())
+        try:
+            return watch(client, pair, what, **options)
+        finally:
+            client.wire.close()
+
+
+@pytest.fixture(scope="module")
+def right(pair):
+    return serving(pair, drawing(pair.target), WHAT.prefixes, WHAT.draws, WHAT.tokens)
+
+
+def test_a_server_with_the_model_s_law_is_like_it(pair, right):
+    report = watched(pair, right)
+    assert report.verdict == "like"
+    assert (report.draws, report.asked, report.note) == (600, 600, "")
+    assert [check.tokens for check in report.checks] == [600, *[600] * 4, 1800]
+    assert min(check.p for check in report.checks) > 0.01
+    assert len(report.controls) == 2
+    assert all(rule.variation == pytest.approx(0.1) for rule in report.controls)
+    assert {text.divergence.verdict for text in report.greedy} == {"same"}
+    assert report.speculation == Speculation(1800, 1200, 600)
+    plain = json.loads(json.dumps(report.to_json()))
+    assert (plain["verdict"], plain["level"], plain["checks"][0]["tokens"]) == ("like", 0.001, 600)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda pair: drawing(pair.target, 1.5),
+        lambda pair: drawing(pair.draft),
+    ],
+    ids=["temperature", "the draft model alone"],
+)
+def test_a_server_with_another_law_is_unlike_it(pair, write):
+    answers = serving(pair, write(pair), WHAT.prefixes, WHAT.draws, WHAT.tokens)
+    report = watched(pair, answers)
+    assert report.verdict == "unlike"
+    assert min(check.p for check in report.checks) < 1e-3
+
+
+def test_a_greedy_text_of_its_own_is_a_fault(pair, right):
+    def answers(call: Call):
+        reply = right(call)
+        if call.body and call.body["temperature"] == 0:
+            answer = json.loads(reply.body)
+            ids = answer["choices"][0]["token_ids"]
+            answer["choices"][0]["token_ids"] = [*ids[:5], (ids[5] + 1) % 200, *ids[6:]]
+            return a_json(answer)
+        return reply
+
+    report = watched(pair, answers, replace(WHAT, draws=20))
+    assert report.verdict == "fault"
+    assert "Fault at new token 6" in report.greedy[0].divergence.says
+
+
+def test_few_draws_say_nothing(pair, right):
+    report = watched(pair, right, replace(WHAT, draws=20))
+    assert report.verdict == "cannot tell"
+    assert any(rule.caught < rule.times for rule in report.controls)
+
+
+def test_a_server_that_dies_leaves_its_draws_to_be_tested(pair, right):
+    def answers(call: Call):
+        dies = call.body and call.body["temperature"] and call.body["seed"] >= 100
+        return a_json({"error": "out of memory"}, 500) if dies else right(call)
+
+    report = watched(pair, answers)
+    assert 0 < report.draws <= 100
+    assert report.note == "Engine fake failed (HTTP 500); it says: out of memory."
+    assert report.checks
+
+
+def test_stopping_tests_what_has_come(pair, right):
+    told = []
+    report = watched(pair, right, told=lambda *each: told.append(each), stopped=lambda: True)
+    assert (report.draws, report.note) == (1, "Stopped.")
+    assert [each for each in told if each[0] == "draws"] == [("draws", 1, 600)]
+
+
+def changed(right, **fields):
+    """The server, with other fields in each answer."""
+
+    def answers(call: Call):
+        reply = right(call)
+        if call.body is None:
+            return reply
+        answer = json.loads(reply.body)
+        answer["choices"][0].update(fields)
+        answer.pop("usage")
+        return a_json(answer)
+
+    return answers
+
+
+def test_a_server_that_tells_no_ids_cannot_be_tested(pair, right):
+    with pytest.raises(InputError, match="Engine fake does not tell the ids of its tokens"):
+        watched(pair, changed(right, token_ids=None))
+
+
+def test_a_server_of_another_vocabulary_cannot_be_tested(pair, right):
+    with pytest.raises(InputError, match="wrote the token 99999, which the model here does not"):
+        watched(pair, changed(right, token_ids=[1, 2, 99999, 4]))
+
+
+def test_an_end_without_its_token_cannot_be_tested_without_end_tokens(pair, right):
+    with pytest.raises(InputError, match="ended a text without saying with which token"):
+        watched(pair, changed(right, finish_reason="stop"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"draws": 0}, "draws must be"),
+        ({"draws": 10**9}, "draws must be"),
+        ({"tokens": 65}, "tokens must be"),
+        ({"at_once": 0}, "at_once must be"),
+        ({"seed": 0.5}, "seed must be"),
+        ({"dtype": "float8"}, "dtype must be"),
+        ({"prefixes": ()}, "at least one text"),
+        ({"prefixes": ("a", "a")}, "given twice"),
+    ],
+)
+def test_what_cannot_be_asked_is_one_sentence(fields, says):
+    with pytest.raises(InputError, match=says):
+        Watch(**fields)
+
+
+def test_the_law_is_that_of_the_model_at_each_place(pair):
+    prefix, other = (1, 2, 3), (4,)
+    drawn = [(prefix, (5, 6)), (prefix, (5, 6)), (prefix, (5,)), (other, (7, 8))]
+    draws = law.read(pair, drawn)
+    assert sorted(draws.position) == [0, 0, 0, 0, 1, 1, 1]
+    places = decoders.read(pair, [1, 2, 3], [5])
+    cell = labels(places.p, places.q)
+    here = np.isclose(draws.chances[:, 0], float(places.p[1][cell[1] == 0].sum()))
+    assert here[draws.position == 1].sum() == 2
+    assert (draws.cells[here] == int(cell[1, 6])).sum() >= 2
+    assert np.allclose(draws.chances.sum(axis=1), 1)
+    assert [float(start.observed.sum()) for start in draws.starts] == [3, 1]
+    for chances, distance in draws.others.values():
+        assert np.allclose(chances.sum(axis=1), 1)
+        assert (distance >= np.abs(chances - draws.chances).sum(axis=1) / 2 - 1e-6).all()
+
+
+def test_a_model_without_a_draft_has_coarser_cells(pair):
+    alone = ModelPair(pair.target, None, pair.tokenizer)
+    draws = law.read(alone, [((1, 2), (3,))])
+    assert (draws.chances.shape, len(draws.others)) == ((1, 5), 1)
