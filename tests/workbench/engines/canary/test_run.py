@@ -56,8 +56,8 @@ def test_a_server_with_the_model_s_law_is_like_it(pair, right):
     ids=["temperature", "the draft model alone"],
 )
 def test_a_server_with_another_law_is_unlike_it(pair, write):
-    answers = serving(pair, write(pair), WHAT.prefixes, WHAT.draws, WHAT.tokens)
-    report = watched(pair, answers)
+    answers = serving(pair, write(pair), WHAT.prefixes, 300, WHAT.tokens)
+    report = watched(pair, answers, replace(WHAT, draws=300))
     assert report.verdict == "unlike"
     assert min(check.p for check in report.checks) < 1e-3
 
@@ -88,7 +88,7 @@ def test_a_server_that_dies_leaves_its_draws_to_be_tested(pair, right):
         dies = call.body and call.body["temperature"] and call.body["seed"] >= 100
         return a_json({"error": "out of memory"}, 500) if dies else right(call)
 
-    report = watched(pair, answers)
+    report = watched(pair, answers, replace(WHAT, draws=200))
     assert 0 < report.draws <= 100
     assert report.note == "Engine fake failed (HTTP 500); it says: out of memory."
     assert report.checks
