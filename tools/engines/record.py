@@ -110,6 +110,11 @@ def answered(address: str, question: Question) -> dict[str, Any]:
     }
 
 
+def calls(name: str, address: str, model: str) -> list[dict[str, Any]]:
+    """What a running server is asked, and what it answers."""
+    return [answered(address, each) for each in questions(DIALECTS[name], model)]
+
+
 def record(name: str, places: Places, folder: Path = RECORDED) -> Path:
     """Start a server, keep its answers in a file, and end it.
 
@@ -121,18 +126,18 @@ def record(name: str, places: Places, folder: Path = RECORDED) -> Path:
     Raises:
         InputError: if the server cannot be started
     """
-    dialect, server = DIALECTS[name], SERVERS[name](places)
+    server = SERVERS[name](places)
     with running(server) as address:
-        calls = [answered(address, each) for each in questions(dialect, server.model)]
+        answers = calls(name, address, server.model)
     program, *flags = server.command
     found = {
         "engine": name,
-        "kind": dialect.kind,
+        "kind": DIALECTS[name].kind,
         "version": server.version,
         "date": date.today().isoformat(),
         "command": [Path(program).name, *(each.replace(f"{ROOT}/", "") for each in flags)],
         "environ": dict(server.environ),
-        "calls": calls,
+        "calls": answers,
     }
     file = folder / f"{name}.json"
     text = json.dumps(found, indent=1, ensure_ascii=False).replace(f"{ROOT}/", "")
