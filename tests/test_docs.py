@@ -31,7 +31,7 @@ from workbench.kinds.comparison import command as compare
 from workbench.kinds.draw import command as draw
 from workbench.kinds.experiment import command as experiment
 from workbench.models import keeper
-from workbench.terminal import heads
+from workbench.terminal import canary, heads
 
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
@@ -155,7 +155,7 @@ def only_parsed(command: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
         asked = []
         patched.setattr(program, "page", lambda args: asked.append(args))
-        for each in (compare, draw, branch, batch, advise, experiment, heads):
+        for each in (compare, draw, branch, batch, advise, experiment, heads, canary):
             patched.setattr(each, "run", lambda args: asked.append(args))
         assert not exit_status(command[1:])
     (args,) = asked

@@ -16,6 +16,7 @@ from workbench.engines.answers import Event, message
 
 STREAM = "text/event-stream"
 SAID = 65_536  # bytes of an error that are read
+SECRET = 8  # characters of the shortest key that is one
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,8 @@ class Wire:
             # Compressed, a small answer could become a huge one.
             headers={"Accept-Encoding": "identity", **key},
             timeout=httpx.Timeout(limits.silence, connect=limits.connect),
+            # As many connections as there are threads that ask.
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=None),
             follow_redirects=False,
             # Proxies and .netrc of the environment are not for these addresses.
             trust_env=False,
@@ -69,8 +72,12 @@ class Wire:
         self._http.close()
 
     def hidden(self, text: str) -> str:
-        """A text without the key, which a server may send back."""
-        return text.replace(self._secret, "[key]") if self._secret else text
+        """A text without the key, which a server may send back.
+
+        Shorter ones than SECRET stay: such as EMPTY, where no key is needed, may be words of a text.
+        """
+        secret = self._secret or ""
+        return text.replace(secret, "[key]") if len(secret) >= SECRET else text
 
     def get(self, path: str) -> Any:
         """The JSON at a path.

@@ -235,6 +235,11 @@ def test_the_key_is_sent_and_shown_nowhere():
         assert key not in refusal(reply, environ=environ, key="X")
 
 
+def test_a_word_that_stands_for_no_key_is_no_secret():
+    words = [chunk(" EMPTY", [5], finish_reason="stop")]
+    assert asked(a_stream(words), environ={"X": "EMPTY"}, key="X").text == " EMPTY"
+
+
 def test_a_key_in_the_environment_of_nobody_is_not_sent(monkeypatch, tmp_path):
     """httpx would take passwords from .netrc, and proxies from the environment."""
     netrc = tmp_path / "netrc"

@@ -1,10 +1,14 @@
 """Which engine answers, which model it serves, and what it tells."""
 
+import dataclasses
+
 import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import a_json, a_stream, chunk, served, vllm
+from workbench.engines.addresses import Engine
 from workbench.engines.probe import connect, probe
+from workbench.engines.record import Query
 
 
 def completion(call):
@@ -48,6 +52,15 @@ def test_a_plain_vllm_tells_ids_and_no_drafts():
 def test_the_kind_of_a_server(answers, kind):
     with served(answers) as server:
         assert connect(server.engine()).dialect.kind == kind
+
+
+def test_an_address_may_have_a_path_of_its_own():
+    def answers(call):
+        return vllm(completion)(dataclasses.replace(call, path=call.path.removeprefix("/deep")))
+
+    with served(answers) as server:
+        connect(Engine("x", f"{server.url}/deep")).ask(Query((1,), 4))
+        assert [call.path for call in server.calls] == ["/deep/v1/models", "/deep/v1/completions"]
 
 
 def test_the_entry_may_say_the_kind():

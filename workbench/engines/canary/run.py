@@ -37,8 +37,8 @@ class Watch:
     Attributes:
         prefixes: texts that are continued
         draws: texts drawn, the same number after each prefix
-        tokens: tokens of each draw; more than the server's draft length by 3 to reach the token
-            after a whole draft
+        tokens: tokens of each draw; two more than the server's draft length reach the token after a
+            whole draft
         seed: of the first draw; the next one has seed + 1
         at_once: requests at the same time
         dtype: the number type of the server's model, for the verdict on greedy texts; "auto" is
