@@ -7,10 +7,10 @@ llama-cpp-python, for this processor and with its server: ten minutes on two cor
 3.5 GB. Both need a network.
 """
 
+import argparse
 import os
 import shutil
 import subprocess
-import sys
 import tarfile
 import venv
 from collections.abc import Mapping
@@ -85,9 +85,15 @@ ENGINES = {"llama": (LLAMA_CPP_PYTHON, install_llama), "vllm": (VLLM, install_vl
 
 
 def main() -> None:
-    places = Places()
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="*", default=list(ENGINES), metavar="NAME")
+    names, places = parser.parse_args().names, Places()
+    if unknown := [name for name in names if name not in ENGINES]:
+        parser.error(f"no engine is called {unknown[0]}; there are {', '.join(ENGINES)}")
     places.root.mkdir(exist_ok=True)
-    for name in sys.argv[1:] or ENGINES:
+    for name in names:
         version, install = ENGINES[name]
         done = places.root / f"{name}-{version}.done"
         if not done.exists():
