@@ -74,7 +74,7 @@ class Wire:
     def hidden(self, text: str) -> str:
         """A text without the key, which a server may send back.
 
-        Shorter ones than SECRET stay: such as EMPTY, where no key is needed, may be words of a text.
+        One shorter than SECRET stays: EMPTY, say, where none is needed, may be a word of a text.
         """
         secret = self._secret or ""
         return text.replace(secret, "[key]") if len(secret) >= SECRET else text
