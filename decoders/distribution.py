@@ -1,4 +1,4 @@
-"""What is sampled, a distribution over tokens or (beam, token) pairs, and the source of randomness.
+"""What is sampled: a distribution over tokens or (beam, token) pairs.
 
 A Distribution is a measure on the ids 0 .. V-1; a distribution if its masses sum to one.
 `p[token]` is a float, 0 for tokens without mass; `2 * p` and `p / 2` scale every mass.
@@ -9,12 +9,10 @@ the difference. One uniform number draws the same token from both forms, because
 by rising id.
 """
 
-import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Protocol
 
 import torch
 
@@ -199,51 +197,3 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     left = {x: over for x, m in p.items() if (over := m - of_q(x, 0.0)) > 0}
     mass = sum(left.values())
     return Small({x: m / mass for x, m in left.items()}) if mass > 0 else p
-
-
-class RandomSource(Protocol):
-    """The random operations of a decoder. Tests use a source that enumerates every outcome."""
-
-    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
-        """`count` ids, drawn independently with replacement."""
-
-    def accept(self, probability: float) -> tuple[bool, float]:
-        """Accept with a probability.
-
-        Args:
-            probability: the chance; above 1 counts as 1
-
-        Returns:
-            Whether it was accepted, and the uniform number u in [0, 1) that decided.
-        """
-
-    def chain(self, steps: int) -> Callable[[Distribution], int]:
-        """A function that draws from one distribution after another, at most `steps` times.
-
-        All random numbers are taken from the source now, even if fewer are needed, so that later
-        draws do not depend on where a chain ends.
-        """
-
-
-class SeededSource:
-    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator.
-
-    One seed gives the same draws on any device.
-
-    Args:
-        seed: any whole number; taken modulo 2**64
-    """
-
-    def __init__(self, seed: int):
-        self.uniform = random.Random(seed % 2**64).random
-
-    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
-        return probs.draw([self.uniform() for _ in range(count)])
-
-    def accept(self, probability: float) -> tuple[bool, float]:
-        u = self.uniform()
-        return u < probability, u
-
-    def chain(self, steps: int) -> Callable[[Distribution], int]:
-        uniforms = iter([self.uniform() for _ in range(steps)])
-        return lambda probs: probs.draw([next(uniforms)])[0]

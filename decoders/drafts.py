@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from decoders.distribution import Distribution, RandomSource
+from decoders.distribution import Distribution
 from decoders.errors import InputError
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Ask, Drawn, Request
 from decoders.shapes import NodeId, TokenId

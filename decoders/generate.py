@@ -7,20 +7,20 @@ from typing import Any, overload
 
 from transformers import LogitsProcessor
 
-from decoders.distribution import SeededSource
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PaddedPasses
+from decoders.engine.passes.padded import PaddedPasses
 from decoders.engine.protocols import Passes
 from decoders.inputs import as_prompts, decoded
+from decoders.ledger import Ledger
 from decoders.loop import drive
 from decoders.options import Batching, Prompt, Sampling, Stop
+from decoders.randomness import SeededSource
 from decoders.request import Request
 from decoders.result import Event, Result, measure
 from decoders.settings import Method
 from decoders.shapes import TokenId
 from decoders.task import Task, roles, row_bytes
-from decoders.trace import Ledger
 from decoders.turn import Turn
 
 

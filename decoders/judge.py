@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, SeededSource, Whole
+from decoders.distribution import Distribution, Whole
 from decoders.drafts import Draft, Draw
 from decoders.errors import InputError, is_whole, quoted, refuse
 from decoders.inputs import as_tokens
@@ -14,6 +14,7 @@ from decoders.judgement import Judgement
 from decoders.methods.combination import RULES, part
 from decoders.methods.joint import JointRule
 from decoders.methods.parts import Kind, Rule
+from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.shapes import NodeId, Probs, TokenId

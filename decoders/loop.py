@@ -3,14 +3,18 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from itertools import chain
 
 import torch
 
-from decoders.engine.protocols import Answer, Passes, Wants
+from decoders.costs import count, count_ahead
+from decoders.engine.answers import Answer
+from decoders.engine.protocols import Passes, Wants
 from decoders.errors import ModelError
 from decoders.penalties import applied
-from decoders.shapes import Logits
+from decoders.reading import Reading, Readings
+from decoders.shapes import Logits, TokenId
 from decoders.trace import Round
 from decoders.turn import Turn, read
 
@@ -152,6 +156,9 @@ class Loop(AbstractContextManager["Loop"]):
                 chain(*(turn.waiting.features for turn in asking), *(head.reads for head in heads))
             )
         )
+        if engine.ahead:
+            for turn in asking:
+                engine.expect(turn.request.tree, turn.outlook)
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         answers = engine.run(wants, self.prefill_chunk, layers)
         readings = read(_penalised(answers, asking, wants), asking)
@@ -160,8 +167,8 @@ class Loop(AbstractContextManager["Loop"]):
                 for head in heads:
                     if head in self._engines(turn):
                         head.learn(tree, answer.features.of(layers, head.reads))
-            _count(turn, model, engine, answer, len(asking))
-            turn.request.ledger.charge(model)
+            count(turn, model, engine, answer, len(asking))
+            turn.request.ledger.charge_pass(model, len(answer.guessed))
             if answer.part is None:
                 continue
             try:
@@ -176,7 +183,11 @@ class Loop(AbstractContextManager["Loop"]):
                     states = answer.features.of(layers, turn.waiting.features)
                     for node, reading in zip(nodes, answered, strict=True):
                         reading.features = states.at(node)
-                turn.answer(answered)
+                turn.answer(
+                    answered,
+                    _foreseen(readings, answer, turn),
+                    partial(count_ahead, turn, model, engine, answer, len(asking)),
+                )
             except ModelError as error:
                 # A traceback would keep the cache alive together with the result.
                 turn.error = error.with_traceback(None)
@@ -229,16 +240,10 @@ def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) 
     return rows
 
 
-def _count(turn: Turn, model: str, engine: Passes, answer: Answer, sharing: int) -> None:
-    """Add to one turn's ledger the cost of a pass that `sharing` turns shared."""
-    ledger = turn.request.ledger
-    ledger.bytes_read += answer.cache_bytes + answer.weight_bytes / sharing
-    if waste := answer.waste:
-        ledger.padded_tokens += waste.tokens
-        ledger.padded_rows += waste.rows
-        if model == "target" and waste.longest_growth > 0:
-            ledger.padding_ratios.append(waste.rows / waste.longest_growth)
-    ledger.peak_rows = max(ledger.peak_rows, engine.rows_of(turn.request.tree))
-    ledger.peak_cache_bytes = max(ledger.peak_cache_bytes, answer.cache_bytes)
-    answered = answer.part is not None and not turn.unstarted
-    ledger.count(model, answered, answer.passes)
+def _foreseen(readings: Readings, answer: Answer, turn: Turn) -> Iterator[tuple[TokenId, Reading]]:
+    """The tokens that were guessed for a turn, each with the reading after it."""
+    for token, row in zip(answer.guessed, answer.later, strict=True):
+        if not readings.sound(slice(row, row + 1)):
+            return  # the loop comes to it, and says so
+        (reading,) = readings.of(slice(row, row + 1), turn.held)
+        yield token, reading

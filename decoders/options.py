@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from transformers import LogitsProcessor
 
-from decoders.engine.passes.packed import PADDINGS
+from decoders.engine.passes.padded import PADDINGS
 from decoders.errors import InputError, allowed, flag, plain, quoted, whole
 from decoders.penalties import TEXT_ALONE
 from decoders.shapes import TokenId

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from decoders.distribution import Distribution, RandomSource
+from decoders.distribution import Distribution
+from decoders.ledger import Ledger
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import NodeId, Penalties, TokenId
-from decoders.trace import Fate, Ledger, Round, Trial, Trials
+from decoders.trace import Fate, Round, Trial, Trials
 from decoders.tree import TokenTree
 from decoders.warp import Warping
 
@@ -26,6 +28,7 @@ class Ask:
         nodes: the nodes asked about
         likeliest: how many of the likeliest tokens the decoder will look at in each reading, beyond
             those that warping leaves
+        more: how many tokens the decoder will probably draw after this chain in the same way
         steps: above 0, a chain: draw at most this many tokens with this model, the first after the
             one node asked about, each of the others after the one before. The chain ends with the
             first token that ends the text.
@@ -41,6 +44,7 @@ class Ask:
     steps: int = 0
     until: Callable[[Reading], bool] | None = None
     features: tuple[int, ...] = ()
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,6 @@ class Request:
         source: all randomness of this request
         warping: how logits become the distribution that is sampled
         budget: most new tokens
-        ahead: how many tokens a baseline draws at a time
         end_tokens: ids that end the output
         stops: a function that says whether a list of new tokens contains a stop string
         vocabulary: V, for drafts without a model
@@ -92,7 +95,6 @@ class Request:
         source: RandomSource,
         warping: Warping,
         budget: int,
-        ahead: int = 1,
         end_tokens: frozenset[TokenId] = frozenset(),
         stops: Callable[[list[TokenId]], bool] | None = None,
         vocabulary: int | None = None,
@@ -105,7 +107,6 @@ class Request:
         self.source = source
         self.warping = warping
         self.budget = budget
-        self.ahead = ahead
         self.end_tokens = end_tokens
         self.stops = stops
         self.vocabulary = vocabulary
@@ -159,9 +160,10 @@ class Request:
         node: NodeId,
         steps: int,
         until: Callable[[Reading], bool] | None = None,
+        more: int = 0,
     ) -> Ask:
         """Ask for a chain of at most `steps` tokens after a node, see `Ask`."""
-        return Ask(model, (node,), steps=steps, until=until)
+        return Ask(model, (node,), steps=steps, until=until, more=more)
 
     def sample(
         self, after: NodeId, fate: Fate, probs: Distribution, p: Distribution

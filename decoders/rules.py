@@ -4,7 +4,8 @@ import math
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from decoders.distribution import Distribution, RandomSource, minimum, point_mass, residual
+from decoders.distribution import Distribution, minimum, point_mass, residual
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.shapes import TokenId
 from decoders.theory import kseq_division

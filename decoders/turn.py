@@ -3,12 +3,15 @@
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 import torch
 
-from decoders.distribution import Distribution, RandomSource
+from decoders.distribution import Distribution
+from decoders.engine.answers import Outlook
 from decoders.errors import ModelError
-from decoders.reading import Reading, Readings, held
+from decoders.randomness import RandomSource, SeededSource
+from decoders.reading import NUCLEUS, Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
@@ -28,9 +31,11 @@ class Turn:
         rows: cache rows to reserve for it in each model
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
+        foreseen: (token, reading) of tokens that its model has guessed and fed
         waited: for how many passes of other models it has waited
         drawn: the tokens of a chain so far
         draw: draws the next token of that chain
+        fed: the model that has guessed them, the node before the next of them, and whom to tell
         known: the readings of its live nodes, by model
         rounds: rounds that are committed but not yet yielded
         heeds: whether its draft reads the target's hidden states
@@ -44,9 +49,11 @@ class Turn:
     rows: int = 0
     models: Sequence[str] = ("target", "draft")
     waiting: Ask = field(init=False, repr=False)
+    foreseen: deque[tuple[TokenId, Reading]] = field(default_factory=deque)
     waited: int = 0
     drawn: list[Drawn] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
+    fed: tuple[str, NodeId, Callable[[NodeId], None]] = field(init=False, repr=False)
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: defaultdict(dict))
     rounds: deque[Round] = field(default_factory=deque)
     heeds: bool = False
@@ -78,6 +85,33 @@ class Turn:
         needed = max(held(self.request.warping), self.waiting.likeliest)
         return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
 
+    def outlook(self, most: int) -> Outlook | None:
+        """How it goes on if it draws from what it waits for; None if that is not known.
+
+        Args:
+            most: the most tokens of interest
+        """
+        ask, request = self.waiting, self.request
+        if not ask.steps or not request.rounds or request.penalties:
+            return None
+        tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
+        numbers = self._numbers(tokens) if request.warping.temperature else ()
+        if tokens < 1 or numbers is None or not request.warping.usual:
+            return None
+        warping = request.warping
+        few = warping.top_k or (NUCLEUS if warping.cuts else 0)
+        return Outlook(
+            tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p,
+            numbers, tuple(request.end_tokens),
+        )  # fmt: skip
+
+    def _numbers(self, count: int) -> Sequence[float] | None:
+        """The next numbers of the open chain, and after them those of the source, if both tell."""
+        source, left = self.request.source, getattr(self.draw, "left", ())
+        if not isinstance(source, SeededSource):
+            return None
+        return [*islice(left, count), *source.peek(max(0, count - len(left)))]
+
     def start(self, heeds: bool = False) -> None:
         """Run the decoder to its first ask.
 
@@ -94,7 +128,12 @@ class Turn:
         with torch.inference_mode():
             self._resume(None)
 
-    def answer(self, readings: Iterable[Reading]) -> None:
+    def answer(
+        self,
+        readings: Iterable[Reading],
+        foreseen: Iterable[tuple[TokenId, Reading]] = (),
+        fed: Callable[[NodeId], None] = lambda node: None,
+    ) -> None:
         """Take the readings of the missing nodes and continue the decoder.
 
         It continues until it needs another pass or has finished; the rounds that it commits are
@@ -102,13 +141,17 @@ class Turn:
 
         Args:
             readings: one for each missing node
+            foreseen: tokens that were guessed, each with the reading after it
+            fed: told that a node is such a token
         """
+        self.foreseen, self.fed = deque(foreseen), (self.waiting.model, self.last, fed)
         self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
         if self.unstarted:
             self.unstarted = False
             self._resume(None)
         elif (answer := self._answer()) is not None:
             self._resume(answer)
+        self.foreseen.clear()
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""
@@ -117,7 +160,7 @@ class Turn:
             readings = [known[n] for n in ask.nodes if n in known]
             return readings if len(readings) == len(ask.nodes) else None
         tree, ends = self.request.tree, self.request.end_tokens
-        while len(self.drawn) < ask.steps and (reading := known.get(self.last)) is not None:
+        while len(self.drawn) < ask.steps and (reading := known.get(self.last) or self._foreseen()):
             if ask.until and ask.until(reading):
                 return self.drawn
             q = self.request.warp(reading)
@@ -126,6 +169,21 @@ class Turn:
             if token in ends:
                 return self.drawn
         return self.drawn if len(self.drawn) == ask.steps else None
+
+    def _foreseen(self) -> Reading | None:
+        """The reading after the last token, if its model has guessed this token and fed it."""
+        if not self.foreseen:
+            return None
+        (model, before, fed), node, tree = self.fed, self.last, self.request.tree
+        if model != self.waiting.model or tree.parents[node] != before:
+            return None
+        token, reading = self.foreseen.popleft()
+        if token != tree.tokens[node]:
+            self.foreseen.clear()
+            return None
+        fed(node)
+        self.known[model][node], self.fed = reading, (model, node, fed)
+        return reading
 
     def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
         while not self.over:

@@ -66,6 +66,11 @@ class Warping:
         return cls(**{field.name: getattr(options, field.name) for field in fields(cls)})
 
     @property
+    def usual(self) -> bool:
+        """Whether it is a temperature with top-k, top-p and min-p after it, and nothing else."""
+        return not (self.top_n_sigma or self.temperature_last)
+
+    @property
     def cuts(self) -> bool:
         """Whether it may give a token probability 0 at temperatures above 0."""
         return bool(self.top_k or self.top_p < 1 or self.min_p or self.top_n_sigma)

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from decoders.distribution import Distribution, SeededSource, Small, Whole
+from decoders.distribution import Distribution, Small, Whole
 from decoders.drafts import Draft, Sampler, with_replacement
 from decoders.methods.combination import Combination
+from decoders.randomness import SeededSource
 from decoders.reading import Reading, Readings
 from decoders.request import Request
 from decoders.rules import Node, NodeRule

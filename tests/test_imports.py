@@ -16,7 +16,16 @@ FILES = [
 
 # The rooms of `decoders`, each with those that it may import; its own files it may always import.
 PLAIN = {"errors", "shapes"}
-DATA = PLAIN | {"distribution", "reading", "theory", "trace", "tree", "warp"}
+DATA = PLAIN | {
+    "distribution",
+    "ledger",
+    "randomness",
+    "reading",
+    "theory",
+    "trace",
+    "tree",
+    "warp",
+}
 REQUEST = DATA | {"request"}
 DECODERS = {
     "errors": set(),
@@ -28,8 +37,10 @@ DECODERS = {
     "penalties": PLAIN,
     "devices": PLAIN,
     "distribution": PLAIN,
+    "randomness": PLAIN | {"distribution"},
     "reading": PLAIN | {"devices", "distribution", "warp"},
     "trace": PLAIN,
+    "ledger": PLAIN | {"trace"},
     "theory": PLAIN | {"distribution"},
     "request": DATA,
     "result": REQUEST,
@@ -44,8 +55,9 @@ DECODERS = {
     "judge": REQUEST | {"drafts", "inputs", "judgement", "methods", "testing"},
     "testing": REQUEST | {"drafts", "settings", "turn"},
     "engine": PLAIN | {"assets", "devices", "inputs", "penalties", "tree"},
-    "turn": REQUEST | {"settings"},
-    "loop": REQUEST | {"engine", "penalties", "turn"},
+    "turn": REQUEST | {"engine", "settings"},
+    "costs": REQUEST | {"engine", "turn"},
+    "loop": REQUEST | {"costs", "engine", "penalties", "turn"},
     "options": PLAIN | {"engine", "penalties"},
     "task": REQUEST | {"catalog", "engine", "inputs", "options", "penalties", "settings"},
     "generate": REQUEST
@@ -133,20 +145,49 @@ ROOMS = {
         for room, may in WORKBENCH.items()
     },
 }
+SAID = {"answers", "protocols"}
 # The rooms of the engine, each with those below it that it may import.
 ENGINE: dict[str, set[str]] = {
     "__init__": set(),
-    "protocols": set(),
+    "answers": set(),
+    "protocols": {"answers"},
     "kernels": set(),
     "recording": {"protocols"},
     "weights": {"recording", "kernels"},
     "attention": {"recording"},
     "lowering": {"recording", "kernels", "weights", "attention"},
     "memory": {"attention"},
-    "passes": {"protocols", "recording", "attention", "memory"},
-    "models": {"protocols", "recording", "weights", "attention", "memory", "passes", "lowering"},
-    "heads": {"protocols", "recording", "weights", "attention", "memory", "models", "lowering"},
-    "loading": {"protocols", "recording", "weights", "memory", "models", "passes", "heads"},
+    "passes": SAID | {"recording", "attention", "memory"},
+    "models": {
+        "answers",
+        "protocols",
+        "recording",
+        "weights",
+        "attention",
+        "memory",
+        "passes",
+        "lowering",
+    },
+    "heads": {
+        "answers",
+        "protocols",
+        "recording",
+        "weights",
+        "attention",
+        "memory",
+        "models",
+        "lowering",
+    },
+    "loading": {
+        "answers",
+        "protocols",
+        "recording",
+        "weights",
+        "memory",
+        "models",
+        "passes",
+        "heads",
+    },
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

@@ -1,12 +1,12 @@
-"""The loop's view of a model (Model) and of its passes (Passes), with what both take and answer."""
+"""The loop's view of a model (Model) and of its passes (Passes)."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from decoders.shapes import Logits, NodeId
+from decoders.engine.answers import Answer, Features, Outlook
+from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 # For each request, the nodes whose logits it wants.
@@ -14,118 +14,8 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
 # Layers whose hidden states are requested, numbered as in `hidden_states` of transformers: 0 is the
 # embedding.
 Layers = tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """The result of one pass.
-
-    Attributes:
-        logits: logits of the tokens that want them, (n, V)
-        features: for each requested layer, the hidden states of all tokens of the pass, (tokens, H)
-    """
-
-    logits: Logits
-    features: tuple[torch.Tensor, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Features:
-    """Hidden states of the nodes that one pass fed.
-
-    Attributes:
-        nodes: the nodes in the order in which they were fed, which is that of their ids
-        states: for each requested layer, (nodes, H)
-    """
-
-    nodes: Sequence[NodeId]
-    states: tuple[torch.Tensor, ...]
-
-    def of(self, layers: Sequence[int], asked: Sequence[int]) -> "Features":
-        """Select the hidden states of some layers.
-
-        Args:
-            layers: the layers that `states` belong to
-            asked: the layers to select, in the order of the result
-        """
-        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in asked))
-
-    def first(self, count: int) -> "Features":
-        """Those of the first `count` nodes."""
-        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
-
-    def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
-        """Look up the hidden states of one node, (H,) for each layer.
-
-        Raises:
-            ValueError: if the pass did not feed this node
-        """
-        place = self.nodes.index(node)
-        return tuple(states[place] for states in self.states)
-
-
-@dataclass(frozen=True, slots=True)
-class Waste:
-    """The padding that one pass added for one request (see `decoders.engine.passes.packed`).
-
-    Attributes:
-        tokens: tokens that were computed only to fill up the request's input
-        rows: rows that were added only to align its cache
-        longest_growth: the most rows that any request of the batch kept since the last alignment
-            (tau_max of the source); 0 if nothing was aligned
-
-    Source:
-        Ni et al. 2024, EMS-SD (arXiv 2405.07542), equation 8
-    """
-
-    tokens: int
-    rows: int
-    longest_growth: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """The result of one pass for one request, and its cost.
-
-    Attributes:
-        rows: the raw logits of the whole pass, (n, V), in memory that no later pass overwrites,
-            because readings look at them on demand
-        part: the rows at the request's nodes; None if only a part of the prompt was fed, so that
-            the request must ask again
-        cache_bytes: bytes read from the request's cache
-        weight_bytes: bytes of weights read, which all requests of the pass share
-        waste: the padding; None in batches without padding
-        passes: forward passes that the answer took
-        features: hidden states of every node that was fed, parts of a prompt included; None unless
-            layers were requested
-    """
-
-    rows: Logits
-    part: slice | None
-    cache_bytes: int
-    weight_bytes: int
-    waste: Waste | None = None
-    passes: int = 1
-    features: Features | None = None
-
-    @property
-    def logits(self) -> Logits | None:
-        """The raw logits at the request's nodes, (nodes, V); None if `part` is."""
-        return None if self.part is None else self.rows[self.part]
-
-
-def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
-    """Join answers with separate rows, so that all of them share one tensor of rows."""
-    parts = [answer.logits for answer in answers if answer.logits is not None]
-    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
-    for answer in answers:
-        part = (
-            None
-            if answer.part is None
-            else slice(start, start := start + len(answer.rows[answer.part]))
-        )
-        together.append(replace(answer, rows=rows, part=part))
-    return together
+# Tells how a request goes on, for a number of tokens at most; None if it is not known.
+Foresee = Callable[[int], Outlook | None]
 
 
 class Passes(Protocol):
@@ -139,6 +29,32 @@ class Passes(Protocol):
 
     model: Any
     reads: Layers = ()
+
+    @property
+    def ahead(self) -> int:
+        """The most passes that it makes before it is asked; 0 if it never does."""
+        return 0
+
+    def expect(self, tree: TokenTree, foresee: Foresee) -> None:
+        """Hear how a request will probably go on after the next pass, which may make use of it.
+
+        Args:
+            tree: the request's tree
+            foresee: tells it; called in that pass or never
+        """
+        return None
+
+    def fed(self, tree: TokenTree, node: NodeId) -> int:
+        """Give a node the cache row of a guessed token: the request has drawn the same one.
+
+        Args:
+            tree: the request's tree
+            node: the node, after the last one that was fed
+
+        Returns:
+            bytes read from the request's cache in the pass of this token
+        """
+        return 0
 
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve cache rows for a request, which gets more when it needs them.

@@ -23,9 +23,9 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            drawn = yield request.draw("target", request.tip, min(request.ahead, request.left))
-            trials = [Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token]) for d in drawn]
-            yield request.advance(trials, drawn[-1].node)
+            (d,) = yield request.draw("target", request.tip, 1, more=request.left - 1)
+            trial = Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])
+            yield request.advance([trial], d.node)
 
 
 @dataclass(frozen=True)

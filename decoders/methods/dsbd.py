@@ -9,7 +9,8 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from decoders.beams import Beam, BeamDraw, Joint, commit_beams, draw_beams, drawn_trials
-from decoders.distribution import Distribution, RandomSource, residual
+from decoders.distribution import Distribution, residual
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import Decoding, Law, Method, claim, setting

@@ -9,10 +9,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from decoders.distribution import Distribution, RandomSource, Small
+from decoders.distribution import Distribution, Small
 from decoders.drafts import Draft
 from decoders.methods.parts import CHAINS, Rule, Verdict
 from decoders.methods.variants import NodeWise
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules import Node, Pick, SpeculativeRule

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders.distribution import RandomSource, point_mass
+from decoders.distribution import point_mass
 from decoders.drafts import Draft, said, tree, tree_size, without_replacement
 from decoders.errors import InputError, is_whole, quoted
 from decoders.methods.parts import DRAWN, Drafting, Kind, Rule, Source, Verdict
 from decoders.methods.speculative import DRAFT_LENGTH, walk
+from decoders.randomness import RandomSource
 from decoders.reading import Reading
 from decoders.request import Request
 from decoders.rules import KSeqRule, MultiRoundRule, Node, NodeRule, Pick

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 
 from decoders import ModelPair, catalog, default_device, generate
-from decoders.distribution import SeededSource, Whole
+from decoders.distribution import Whole
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
+from decoders.randomness import SeededSource
 from decoders.selftest.common import PROMPTS, Wrong, llama, recorded
 from decoders.tree import TokenTree
 from decoders.warp import Warping, warp

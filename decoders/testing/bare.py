@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.distribution import Distribution, RandomSource, Small, Whole
+from decoders.distribution import Distribution, Small, Whole
 from decoders.drafts import Sampler, with_replacement, without_replacement
 from decoders.errors import InputError, first_line, quoted
+from decoders.randomness import RandomSource
 from decoders.shapes import Probs, TokenId
 from decoders.testing.oracle import Source, outcomes
 from decoders.testing.situations import Path

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from decoders.distribution import Distribution
+from decoders.ledger import Ledger
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method
@@ -26,7 +27,7 @@ from decoders.testing.situations import (
     logits,
     variation,
 )
-from decoders.trace import KEPT, Ledger, Round, Trial, Trials
+from decoders.trace import KEPT, Round, Trial, Trials
 from decoders.turn import Turn, read
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error

@@ -7,7 +7,7 @@ import pytest
 from decoders import InputError, cache_need, catalog, generate, stream
 from decoders.drafts import Draft, Draw
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PADDINGS
+from decoders.engine.passes.padded import PADDINGS
 from decoders.methods.modelless import Lookup
 from decoders.rules import Pick, SpeculativeRule
 from tests.models import build_pair

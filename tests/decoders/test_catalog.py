@@ -8,9 +8,9 @@ import dataclasses
 import pytest
 
 from decoders.catalog import catalog
-from decoders.distribution import SeededSource
 from decoders.errors import InputError
 from decoders.methods import speculative
+from decoders.randomness import SeededSource
 from decoders.rules import SpeculativeRule
 from decoders.settings import Method
 from decoders.testing.mutants import mutant

@@ -4,9 +4,9 @@ import math
 
 import pytest
 
-from decoders.distribution import SeededSource
 from decoders.methods.baselines import Multinomial
 from decoders.methods.named import Speculative
+from decoders.randomness import SeededSource
 from decoders.result import measure, perplexity, ratio
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, log_likelihood

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.distribution import SeededSource, Whole
+from decoders.distribution import Whole
+from decoders.randomness import SeededSource
 from tests.pieces import FORMS
 
 WEIGHTS = st.lists(

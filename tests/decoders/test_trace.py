@@ -7,8 +7,9 @@ import pickle
 import pytest
 
 from decoders.catalog import catalog
-from decoders.distribution import SeededSource, Small, Whole
+from decoders.distribution import Small, Whole
 from decoders.methods.named import Speculative
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode
 from decoders.testing.situations import Rows, Situation, drawn, logits
 from decoders.trace import DRAFTED, KEPT, Fate, Round, Trial

@@ -1,6 +1,7 @@
 """The notes of a request's ledger in its rounds."""
 
-from decoders.trace import Ledger, Round
+from decoders.ledger import Ledger
+from decoders.trace import Round
 
 
 def test_time_is_charged_to_drafting_and_verifying():

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
+from decoders.engine.answers import Answer, Features
 from decoders.engine.heads.rows import Known
 from decoders.engine.memory.feeds import Feed
-from decoders.engine.protocols import Answer, Features, Layers, Passes, Wants
+from decoders.engine.protocols import Layers, Passes, Wants
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 import torch
 
+from decoders.engine.answers import Features
 from decoders.engine.memory.arenas import Caches
 from decoders.engine.memory.rows import CacheRows
-from decoders.engine.protocols import Features
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

@@ -54,9 +54,9 @@ def _made() -> SimpleNamespace:
     before = config.CACHE_DIR
     config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
-        run, multiply = program.compiled(stamp, cache=True)
+        run, ahead, multiply = program.compiled(stamp, cache=True)
     except (RuntimeError, OSError):  # the folder is not writable
-        run, multiply = program.compiled(stamp)
+        run, ahead, multiply = program.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    return SimpleNamespace(run=run, multiply=multiply, in_blocks=tiles.in_blocks)
+    return SimpleNamespace(run=run, ahead=ahead, multiply=multiply, in_blocks=tiles.in_blocks)

@@ -11,6 +11,7 @@ from numba import njit, types
 
 from decoders.engine.kernels import operators, tiles
 from decoders.engine.kernels.codes import PLACES, Code
+from decoders.engine.kernels.guess import guess
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
@@ -22,10 +23,15 @@ RUN = types.void(
     LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.int64, 1, "C"),
     types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES,
 )  # fmt: skip
+AHEAD = types.int64(
+    LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.float32, 3, "C"),
+    LINES, LINES, types.int64, LINES, LINES, types.Array(types.float64, 2, "C"),
+    types.Array(types.float64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64,
+)  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32)
 
 
-def compiled(stamp: int, **options: Any) -> tuple[Any, Any]:
+def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
     """Compile, or read from numba's cache, the functions that Python calls.
 
     Args:
@@ -33,7 +39,8 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any]:
         options: those of njit
 
     Returns:
-        `run`, which carries out a program, and `multiply`, a product alone
+        `run`, which carries out a program, `ahead`, which carries out further passes, and
+        `multiply`, a product alone
     """
 
     @njit(MULTIPLY, nogil=True, **options)
@@ -78,4 +85,50 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any]:
             elif code == SELECT:
                 select(x, wanted, n_wanted, a, out)
 
-    return run, multiply
+    @njit(AHEAD, nogil=True, **options)
+    def ahead(
+        lines, reals, work, logits, tokens, later, requests, caches, packs, warpings, numbers,
+        ends, steps,
+    ):  # fmt: skip
+        """Passes of one token a request, each guessed from the logits of the pass before.
+
+        Args:
+            lines, reals, work, caches: those of `run`
+            logits: of each pass, the first of which is over, (1 + passes, requests, V)
+            tokens: the tokens guessed, (passes, requests)
+            later: of each pass its positions, rows and segments, one after another,
+                (passes, 9 * requests)
+            requests: their number
+            packs: one line, with what all passes share
+            warpings: see `guess`, (requests, 5)
+            numbers: the uniform numbers of the guesses, (passes, requests)
+            ends: tokens that end a text; passes after which all texts have ended are left out
+            steps: passes to make
+
+        Returns:
+            the number of passes made
+        """
+        answers, wanted = np.empty(1, np.int64), np.arange(requests)
+        pack = packs.copy()
+        for step in range(steps if stamp else 0):
+            ended = 0
+            for r in range(requests):
+                t, held, known, top_p, min_p = warpings[r]
+                token = guess(
+                    logits[step, r], t, int(held), known > 0, top_p, min_p, numbers[step, r]
+                )
+                tokens[step, r] = token
+                for end in ends:
+                    ended += token == end
+            if ended == requests:
+                return step
+            answers[0] = logits[step + 1].ctypes.data
+            line = later[step].ctypes.data
+            pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
+            run(
+                lines, reals, work, answers, tokens[step].ctypes.data, line, wanted.ctypes.data,
+                requests, requests, caches, pack,
+            )  # fmt: skip
+        return steps
+
+    return run, ahead, multiply

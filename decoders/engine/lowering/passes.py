@@ -38,7 +38,7 @@ class Lowered:
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
-        self._run = found.run
+        self._run, self._ahead = found.run, found.ahead
         lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -60,6 +60,7 @@ class Lowered:
         self._sizes = [(every[n].count == TOKENS, lowering.widths[n]) for n in results]
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
+        self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
 
     def __call__(
         self,
@@ -84,15 +85,40 @@ class Lowered:
             tokens,
             n_wanted,
             self._addresses(packing, packings),
-            np.array(
-                [
-                    (p.rows.data_ptr(), p.segments.data_ptr(), len(p.segments), p.masks.data_ptr(),
-                     p.window)
-                    for p in packings
-                ]
-            ),
-        )  # fmt: skip
+            lines_of(packings),
+        )
         return tuple(answers[i] for i in self._order)
+
+    def ahead(
+        self,
+        logits: torch.Tensor,
+        packing: Packing,
+        later: np.ndarray,
+        warpings: np.ndarray,
+        numbers: np.ndarray,
+        ends: np.ndarray,
+    ) -> tuple[torch.Tensor, np.ndarray]:
+        """Make further passes, in each of which every request feeds a guessed token.
+
+        Args:
+            logits: those of the pass before, one row for each request, (requests, V)
+            packing: that of the pass before
+            later, warpings, numbers, ends: see `decoders.engine.kernels.program`
+
+        Returns:
+            the logits of all passes, that one included, (passes * requests, V), and the tokens of
+            those after it, (passes, requests); there may be fewer passes than numbers
+        """
+        steps, requests = numbers.shape
+        every = logits.new_empty(1 + steps, *logits.shape)
+        every[0] = logits
+        tokens, work = np.empty((steps, requests), np.int64), torch.empty(self._width * requests)
+        made = self._ahead(
+            self._lines, self._reals, work.data_ptr(), every.numpy(), tokens, later, requests,
+            self._addresses(packing, (packing,)), lines_of((packing,)), warpings, numbers, ends,
+            steps,
+        )  # fmt: skip
+        return every[: 1 + made].flatten(0, 1), tokens[:made]
 
     def _addresses(self, packing: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
@@ -114,3 +140,19 @@ class Lowered:
         )
         self._caches = tuple(p.keys for p in packings), found
         return found
+
+
+def lines_of(packings: Sequence[Packing]) -> np.ndarray:
+    """For each packing the addresses and numbers that attention needs, (packings, 5)."""
+    return np.array(
+        [
+            (
+                p.rows.data_ptr(),
+                p.segments.data_ptr(),
+                len(p.segments),
+                p.masks.data_ptr(),
+                p.window,
+            )
+            for p in packings
+        ]
+    )

@@ -7,6 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from decoders.devices import device_of
+from decoders.engine.answers import Output
 from decoders.engine.attention import interface, operator
 from decoders.engine.lowering.passes import Lowered
 from decoders.engine.memory.arenas import Arenas
@@ -16,7 +17,7 @@ from decoders.engine.models.loaded import Loaded, twin, undisturbed
 from decoders.engine.models.probe import layout_of
 from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
-from decoders.engine.protocols import Layers, Output, Passes
+from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded, run_plainly
 from decoders.engine.weights.linear import COPIED_BYTES, hasten
 from decoders.errors import NotPackedError
@@ -158,6 +159,12 @@ class PackedModel(Loaded):
             kind = "recorded operations" if isinstance(run, Recorded) else "CUDA graphs"
             return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
         return "packed passes" if run == self.plain else "packed passes, compiled"
+
+    @property
+    def lowered(self) -> Lowered | None:
+        """The kernels' call for a pass, if there is one and the pass gives logits alone."""
+        run = self.forward.made(1) if isinstance(self.forward, Recorded) else None
+        return run if isinstance(run, Lowered) and run.logits_alone else None
 
     @property
     def reaches(self) -> tuple[Reach | None, ...]:

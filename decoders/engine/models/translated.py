@@ -10,10 +10,11 @@ from typing import Any
 
 import torch
 
+from decoders.engine.answers import Answer, of_one_pass
 from decoders.engine.models.packed import PackedModel
 from decoders.engine.models.plain import PlainModel
 from decoders.engine.models.translation import Translation
-from decoders.engine.protocols import Answer, Layers, Passes, Wants, of_one_pass
+from decoders.engine.protocols import Layers, Passes, Wants
 from decoders.errors import InputError
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree

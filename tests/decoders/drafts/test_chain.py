@@ -5,10 +5,11 @@ from functools import partial
 import pytest
 
 from decoders import catalog, generate
-from decoders.distribution import SeededSource, Small
+from decoders.distribution import Small
 from decoders.drafts import chain, tree
 from decoders.methods import speculative
 from decoders.methods.baselines import Multinomial
+from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.oracle import Watched, assert_exact, decode
 from decoders.testing.situations import Rows, Situation, drawn
@@ -36,36 +37,6 @@ def test_a_chain_is_a_tree_without_branches(warping, monkeypatch):
         speculative, "chain", lambda request, length, *_: tree(request, (1,) * length)
     )
     assert batch == [r.tokens for r in generate(pair, PROMPTS, method, seed=3, **options)]
-
-
-@pytest.mark.parametrize("ahead", [2, 5, 100])
-@pytest.mark.parametrize("end", [frozenset(), frozenset({2})])
-def test_tokens_drawn_ahead_are_those_drawn_one_by_one(ahead, end):
-    """Tokens drawn beyond the end of the text, by a stop string or the budget, are dropped."""
-    for seed in range(8):
-        situation = drawn(4, seed, budget=9, warping=WARPING, end=end)
-        for stops in (None, lambda tokens: tokens[-2:] == [1, 0]):
-            one, many = (
-                decode(
-                    Multinomial(),
-                    situation,
-                    SeededSource(seed),
-                    request=partial(Watched, ahead=n),
-                    stops=stops,
-                )
-                for n in (1, ahead)
-            )
-            assert (many.output, many.finished) == (one.output, one.finished)
-            assert [many.kept[n].log_p for n in many.tree.lineage(many.answer, 1)] == pytest.approx(
-                [one.kept[n].log_p for n in one.tree.lineage(one.answer, 1)]
-            )
-
-
-def test_tokens_drawn_ahead_have_the_targets_law():
-    for end in (frozenset(), frozenset({1})):
-        assert_exact(
-            Multinomial(), drawn(3, 1, warping=WARPING, end=end), request=partial(Watched, ahead=3)
-        )
 
 
 def test_what_a_source_gives_to_a_chain_does_not_depend_on_where_it_ends():

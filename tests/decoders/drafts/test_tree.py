@@ -3,8 +3,9 @@ from collections import Counter
 import pytest
 import torch
 
-from decoders.distribution import SeededSource, Small
+from decoders.distribution import Small
 from decoders.drafts import tree, with_replacement, without_replacement
+from decoders.randomness import SeededSource
 from decoders.testing.situations import Drawn
 from decoders.warp import Warping, warp
 from tests.pieces import FORMS, propose, request

@@ -11,7 +11,7 @@ import torch
 from decoders import InputError
 from decoders.engine.loading.choice import prepared
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PaddedPasses
+from decoders.engine.passes.padded import PaddedPasses
 from decoders.tree import TokenTree
 from tests import zoo
 from tests.decoders.engine.passes.test_graphs import kernels  # noqa: F401 - a fixture

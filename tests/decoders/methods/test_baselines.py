@@ -8,8 +8,9 @@ from unittest import mock
 import pytest
 import torch
 
-from decoders.distribution import SeededSource, Small
+from decoders.distribution import Small
 from decoders.methods.baselines import BeamSampling, BeamSearch, Greedy, Multinomial
+from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.mutants import last_of_equals, mutant
 from decoders.testing.oracle import Source, assert_exact, decode, distance, layers, output_law, ways

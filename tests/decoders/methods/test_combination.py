@@ -3,9 +3,9 @@
 import pytest
 
 from decoders import catalog
-from decoders.distribution import SeededSource
 from decoders.errors import InputError
 from decoders.methods.combination import RULES, SOURCES
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
 from decoders.warp import Warping

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from decoders.distribution import SeededSource
 from decoders.errors import InputError
 from decoders.methods.loose import FLy
 from decoders.methods.named import Speculative
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import decode, output_law
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate

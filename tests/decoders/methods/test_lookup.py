@@ -6,8 +6,8 @@ import pytest
 
 import decoders
 from decoders.catalog import catalog
-from decoders.distribution import SeededSource
 from decoders.errors import InputError
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.warp import Warping

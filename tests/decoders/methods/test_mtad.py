@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import decoders
-from decoders.distribution import SeededSource
 from decoders.methods.baselines import Greedy
 from decoders.methods.mtad import MTAD
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, output_law, ways
 from decoders.testing.situations import (
     Rows,

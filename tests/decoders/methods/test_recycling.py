@@ -3,9 +3,9 @@
 import pytest
 
 from decoders import catalog, generate
-from decoders.distribution import SeededSource
 from decoders.drafts import Draft, Draw
 from decoders.methods.recycling import Recycled, Recycler
+from decoders.randomness import SeededSource
 from decoders.reading import Readings
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn

@@ -7,11 +7,13 @@ from functools import partial
 import pytest
 
 from decoders import generate
-from decoders.distribution import SeededSource, Whole
+from decoders.distribution import Whole
 from decoders.drafts import chain
+from decoders.ledger import Ledger
 from decoders.methods import speculative
 from decoders.methods.budget import LONGEST, START, AutoLength, Budget
 from decoders.methods.named import Speculative
+from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import (
     Source,
@@ -23,7 +25,7 @@ from decoders.testing.oracle import (
     ways,
 )
 from decoders.testing.situations import Rows, Situation, drawn
-from decoders.trace import Fate, Ledger
+from decoders.trace import Fate
 from decoders.warp import Warping
 from tests.models import build_pair
 

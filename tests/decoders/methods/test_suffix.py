@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import catalog, generate
-from decoders.distribution import SeededSource
 from decoders.errors import InputError
 from decoders.methods.suffix import Suffix, Suffixes
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode
 from decoders.testing.situations import drawn
 from decoders.warp import Warping

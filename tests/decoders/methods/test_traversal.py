@@ -2,10 +2,10 @@
 
 import pytest
 
-from decoders.distribution import SeededSource
 from decoders.methods.block import Traversal
 from decoders.methods.combination import SOURCES, part
 from decoders.methods.named import BlockVerification, SpecInfer, Speculative, TraversalVerification
+from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import assert_exact, decode, distance, ways
 from decoders.testing.situations import drawn

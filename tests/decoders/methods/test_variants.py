@@ -3,10 +3,10 @@
 import pytest
 
 from decoders.catalog import catalog
-from decoders.distribution import SeededSource
 from decoders.drafts import tree
 from decoders.errors import InputError
 from decoders.methods import variants
+from decoders.randomness import SeededSource
 from decoders.testing.oracle import assert_exact, decode, distance
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate

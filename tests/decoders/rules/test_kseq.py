@@ -4,7 +4,8 @@ import math
 import pytest
 import torch
 
-from decoders.distribution import SeededSource, Whole
+from decoders.distribution import Whole
+from decoders.randomness import SeededSource
 from decoders.rules import KSeqRule, Node, SpeculativeRule
 from decoders.testing.mutants import mutant
 from decoders.testing.oracle import Source

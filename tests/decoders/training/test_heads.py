@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from decoders import Head, InputError, ModelPair, generate, load_pair
-from decoders.engine.protocols import Features
+from decoders.engine.answers import Features
 from decoders.training.heads import Training
 from decoders.training.recipe import Recipe
 from decoders.training.texts import read_texts

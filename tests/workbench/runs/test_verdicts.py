@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from decoders.distribution import SeededSource
 from decoders.methods.named import Speculative
 from decoders.methods.speculative import Chain, Tokenwise
+from decoders.randomness import SeededSource
 from decoders.testing import Situation, decode, distance, drawn, mutant
 from decoders.testing.situations import ancestral
 from decoders.warp import Warping

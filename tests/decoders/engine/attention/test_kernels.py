@@ -29,7 +29,8 @@ from decoders.engine.memory.arenas import ReachRows
 from decoders.engine.memory.feeds import Feed, Packing, pack
 from decoders.engine.memory.rows import CacheRows, Reach
 from decoders.engine.models.packed import PackedModel
-from decoders.engine.passes.packed import PackedPasses, fill_up
+from decoders.engine.passes.packed import PackedPasses
+from decoders.engine.passes.padded import fill_up
 from decoders.tree import TokenTree
 from tests.models import build
 

@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        return "run", "multiply"
+        return "run", "ahead", "multiply"
 
     monkeypatch.setattr(program, "compiled", compiled)
     assert loading.kernels().run == "run"

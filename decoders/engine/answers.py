@@ -1,0 +1,148 @@
+"""What passes give (Output, Answer), and what they may be told of the next ones (Outlook)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+
+from decoders.shapes import Logits, NodeId, TokenId
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """The result of one pass.
+
+    Attributes:
+        logits: logits of the tokens that want them, (n, V)
+        features: for each requested layer, the hidden states of all tokens of the pass, (tokens, H)
+    """
+
+    logits: Logits
+    features: tuple[torch.Tensor, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Features:
+    """Hidden states of the nodes that one pass fed.
+
+    Attributes:
+        nodes: the nodes in the order in which they were fed, which is that of their ids
+        states: for each requested layer, (nodes, H)
+    """
+
+    nodes: Sequence[NodeId]
+    states: tuple[torch.Tensor, ...]
+
+    def of(self, layers: Sequence[int], asked: Sequence[int]) -> "Features":
+        """Select the hidden states of some layers.
+
+        Args:
+            layers: the layers that `states` belong to
+            asked: the layers to select, in the order of the result
+        """
+        return Features(self.nodes, tuple(self.states[layers.index(layer)] for layer in asked))
+
+    def first(self, count: int) -> "Features":
+        """Those of the first `count` nodes."""
+        return Features(self.nodes[:count], tuple(state[:count] for state in self.states))
+
+    def at(self, node: NodeId) -> tuple[torch.Tensor, ...]:
+        """Look up the hidden states of one node, (H,) for each layer.
+
+        Raises:
+            ValueError: if the pass did not feed this node
+        """
+        place = self.nodes.index(node)
+        return tuple(states[place] for states in self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class Waste:
+    """The padding that one pass added for one request (see `decoders.engine.passes.packed`).
+
+    Attributes:
+        tokens: tokens that were computed only to fill up the request's input
+        rows: rows that were added only to align its cache
+        longest_growth: the most rows that any request of the batch kept since the last alignment
+            (tau_max of the source); 0 if nothing was aligned
+
+    Source:
+        Ni et al. 2024, EMS-SD (arXiv 2405.07542), equation 8
+    """
+
+    tokens: int
+    rows: int
+    longest_growth: int
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The result of one pass for one request, and its cost.
+
+    Attributes:
+        rows: the raw logits of the whole pass, (n, V), in memory that no later pass overwrites,
+            because readings look at them on demand
+        part: the rows at the request's nodes; None if only a part of the prompt was fed, so that
+            the request must ask again
+        cache_bytes: bytes read from the request's cache
+        weight_bytes: bytes of weights read, which all requests of the pass share
+        waste: the padding; None in batches without padding
+        passes: forward passes that the answer took
+        features: hidden states of every node that was fed, parts of a prompt included; None unless
+            layers were requested
+        guessed: tokens that were fed in advance, each after the one before
+        later: the row that follows each of them
+    """
+
+    rows: Logits
+    part: slice | None
+    cache_bytes: int
+    weight_bytes: int
+    waste: Waste | None = None
+    passes: int = 1
+    features: Features | None = None
+    guessed: Sequence[TokenId] = ()
+    later: Sequence[int] = ()
+
+    @property
+    def logits(self) -> Logits | None:
+        """The raw logits at the request's nodes, (nodes, V); None if `part` is."""
+        return None if self.part is None else self.rows[self.part]
+
+
+def of_one_pass(answers: Sequence[Answer]) -> list[Answer]:
+    """Join answers with separate rows, so that all of them share one tensor of rows."""
+    parts = [answer.logits for answer in answers if answer.logits is not None]
+    rows, together, start = torch.cat(parts) if parts else answers[0].rows, [], 0
+    for answer in answers:
+        part = (
+            None
+            if answer.part is None
+            else slice(start, start := start + len(answer.rows[answer.part]))
+        )
+        together.append(replace(answer, rows=rows, part=part))
+    return together
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """How a request will probably go on: it draws tokens, each after the one before.
+
+    Attributes:
+        tokens: how many of them the model may feed before it is asked
+        temperature: 0 takes the likeliest token
+        likeliest: number of the likeliest tokens that are drawn from; 0 for all
+        known: whether top-p is a part of their mass alone, as after a top-k
+        top_p, min_p: as in a Warping
+        numbers: the uniform number that will draw each token; empty at temperature 0
+        ends: tokens that end the text
+    """
+
+    tokens: int
+    temperature: float
+    likeliest: int
+    known: bool
+    top_p: float
+    min_p: float
+    numbers: Sequence[float]
+    ends: Sequence[int]

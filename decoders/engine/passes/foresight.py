@@ -1,0 +1,89 @@
+"""Passes that a model makes before it is asked, in one call of the kernels (ahead).
+
+Between two passes lies more than a pass of a small model takes, and the weights of a larger one
+drive the caller's memory out of the processor's cache. So a request says how it will probably go
+on. The kernels guess its tokens and feed them. When the loop has drawn the same token, its pass is
+there; if it has drawn another, the guesses are forgotten. So they change no token.
+"""
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.engine.attention.interface import Packing
+from decoders.engine.memory.feeds import Feed, PackedInputs
+from decoders.engine.protocols import Foresee
+from decoders.shapes import Logits, TokenId
+
+AHEAD = 3  # passes
+# Bytes of weights: with more, a pass takes so long that nobody should wait for several.
+LARGEST = 2**27
+
+
+def ahead(
+    model: Any,
+    feeds: Sequence[Feed],
+    inputs: PackedInputs,
+    logits: Logits,
+    foresee: Sequence[Foresee | None],
+) -> tuple[Logits, list[list[TokenId]]]:
+    """Make passes for requests that each wait for what follows the last token that they fed.
+
+    Args:
+        model: the model, a `decoders.engine.models.packed.PackedModel`
+        feeds: what they fed
+        inputs: the tensors of that pass
+        logits: its result, (requests, V)
+        foresee: tells for each request how it will probably go on
+
+    Returns:
+        the logits of all passes, beginning with that one, (passes * requests, V), and the tokens
+        that each request fed in those after it
+    """
+    nothing: tuple[Logits, list[list[TokenId]]] = logits, [[] for _ in feeds]
+    lowered, packing = model.lowered, inputs.packing
+    if lowered is None or logits.dtype != torch.float32 or not isinstance(packing, Packing):
+        return nothing
+    # Every token must see all rows before it.
+    if any(f.wanted != f.nodes[-1:] for f in feeds) or any(
+        line[4] >= 0 for line in packing.segments.tolist()
+    ):
+        return nothing
+    room = min(AHEAD, *(f.cache.capacity - len(f.cache) for f in feeds))
+    outlooks = [tell(room) for tell in foresee if tell]
+    known = [outlook for outlook in outlooks if outlook]
+    if len(known) < len(feeds):
+        return nothing
+    steps = min(outlook.tokens for outlook in known)
+    warpings = [
+        (o.temperature, float(o.likeliest), float(o.known), o.top_p, o.min_p) for o in known
+    ]
+    numbers = [[o.numbers[step] if o.numbers else 0.0 for o in known] for step in range(steps)]
+    rows, tokens = lowered.ahead(
+        logits,
+        packing,
+        following(feeds, steps),
+        np.array(warpings),
+        np.array(numbers),
+        np.array([*{end for o in known for end in o.ends}], dtype=np.int64),
+    )
+    return rows, tokens.T.tolist()
+
+
+def following(feeds: Sequence[Feed], steps: int) -> np.ndarray:
+    """Of passes that each feed one more token of every request: positions, rows and segments.
+
+    Returns:
+        (steps, 9 * requests); a segment is that of a `Packing`
+    """
+    numbers = array("q")
+    for step in range(steps):
+        pasts = [len(feed.cache) + step for feed in feeds]
+        numbers.extend(feed.tree.depths[feed.nodes[-1]] + 1 + step for feed in feeds)
+        numbers.extend(f.cache.base + past for f, past in zip(feeds, pasts, strict=True))
+        for r, (feed, past) in enumerate(zip(feeds, pasts, strict=True)):
+            numbers.extend((r, r + 1, feed.cache.base, past, -1, -1, 0))
+    return np.frombuffer(numbers, dtype=np.int64).reshape(steps, -1)

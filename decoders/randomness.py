@@ -1,0 +1,81 @@
+"""The source of randomness of a request (RandomSource)."""
+
+import random
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Protocol
+
+from decoders.distribution import Distribution
+
+
+class RandomSource(Protocol):
+    """The random operations of a decoder. Tests use a source that enumerates every outcome."""
+
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        """`count` ids, drawn independently with replacement."""
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        """Accept with a probability.
+
+        Args:
+            probability: the chance; above 1 counts as 1
+
+        Returns:
+            Whether it was accepted, and the uniform number u in [0, 1) that decided.
+        """
+
+    def chain(self, steps: int) -> Callable[[Distribution], int]:
+        """A function that draws from one distribution after another, at most `steps` times.
+
+        All random numbers are taken from the source now, even if fewer are needed, so that later
+        draws do not depend on where a chain ends.
+        """
+
+
+class SeededSource:
+    """Draws by inverting the cumulative distribution at uniform numbers of Python's generator.
+
+    One seed gives the same draws on any device.
+
+    Args:
+        seed: any whole number; taken modulo 2**64
+    """
+
+    def __init__(self, seed: int):
+        self._generate = random.Random(seed % 2**64).random
+        self._seen = deque[float]()
+
+    def uniform(self) -> float:
+        """The next number."""
+        return self._seen.popleft() if self._seen else self._generate()
+
+    def peek(self, count: int) -> list[float]:
+        """The next numbers, which stay the next."""
+        while len(self._seen) < count:
+            self._seen.append(self._generate())
+        return list(islice(self._seen, count))
+
+    def draw(self, probs: Distribution, count: int = 1) -> list[int]:
+        return probs.draw([self.uniform() for _ in range(count)])
+
+    def accept(self, probability: float) -> tuple[bool, float]:
+        u = self.uniform()
+        return u < probability, u
+
+    def chain(self, steps: int) -> "Numbers":
+        return Numbers([self.uniform() for _ in range(steps)])
+
+
+class Numbers:
+    """Draws with the given uniform numbers in turn.
+
+    Attributes:
+        left: those not used yet
+    """
+
+    def __init__(self, numbers: Sequence[float]):
+        self.left = deque(numbers)
+
+    def __call__(self, probs: Distribution) -> int:
+        return probs.draw([self.left.popleft()])[0]
