@@ -14,7 +14,8 @@ from decoders.errors import InputError, quoted
 from decoders.greedy import DTYPES
 from workbench.engines.addresses import FILE, LISTED, named
 from workbench.engines.canary.draws import LEVEL
-from workbench.engines.canary.run import CanaryReport, Watch, watch
+from workbench.engines.canary.report import CanaryReport
+from workbench.engines.canary.run import Watch, watch
 from workbench.engines.probe import Abilities, connect, probe
 from workbench.show.tables import Table
 from workbench.terminal import flags, show, study
@@ -23,7 +24,8 @@ DESCRIPTION = f"""Test a served model: does it draw from the law of the model, a
 text the model's?
 
 ENGINE is a URL, or a name from {LISTED} or {FILE}. The model
-is loaded here, too. The server must tell token ids: vLLM, SGLang and llama.cpp do.
+is loaded here, too. If the server tells no token ids, only first tokens are tested;
+vLLM, SGLang and llama.cpp tell them.
 
 The exit status is 0 if it keeps the law, 1 if it does not, 2 if nothing can be said."""
 EXAMPLES = """examples:
@@ -37,6 +39,8 @@ NUMBERS = {
     "seed": "seed of the first draw",
     "at-once": "requests at the same time",
 }
+# Words for the finest counts of draft tokens.
+COUNTED = {"each step": "each step", "request": "each request", "server": "the whole server"}
 VERDICTS = {
     "unlike": "Unlike the model: {draws:,} draws refute its law.",
     "fault": "A fault: the draws fit the model, but a greedy text is not its own.",
@@ -77,7 +81,8 @@ def run(args: argparse.Namespace) -> int:
     client = connect(dataclasses.replace(named(args.engine), **said))
     console, progress = Console(highlight=False), Console(stderr=True)
     with closing(client.wire), study.interruptible() as stop:
-        console.print(Text(show.plain(told(client.wire.engine.name, probe(client)))))
+        server = told(client.wire.engine.name, probe(client))
+        console.print(Text(show.plain(server)), soft_wrap=True)
         device, choice = study.loaded(args)
         pair = device.pair(choice)
         with progress.status("") as status:
@@ -86,9 +91,9 @@ def run(args: argparse.Namespace) -> int:
                 status.update(f"{words}: {done:,} of {total:,}")
 
             report = device.call(watch, client, pair, what, doing, stop.is_set)
-    console.print(
-        show.grid(table(report)), "", *map(Text, map(show.plain, sentences(report))), sep="\n"
-    )
+    console.print(show.grid(table(report)), "", sep="\n")
+    for words in sentences(report):
+        console.print(Text(show.plain(words)), soft_wrap=True)
     for path in files:
         flags.write(path, json.dumps(report.to_json(), indent=1, ensure_ascii=False) + "\n")
     if stop.is_set():
@@ -115,7 +120,7 @@ def told(name: str, found: Abilities) -> str:
         "token ids": found.token_ids,
         "logprobs": found.logprobs,
         "prompt logprobs": found.prompt_logprobs,
-        f"draft tokens of {found.speculation}": found.speculation,
+        f"draft tokens of {COUNTED.get(found.speculation or '')}": found.speculation,
     }
     known = ", ".join(words for words, known in tells.items() if known) or "times alone"
     return f"{name}: {found.kind}{version}, model {found.model or 'not named'}; tells {known}"
@@ -150,6 +155,10 @@ def sentences(report: CanaryReport) -> list[str]:
     if (spoken := report.speculation) is not None:
         length = f", {spoken.length:.2f} tokens a step" if spoken.length else ""
         found.append(f"Draft tokens: {spoken.accepted:,} of {spoken.drafted:,} accepted{length}.")
+    if report.by_text:
+        found.append(
+            "The server tells no token ids: only first tokens were tested, by their texts."
+        )
     if report.note:
         found.append(f"{report.draws:,} of {report.asked:,} draws: {report.note}")
     if report.verdict == "fault" and report.dtype == "auto":

@@ -66,6 +66,21 @@ def test_a_greedy_text_in_another_number_type_asks_for_it(call, answers):
     assert "--served-in" in out
 
 
+def test_a_server_without_ids_is_tested_by_its_first_tokens(call, answers):
+    def untold(asked):
+        reply = answers(asked)
+        if not asked.body:
+            return reply
+        answer = json.loads(reply.body)
+        answer["choices"][0].pop("token_ids")
+        answer["choices"][0]["text"] = "a"
+        return a_json(answer)
+
+    with served(untold) as server:
+        _, out, _ = call("canary", server.url, *FLAGS)
+    assert "The server tells no token ids: only first tokens were tested, by their texts." in out
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [

@@ -10,15 +10,15 @@ import decoders
 from decoders import ModelPair, Places
 from workbench.engines.canary.cells import Tally, labels, shares, whole
 from workbench.engines.canary.draws import Draws, Other, joined
+from workbench.engines.canary.spelling import Ids, Spelling
 
 AT_ONCE = 16  # texts that are read as branches of one tree
-
-Ids = tuple[int, ...]
 
 
 def read(
     pair: ModelPair,
     drawn: Sequence[tuple[Ids, Ids]],
+    spelling: Spelling | None = None,
     told: Callable[[int], None] = lambda texts: None,
 ) -> Draws:
     """The draws with the chances that the target gives them at temperature 1.
@@ -26,6 +26,7 @@ def read(
     Args:
         pair: the model that the server should serve; if it has a draft, this makes the cells finer
         drawn: prefixes and the texts that followed them, at least one
+        spelling: merges tokens with the same text, if tokens are known by it alone
         told: called with the number of texts that have been read, each time that it has grown
     """
     found: list[Draws] = []
@@ -36,8 +37,9 @@ def read(
         for begin in range(0, len(texts), AT_ONCE):
             some = texts[begin : begin + AT_ONCE]
             every = decoders.read(pair, list(prefix), [list(text[:-1]) for text in some])
-            starts = () if begin else (_start(every[0].p[0], times),)
-            found.append(_draws(every, some, [times[text] for text in some], starts))
+            p, q = _laws(every, spelling)
+            starts = () if begin else (_start(p[0], times),)
+            found.append(_draws(p, q, some, [times[text] for text in some], starts))
             done += sum(times[text] for text in some)
             told(done)
     return joined(found)
@@ -49,20 +51,33 @@ def _start(law: torch.Tensor, times: Counter[Ids]) -> Tally:
     return whole(law.double().cpu().numpy(), np.bincount(first, counts, minlength=len(law)))
 
 
+def _laws(
+    places: Sequence[Places], spelling: Spelling | None
+) -> tuple[torch.Tensor, torch.Tensor | None]:
+    """The laws of target and draft at all places of some texts, (places, V)."""
+    drafts = [each.q for each in places if each.q is not None]
+    p, q = torch.cat([each.p for each in places]), torch.cat(drafts) if drafts else None
+    if spelling is not None:
+        p, q = spelling.merged(p), None if q is None else spelling.merged(q)
+    return p, q
+
+
 def _draws(
-    places: Sequence[Places], texts: Sequence[Ids], times: Sequence[int], starts: tuple[Tally, ...]
+    p: torch.Tensor,
+    q: torch.Tensor | None,
+    texts: Sequence[Ids],
+    times: Sequence[int],
+    starts: tuple[Tally, ...],
 ) -> Draws:
     """The draws of some texts.
 
     Args:
-        places: of each text, before its every token
+        p: the law before their every token, (places, V)
+        q: that of the draft
         texts: their tokens
         times: how often each was drawn
         starts: see `Draws`
     """
-    p = torch.cat([each.p for each in places])
-    drafts = [each.q for each in places if each.q is not None]
-    q = torch.cat(drafts) if drafts else None
     cell = labels(p, q)
     tokens = torch.tensor([token for text in texts for token in text], device=p.device)
     again = np.repeat(times, [len(text) for text in texts])

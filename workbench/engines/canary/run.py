@@ -2,8 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
 
 import decoders
 from decoders import Divergence, InputError, ModelPair
@@ -12,10 +11,11 @@ from decoders.greedy import DTYPES
 from decoders.inputs import as_seed, encode
 from workbench.engines import counters
 from workbench.engines.canary import law
-from workbench.engines.canary.draws import LEVEL, Check, WrongRule, checks, controls
-from workbench.engines.canary.law import Ids
+from workbench.engines.canary.draws import checks, controls
+from workbench.engines.canary.report import CanaryReport, GreedyText
+from workbench.engines.canary.spelling import Ids, Spelling, drawn_tokens
 from workbench.engines.client import Client
-from workbench.engines.record import Query, Record, Speculation, plain
+from workbench.engines.record import Query, Record, Speculation
 
 PREFIXES = (
     "Once upon a time",
@@ -25,7 +25,6 @@ PREFIXES = (
 )
 MOST_DRAWS, MOST_TOKENS, MOST_AT_ONCE = 1_000_000, 64, 256
 GREEDY = 32  # tokens of a greedy text
-CAUGHT = 0.99  # of the made-up wrong rules, for draws without a finding to mean anything
 
 Told = Callable[[str, int, int], None]
 
@@ -71,66 +70,11 @@ class Watch:
 
 
 @dataclass(frozen=True)
-class GreedyText:
-    """A greedy text of the server beside ours.
+class _Prefix:
+    """A text to continue, and its token ids."""
 
-    Attributes:
-        prefix: the text that both continue
-        divergence: where they part, and why
-    """
-
-    prefix: str
-    divergence: Divergence
-
-
-@dataclass(frozen=True)
-class CanaryReport:
-    """What a canary found.
-
-    Attributes:
-        engine: the engine's name
-        kind: its dialect
-        model: the model that it serves, in its own words
-        draws: texts that it drew, of those asked for
-        asked: texts asked for
-        checks: the tests of its draws
-        controls: whether they would have found wrong rules
-        greedy: its greedy texts
-        dtype: the number type in which rounding was measured for them
-        speculation: counts of its draft tokens over all draws; None if it tells none
-        note: why draws are missing; "" if none are
-    """
-
-    engine: str
-    kind: str
-    model: str | None
-    draws: int
-    asked: int
-    checks: tuple[Check, ...]
-    controls: tuple[WrongRule, ...]
-    greedy: tuple[GreedyText, ...]
-    dtype: str
-    speculation: Speculation | None
-    note: str
-
-    @property
-    def unlike(self) -> bool:
-        """Whether the draws refute the law."""
-        return any(check.p < LEVEL for check in self.checks)
-
-    @property
-    def verdict(self) -> Literal["unlike", "fault", "like", "cannot tell"]:
-        """ "like" needs a control that the same tests, with as many draws, did find."""
-        if self.unlike:
-            return "unlike"
-        if any(text.divergence.verdict == "fault" for text in self.greedy):
-            return "fault"
-        strong = all(c.caught >= CAUGHT * c.times for c in self.controls)
-        return "like" if strong and self.controls else "cannot tell"
-
-    def to_json(self) -> dict[str, Any]:
-        """The report as plain data, with its verdict and level."""
-        return {**plain(asdict(self)), "verdict": self.verdict, "level": LEVEL}
+    words: str
+    ids: Ids
 
 
 def watch(
@@ -140,10 +84,10 @@ def watch(
     told: Told = lambda words, done, total: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> CanaryReport:
-    """Test a server.
+    """Test a server. If it tells no token ids, only first tokens are tested, by their texts.
 
     Args:
-        client: asks it; its answers must have token ids
+        client: asks it
         pair: the model that it should serve
         what: what is asked
         told: called with what is done, how much of it, and of how much
@@ -152,77 +96,57 @@ def watch(
     Raises:
         InputError: if the server cannot be tested; if it fails after some draws, these are tested
     """
-    prefixes = {
-        words: tuple(encode(words, pair.tokenizer, pair.vocabulary)) for words in what.prefixes
-    }
-    greedy = []
-    for done, (words, ids) in enumerate(prefixes.items()):
+    encoded = [encode(words, pair.tokenizer, pair.vocabulary) for words in what.prefixes]
+    prefixes = [_Prefix(*each) for each in zip(what.prefixes, map(tuple, encoded), strict=True)]
+    greedy, spelling = [], None
+    for done, prefix in enumerate(prefixes):
         told("greedy texts", done, len(prefixes))
-        greedy.append(GreedyText(words, _greedy(client, pair, ids, what)))
+        record = client.ask(_query(client, prefix, GREEDY, what.seed, temperature=0.0))
+        greedy.append(GreedyText(prefix.words, _compared(record, pair, prefix, what)))
+        if record.tokens is None and spelling is None:
+            spelling, what = Spelling.of(pair), replace(what, tokens=1)
     before = client.counted()
-    texts, spoken, note = _drawn(client, pair, list(prefixes.values()), what, told, stopped)
+    texts, spoken, note = _drawn(client, pair, prefixes, what, spelling, told, stopped)
     counted = counters.between(before, client.counted())
-    draws = law.read(pair, texts, lambda done: told("law of the model", done, len(texts)))
+    draws = law.read(pair, texts, spelling, lambda n: told("law of the model", n, len(texts)))
     return CanaryReport(
-        client.wire.engine.name,
-        client.dialect.kind,
-        client.model,
-        len(texts),
-        what.draws,
-        tuple(checks(draws)),
-        tuple(controls(draws, what.seed)),
-        tuple(greedy),
-        what.dtype,
-        spoken or counted,
-        note,
+        engine=client.wire.engine.name,
+        kind=client.dialect.kind,
+        model=client.model,
+        draws=len(texts),
+        asked=what.draws,
+        checks=tuple(checks(draws)),
+        controls=tuple(controls(draws, what.seed)),
+        greedy=tuple(greedy),
+        dtype=what.dtype,
+        by_text=spelling is not None,
+        speculation=spoken or counted,
+        note=note,
     )
 
 
-def _greedy(client: Client, pair: ModelPair, prefix: Ids, what: Watch) -> Divergence:
+def _query(
+    client: Client, prefix: _Prefix, tokens: int, seed: int, temperature: float = 1.0
+) -> Query:
+    prompt = prefix.ids if client.dialect.takes_ids else prefix.words
+    return Query(prompt, tokens, temperature, seed, stream=False)
+
+
+def _compared(record: Record, pair: ModelPair, prefix: _Prefix, what: Watch) -> Divergence:
     """The server's greedy text beside ours."""
-    record = client.ask(Query(prefix, GREEDY, temperature=0.0, seed=what.seed, stream=False))
-    ours = decoders.generate(pair, list(prefix), "greedy", max_new_tokens=GREEDY).tokens
-    theirs = list(_tokens(record, pair))
-    return decoders.compare_greedy(pair, list(prefix), ours, theirs, dtype=what.dtype)
-
-
-def _tokens(record: Record, pair: ModelPair) -> Ids:
-    """The tokens of an answer, with the one that ended it.
-
-    Raises:
-        InputError: if they are not told, or not of this model
-    """
+    ours = decoders.generate(pair, list(prefix.ids), "greedy", max_new_tokens=GREEDY)
     if record.tokens is None:
-        raise InputError(
-            f"Engine {record.engine} does not tell the ids of its tokens, so its draws cannot be "
-            "compared with the law."
-        )
-    ids, last = list(record.tokens), max(record.tokens)
-    refuse(
-        (
-            last >= pair.vocabulary,
-            f"Engine {record.engine} wrote the token {last}, which the model here does not have; "
-            "load the model that it serves.",
-        )
-    )
-    if record.finished == "stop" and ids[-1] not in pair.end_tokens:
-        ends = sorted(pair.end_tokens)
-        refuse(
-            (
-                len(ends) != 1,
-                f"Engine {record.engine} ended a text without saying with which token; give "
-                "prefixes after which no text ends.",
-            )
-        )
-        ids += ends
-    return tuple(ids)
+        return decoders.compare_greedy(pair, prefix.words, ours.text, record.text, dtype=what.dtype)
+    theirs = list(drawn_tokens(record, pair, None))
+    return decoders.compare_greedy(pair, list(prefix.ids), ours.tokens, theirs, dtype=what.dtype)
 
 
 def _drawn(
     client: Client,
     pair: ModelPair,
-    prefixes: Sequence[Ids],
+    prefixes: Sequence[_Prefix],
     what: Watch,
+    spelling: Spelling | None,
     told: Told,
     stopped: Callable[[], bool],
 ) -> tuple[list[tuple[Ids, Ids]], Speculation | None, str]:
@@ -232,15 +156,15 @@ def _drawn(
 
     def draw(number: int) -> tuple[Ids, Record]:
         prefix = prefixes[number % len(prefixes)]
-        record = client.ask(Query(prefix, what.tokens, seed=what.seed + number, stream=False))
+        record = client.ask(_query(client, prefix, what.tokens, what.seed + number))
         refuse((record.note, record.note))
-        return prefix, record
+        return prefix.ids, record
 
     note = ""
     pool = ThreadPoolExecutor(what.at_once)
     try:
         for prefix, record in pool.map(draw, range(what.draws)):
-            texts.append((prefix, _tokens(record, pair)))
+            texts.append((prefix, drawn_tokens(record, pair, spelling)))
             spoken += [record.speculation] if record.speculation else []
             told("draws", len(texts), what.draws)
             refuse((stopped(), "Stopped."))

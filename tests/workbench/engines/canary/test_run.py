@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 import decoders
 from decoders import InputError, ModelPair
@@ -13,6 +14,7 @@ from tests.workbench.engines.served import Call, a_json, served
 from workbench.engines.canary import law
 from workbench.engines.canary.cells import labels
 from workbench.engines.canary.run import Watch, watch
+from workbench.engines.canary.spelling import Spelling
 from workbench.engines.probe import connect
 from workbench.engines.record import Speculation
 
@@ -116,9 +118,53 @@ def changed(right, **fields):
     return answers
 
 
-def test_a_server_that_tells_no_ids_cannot_be_tested(pair, right):
-    with pytest.raises(InputError, match="Engine fake does not tell the ids of its tokens"):
-        watched(pair, changed(right, token_ids=None))
+def spoken(answers, pair):
+    """The server, with the texts of its tokens and without their ids."""
+
+    def spoken_answers(call: Call):
+        reply = answers(call)
+        if call.body is None:
+            return reply
+        answer = json.loads(reply.body)
+        (choice,) = answer["choices"]
+        ids = choice.pop("token_ids")[: call.body["max_tokens"]]
+        choice["text"] = pair.tokenizer.decode(ids, skip_special_tokens=True)
+        answer.pop("usage")
+        return a_json(answer)
+
+    return spoken_answers
+
+
+def test_without_ids_the_first_tokens_are_tested_by_their_texts(pair, right):
+    report = watched(pair, spoken(right, pair))
+    assert report.by_text
+    assert min(check.p for check in report.checks) > 0.01
+    # A right server; but 600 tokens are too few for the control, of which texts would give 2,400.
+    assert report.verdict == "cannot tell"
+    assert [check.name for check in report.checks] == ["first token, after each prefix", "token 1"]
+    assert {text.divergence.verdict for text in report.greedy} <= {"same", "cannot tell"}
+
+
+def test_without_ids_another_law_is_found_too(pair):
+    answers = serving(pair, drawing(pair.target, 2.0), WHAT.prefixes, 300, 1)
+    report = watched(pair, spoken(answers, pair), replace(WHAT, draws=300))
+    assert (report.by_text, report.verdict) == (True, "unlike")
+
+
+def test_a_text_that_is_no_token_cannot_be_tested(pair, right):
+    with pytest.raises(InputError, match="wrote 'abc', which is no token of the model here"):
+        watched(pair, changed(right, token_ids=None, text="abc"))
+
+
+def test_tokens_with_the_same_text_are_one(pair):
+    spelling = Spelling.of(pair)
+    same = (spelling.first == spelling.tokens[""]).nonzero().flatten().tolist()
+    assert 0 in same  # the end
+    assert len(same) > 100  # bytes that are no characters alone
+    law_ = spelling.merged(torch.full((2, pair.vocabulary), 1 / pair.vocabulary))
+    assert law_[0, spelling.tokens[""]].item() == pytest.approx(len(same) / pair.vocabulary)
+    assert law_.sum().item() == pytest.approx(2)
+    assert spelling.tokens["a"] == pair.tokenizer("a").input_ids[0]
 
 
 def test_a_server_of_another_vocabulary_cannot_be_tested(pair, right):
