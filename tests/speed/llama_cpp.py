@@ -49,6 +49,7 @@ class Row:
     theirs: Contender
     pair: decoders.ModelPair
     prompts: list[list[int]]
+    dtype: str = "float16"  # the coarser one of both
 
 
 def drafting(length: int) -> str:
@@ -91,7 +92,7 @@ def rows(args: argparse.Namespace, places: Places) -> Iterator[list[Row]]:
         for name, url in args.served:
             method = speculative(draft_length=3, confidence=0.0)
             mine = own(method if name.endswith("-draft") else greedy)
-            found.append(Row(name, mine, in_turn(served(name, url, tokens)), pair, few))
+            found.append(Row(name, mine, in_turn(served(name, url, tokens)), pair, few, "bfloat16"))
         yield found
 
 
@@ -127,7 +128,7 @@ def verdicts(row: Row, mine: Decoded, theirs: Decoded) -> str:
     """How many texts are the same, and why others are not."""
     said: Counter[str] = Counter()
     for ids, a, b in zip(row.prompts, mine.texts, theirs.texts, strict=True):
-        found = decoders.compare_greedy(row.pair, ids, a, b, dtype="float16") if a != b else None
+        found = decoders.compare_greedy(row.pair, ids, a, b, dtype=row.dtype) if a != b else None
         said[found.verdict if found else "same"] += 1
     return ", ".join(f"{count} {verdict}" for verdict, count in said.items())
 

@@ -6,6 +6,8 @@ Prints their addresses as WORKBENCH_ENGINES takes them. `make engines` installs 
 """
 
 import argparse
+import signal
+import sys
 import time
 from contextlib import ExitStack
 
@@ -19,6 +21,7 @@ def main() -> None:
     )
     parser.add_argument("names", nargs="+", choices=SERVERS, metavar="NAME")
     names = parser.parse_args().names
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit())  # servers end then, too
     with ExitStack() as stack:
         found = [
             f"{name}={stack.enter_context(running(SERVERS[name](Places())))}" for name in names
