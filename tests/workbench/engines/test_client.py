@@ -73,6 +73,10 @@ def test_lines_may_come_in_any_pieces():
     assert asked(Reply([bytes([b]) for b in text], type="text/event-stream")).text == "é"
 
 
+def test_an_escaped_character_is_one():
+    assert asked(a_stream([chunk("🦊", [5], finish_reason="stop")])).text == "🦊"
+
+
 def test_without_ids_only_the_text_and_the_count_are_known():
     told = [chunk("a b"), chunk("", finish_reason="stop"), usage(2)]
     record = asked(a_stream(told), Query("x", 4), dialect=OTHER)
@@ -170,6 +174,7 @@ def test_ids_are_not_sent_to_a_server_that_takes_none():
         (Reply(b"[" * 100_000), "is no JSON"),
         (Reply(b"[1]"), "JSON that is no object"),
         (Reply(b"\xff\xfe"), "is not UTF-8"),
+        (a_json(chunk("\ud800", [5])), "is not UTF-8"),
         (Reply(b"data: {\n\n", type="text/event-stream"), "is no JSON"),
         (Reply(b"data: \xff\n\n", type="text/event-stream"), "is not UTF-8"),
         (a_json({}), "another shape than this API's: choices: field required"),
