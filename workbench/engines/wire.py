@@ -148,8 +148,9 @@ class Wire:
         limits = self.limits
         try:
             with self._http.stream(method, path, json=body) as response:
-                self._refused(response, path)
-                yield _Pieces(self, response, time.monotonic() + limits.total)
+                pieces = _Pieces(self, response, time.monotonic() + limits.total)
+                self._refused(response, pieces, path)
+                yield pieces
         except (httpx.ConnectError, httpx.ConnectTimeout) as error:
             why = self.hidden(first_line(error)) or "no answer"
             raise self.fault(
@@ -160,7 +161,7 @@ class Wire:
         except httpx.TransportError:
             raise self.fault("broke off the answer") from None
 
-    def _refused(self, response: httpx.Response, path: str) -> None:
+    def _refused(self, response: httpx.Response, pieces: "_Pieces", path: str) -> None:
         """Raise the sentence for an answer that is none."""
         status = response.status_code
         if 300 <= status < 400:
@@ -171,7 +172,7 @@ class Wire:
             raise self.fault("compresses its answers though it was asked not to")
         if status == 200:
             return
-        said = self._said(response)
+        said = _said(pieces)
         words = f"; it says: {said}" if said else ""
         if status in (401, 403):
             raise self.fault(
@@ -180,18 +181,6 @@ class Wire:
         if status == 404:
             raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
         raise self.fault(f"failed (HTTP {status}){words}")
-
-    def _said(self, response: httpx.Response) -> str:
-        """The server's words about an error, on one line."""
-        body = b""
-        try:
-            for piece in response.iter_raw(SAID):
-                body += piece
-                if len(body) >= SAID:
-                    break
-            return message(json.loads(body)).rstrip(".")
-        except (httpx.HTTPError, ValueError, RecursionError):
-            return ""
 
 
 class _Pieces:
@@ -216,13 +205,30 @@ class _Pieces:
             yield piece
 
 
+def _said(pieces: Iterable[bytes]) -> str:
+    """The server's words about an error, on one line; "" if they cannot be read."""
+    body = b""
+    try:
+        for piece in pieces:
+            body += piece
+            if len(body) >= SAID:
+                break
+        return message(json.loads(body)).rstrip(".")
+    # An error may break off, last too long, or be a page for people.
+    except (httpx.HTTPError, ValueError, RecursionError):
+        return ""
+
+
 def _lines(pieces: Iterable[bytes]) -> Iterator[bytes]:
     """The lines of a stream without their ends; the last one need not have any."""
-    held = b""
+    held: list[bytes] = []
     for piece in pieces:
-        *lines, held = (held + piece).replace(b"\r\n", b"\n").split(b"\n")
-        yield from lines
-    yield held
+        *ended, rest = piece.split(b"\n")
+        for line in ended:
+            yield b"".join([*held, line])
+            held = []
+        held.append(rest)
+    yield b"".join(held)
 
 
 def _data(lines: Iterable[bytes]) -> Iterator[bytes]:

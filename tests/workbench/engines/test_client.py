@@ -136,6 +136,23 @@ def test_an_endless_stream_is_cut_off_by_the_clock():
     assert "had not finished after 0.6 s" in refusal(a_stream(slowly()))
 
 
+def test_an_endless_error_is_one_sentence():
+    def slowly():
+        for _ in count():
+            time.sleep(0.05)
+            yield b" "
+
+    assert refusal(Reply(slowly(), 500)) == "Engine fake failed (HTTP 500)."
+    assert refusal(Reply(b"x" * 10**6, 500)) == "Engine fake failed (HTTP 500)."
+
+
+def test_a_huge_line_takes_no_longer_than_its_bytes():
+    started = time.monotonic()
+    says = refusal(a_stream([b"x" * 2**20] * 65), bounds=Bounds())
+    assert "sent more than 67,108,864 bytes" in says
+    assert time.monotonic() - started < 5
+
+
 def test_a_silent_server_is_one_sentence():
     def silent():
         yield b""
