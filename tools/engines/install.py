@@ -11,6 +11,7 @@ import argparse
 import os
 import shutil
 import subprocess
+import sys
 import tarfile
 import venv
 from collections.abc import Mapping
@@ -33,9 +34,10 @@ UNFIT = ("torchvision", "torchaudio", "torchcodec")
 
 
 def run(*command: object, environ: Mapping[str, str] = os.environ) -> None:
-    """Run a program; its output is ours, and its failure ends this one."""
+    """Run a program; its output is ours, and its failure ends this one with a sentence."""
     print("$", *command, flush=True)
-    subprocess.run([str(word) for word in command], check=True, env=environ)
+    if subprocess.run([str(word) for word in command], env=environ).returncode:
+        sys.exit(f"{command[0]} failed; its words stand above. Mend it, then run this again.")
 
 
 def environment(folder: Path) -> Path:

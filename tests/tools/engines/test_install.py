@@ -58,3 +58,9 @@ def test_an_engine_that_nobody_knows_is_one_sentence(places, monkeypatch):
     monkeypatch.setattr(sys, "argv", ["install", "ollama"])
     with pytest.raises(SystemExit):
         install.main()
+
+
+def test_a_program_that_fails_ends_it_with_a_sentence(capfd):
+    with pytest.raises(SystemExit, match="failed; its words stand above"):
+        install.run(sys.executable, "-c", "raise SystemExit('no compiler')")
+    assert "no compiler" in capfd.readouterr().err
