@@ -35,7 +35,8 @@ class Turn:
         waited: for how many passes of other models it has waited
         drawn: the tokens of a chain so far
         draw: draws the next token of that chain
-        fed: the model that has guessed them, the node before the next of them, and whom to tell
+        fed: while it answers, the model that has guessed them, the node before the next one, and
+            whom to tell
         known: the readings of its live nodes, by model
         rounds: rounds that are committed but not yet yielded
         heeds: whether its draft reads the target's hidden states
@@ -146,12 +147,15 @@ class Turn:
         """
         self.foreseen, self.fed = deque(foreseen), (self.waiting.model, self.last, fed)
         self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
-        if self.unstarted:
-            self.unstarted = False
-            self._resume(None)
-        elif (answer := self._answer()) is not None:
-            self._resume(answer)
-        self.foreseen.clear()
+        try:
+            if self.unstarted:
+                self.unstarted = False
+                self._resume(None)
+            elif (answer := self._answer()) is not None:
+                self._resume(answer)
+        finally:
+            self.foreseen.clear()
+            del self.fed  # whoever is told holds this turn and the memory of its rows
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""

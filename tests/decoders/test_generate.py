@@ -93,7 +93,7 @@ def test_a_stop_string_that_spans_special_tokens(pair, fill):
     assert finds([b, a, *[end] * fill, b])
     written = iter([a, *[end] * fill, b, b, b])
     with mock.patch(
-        "decoders.distribution.SeededSource.chain",
+        "decoders.randomness.SeededSource.chain",
         side_effect=lambda steps: lambda probs: next(written),
     ):
         result = generate(

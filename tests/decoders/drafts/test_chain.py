@@ -1,7 +1,5 @@
 """Chains: one request is answered with several tokens, drawn as if each were requested alone."""
 
-from functools import partial
-
 import pytest
 
 from decoders import catalog, generate
@@ -11,7 +9,7 @@ from decoders.methods import speculative
 from decoders.methods.baselines import Multinomial
 from decoders.randomness import SeededSource
 from decoders.reading import Readings
-from decoders.testing.oracle import Watched, assert_exact, decode
+from decoders.testing.oracle import Watched, decode
 from decoders.testing.situations import Rows, Situation, drawn
 from decoders.trace import Fate, Trial
 from decoders.turn import Turn

@@ -1,5 +1,8 @@
 """Products with float16 weights: right, and with the same bits in a pass of any size."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -60,3 +63,38 @@ def test_nothing_is_written_beside_the_product():
     assert (out[0] == 7).all()
     assert (out[8] == 7).all()
     torch.testing.assert_close(out[1:8], layer(x))
+
+
+NARROW = """
+import sys
+import torch
+from llvmlite import binding
+able = binding.get_host_cpu_features()
+able["avx512f"] = False
+binding.get_host_cpu_features = lambda: able
+from numba import njit
+from decoders.engine.kernels import tiles
+assert not tiles.WIDE
+x, weight = torch.load(sys.argv[1])
+out = torch.empty(len(x), len(weight))
+blocks = tiles.in_blocks(weight)
+njit(lambda *all: tiles.product(*all))(
+    x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0, 1.0
+)
+torch.save(out, sys.argv[1])
+"""
+
+
+@torch.inference_mode()
+def test_vectors_of_any_length_give_the_same_bits(tmp_path):
+    """A processor with AVX-512 multiplies other blocks than one without."""
+    from decoders.engine.kernels import tiles
+
+    if not tiles.WIDE:
+        pytest.skip("this processor has one length of vectors")
+    layer, file = a_layer(40, 150, bias=False), tmp_path / "x.pt"
+    x = torch.randn(1, 11, 40)
+    wide = layer(x)[0]
+    torch.save((x[0], layer.weight.half()), file)
+    subprocess.run([sys.executable, "-c", NARROW, file], check=True, timeout=120)
+    assert torch.equal(torch.load(file), wide)
