@@ -18,10 +18,9 @@ class Reply:
     """An answer.
 
     Attributes:
-        body: its bytes, or pieces of them, which are sent one by one; the connection ends after the
-            last
+        body: its bytes, or pieces of them, which are sent one by one and end the connection
         status: of HTTP
-        headers: besides the content type
+        headers: besides the content type; they end the connection, too
         type: the content type
     """
 
@@ -79,6 +78,10 @@ def served(answers: Answers) -> Iterator[Served]:
     calls: list[Call] = []
 
     class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+        wbufsize = -1  # head and body in one packet
+        disable_nagle_algorithm = True
+
         def do_GET(self) -> None:
             self.answer(None)
 
@@ -93,7 +96,9 @@ def served(answers: Answers) -> Iterator[Served]:
                 reply = a_json({"detail": "Not Found"}, 404)
             self.send_response(reply.status)
             self.send_header("content-type", reply.type)
-            for name, value in reply.headers.items():
+            stays = isinstance(reply.body, bytes) and not reply.headers
+            length = {"content-length": str(len(reply.body))} if stays else {"connection": "close"}
+            for name, value in {**reply.headers, **length}.items():
                 self.send_header(name, value)
             self.end_headers()
             pieces = [reply.body] if isinstance(reply.body, bytes) else reply.body

@@ -56,12 +56,12 @@ class Server:
         before = np.arange(texts) % STARTS
         kept = np.ones(texts, dtype=bool)
         found = []
+        first, later = P.cumsum(-1), self.later.cumsum(-1)
+        bonus = later if self.bonus is None else self.bonus.cumsum(-1)
         for position in range(TOKENS):
             beyond = kept & (position == DRAFT + 1)
-            rows = (self.later if position else P)[before]
-            if self.bonus is not None:
-                rows = np.where(beyond[:, None], self.bonus[before], rows)
-            token = (rows.cumsum(-1) < source.random((texts, 1))).sum(-1).clip(max=V - 1)
+            rows = np.where(beyond[:, None], bonus[before], (later if position else first)[before])
+            token = (rows < source.random((texts, 1))).sum(-1).clip(max=V - 1)
             found.append((before, token, beyond))
             if position:
                 chance = np.minimum(1, Q[before, token] / P[before, token])
