@@ -20,7 +20,9 @@ decoding with 3 draft tokens; they are measured from outside.
 import argparse
 import json
 import os
+import signal
 import statistics
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -174,6 +176,7 @@ def main() -> None:
     parser.add_argument("--pair", type=Path, default=STORIES, help="a folder of target/ and draft/")
     parser.add_argument("--served", nargs="*", default=[], type=lambda text: text.split("=", 1))
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("Ended."))  # servers end then, too
     torch.set_num_threads(args.threads)
     began, load = time.monotonic(), os.getloadavg()[0]
     print(
