@@ -9,7 +9,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.actions import finished, link, panel, press_run, run, text_of
 from tests.browser.conftest import visits
 from workbench.runs.record import Result, Run
-from workbench.runs.recorded import id_of
+from workbench.runs.recorded import id_of, recorded
 from workbench.show.looks import FATES
 
 FIVE = "greedy,speculative,mtad,dsbd,beam_search"
@@ -177,15 +177,33 @@ def test_the_cards_bars_have_one_scale(shown):
 
 def test_a_correction_says_why_each_of_several_guesses_was_refused(visit, address):
     """The card only named them, and a token drawn four times was named four times."""
+    run = recorded(id_of("all")).run
+    (rounds,) = [r.samples[0].rounds for r in run.results if r.decoder == "specinfer"]
+    tried = [(round, t) for round in rounds for t in round.trials if t.fate == "corrected"]
+    refused = [
+        [t for t in round.trials if t.parent == own.parent and t.fate == "rejected"]
+        for round, own in tried
+    ]
+    several = next(i for i, each in enumerate(refused) if each[0].p and len(names(each)) == 2)
+    twice = next(i for i, each in enumerate(refused) if len(each) == 2 and len(names(each)) == 1)
     page = visit(f"{address}?run={id_of('all')}", 1400)
-    panel(page, "specinfer").locator(".tok.corrected", has_text="bear").hover()
+    corrected = panel(page, "specinfer").locator(".wb-paper .tok.corrected")
+    corrected.nth(several).hover()
     why = page.locator("#panels .wb-card .why")
-    expect(why).to_contain_text("It replaces “␣car”, “␣that”, which were refused.")
-    expect(why).to_contain_text("“␣car”: the random number 0.830 is not below")
-    expect(why).to_contain_text("“␣that”: the accept probability is 0")
+    one, other = names(refused[several])
+    expect(why).to_contain_text(f"It replaces {one}, {other}, which were refused.")
+    number = f"{refused[several][0].u:.3f}"
+    expect(why).to_contain_text(f"{one}: the random number {number} is not below")
+    expect(why).to_contain_text(f"{other}: the accept probability is 0")
     page.mouse.move(0, 0)
-    panel(page, "specinfer").locator(".tok.corrected", has_text="in").hover()
-    expect(why).to_contain_text("It replaces “␣every”, “␣and”, “.”, which were refused.")
+    corrected.nth(twice).hover()
+    (one,) = names(refused[twice])
+    expect(why).to_contain_text(f"It replaces {one}, which was refused.")
+
+
+def names(trials) -> list[str]:
+    """Each token once, as a card writes it."""
+    return list(dict.fromkeys(f"“{t.text.replace(' ', '␣')}”" for t in trials))
 
 
 def test_refused_drafts_have_their_round(shown):
