@@ -29,4 +29,4 @@ def count_ahead(
     """Count a pass that was made together with another, once its node is known."""
     read = engine.fed(turn.request.tree, node)
     count(turn, model, engine, replace(answer, cache_bytes=read), sharing)
-    turn.request.ledger.charge_ahead(model)
+    turn.request.ledger.charge_ahead()

@@ -45,7 +45,7 @@ class Ledger:
     peak_cache_bytes: int = 0
     _began: float | None = None
     _mark: float | None = None
-    _ahead: list[float] = field(default_factory=list)
+    _ahead: tuple[str, list[float]] = field(default_factory=lambda: ("target", []))
     _spent: dict[str, float] = field(default_factory=lambda: {"target": 0.0, "draft": 0.0})
     _settled: tuple[int, int] = (0, 0)
 
@@ -64,19 +64,26 @@ class Ledger:
 
         Args:
             model: "target", or who drafts
-            ahead: how many were made for tokens still to be drawn; what `charge_ahead` has not
-                charged of the pass before is a part of this one
+            ahead: how many were made for tokens still to be drawn
         """
+        self._charge_rest()
         part = "target" if model == "target" else "draft"
         before = self._spent[part]
         self.charge(model)
-        spent = self._spent[part] - before + sum(self._ahead)
-        self._ahead = [spent / (1 + ahead)] * ahead
-        self._spent[part] = before + spent - sum(self._ahead)
+        share = (self._spent[part] - before) / (1 + ahead)
+        self._spent[part] -= ahead * share
+        self._ahead = part, [share] * ahead
 
-    def charge_ahead(self, model: str) -> None:
+    def charge_ahead(self) -> None:
         """Charge a pass that was made before it was asked for."""
-        self._spent["target" if model == "target" else "draft"] += self._ahead.pop()
+        part, shares = self._ahead
+        self._spent[part] += shares.pop()
+
+    def _charge_rest(self) -> None:
+        """Charge passes that nobody has asked for, since their tokens were guessed wrong."""
+        part, shares = self._ahead
+        self._spent[part] += sum(shares)
+        shares.clear()
 
     @property
     def seconds(self) -> float:
@@ -101,12 +108,18 @@ class Ledger:
             self.draft_calls += answered
         self.prefill_calls += not answered
 
-    def settle(self, entry: Round) -> None:
+    def settle(self, entry: Round, last: bool = False) -> None:
         """Write the time and calls since the last round into a round.
 
         The time since the last pass is the rule's, so it counts as verifying.
+
+        Args:
+            entry: the round
+            last: whether no other follows
         """
         self.charge("target")
+        if last:
+            self._charge_rest()
         entry.draft_seconds, entry.verify_seconds = self._spent["draft"], self._spent["target"]
         entry.target_calls, entry.draft_calls = (
             self.target_calls - self._settled[0],

@@ -73,7 +73,7 @@ class Loop(AbstractContextManager["Loop"]):
         return [*self.active, *self.queue]
 
     def step(self) -> list[tuple[Turn, Round | None]]:
-        """Make one pass.
+        """Make one pass, and perhaps more in advance.
 
         Returns:
             (turn, round) for each round that it completed, and (turn, None) for each turn that is

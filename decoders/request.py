@@ -239,6 +239,6 @@ class Request:
         entry.keep = self.tree.new_length(fork)
         self.answer, self.finished, self.tips = answer, finished, tips
         self.tree.keep(tips)
-        self.ledger.settle(entry)
+        self.ledger.settle(entry, last=finished is not None)
         self.rounds.append(entry)
         return entry

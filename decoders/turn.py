@@ -11,7 +11,7 @@ from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
 from decoders.errors import ModelError
 from decoders.randomness import RandomSource, SeededSource
-from decoders.reading import NUCLEUS, Reading, Readings, held
+from decoders.reading import MOST, NUCLEUS, Reading, Readings, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
 from decoders.shapes import Logits, NodeId, TokenId
@@ -93,13 +93,14 @@ class Turn:
             most: the most tokens of interest
         """
         ask, request = self.waiting, self.request
+        # In the first round somebody waits for the first token.
         if not ask.steps or not request.rounds or request.penalties:
             return None
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         numbers = self._numbers(tokens) if request.warping.temperature else ()
-        if tokens < 1 or numbers is None or not request.warping.usual:
-            return None
         warping = request.warping
+        if tokens < 1 or numbers is None or not warping.usual or warping.top_k > MOST:
+            return None
         few = warping.top_k or (NUCLEUS if warping.cuts else 0)
         return Outlook(
             tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p,

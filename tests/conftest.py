@@ -7,10 +7,13 @@ not recorded:
 """
 
 import os
+import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 import torch
+from huggingface_hub.utils import _http
 from hypothesis import settings
 
 from decoders import ModelPair, load_pair
@@ -25,6 +28,8 @@ settings.load_profile("repeatable")
 torch.set_num_threads(1)
 # Beside other tests the clock would wait for a steadiness that does not come.
 device.PATIENCE_SECONDS = 0.0
+# A hub that does not answer is asked five times, 23 seconds in all.
+_http.time = SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.05)))
 
 if passes := os.environ.get("PASSES"):
     for call in (ModelPair.__init__, load_pair):

@@ -80,8 +80,8 @@ class Answer:
     """The result of one pass for one request, and its cost.
 
     Attributes:
-        rows: the raw logits of the whole pass, (n, V), in memory that no later pass overwrites,
-            because readings look at them on demand
+        rows: the raw logits of the whole pass, and of those made with it, (n, V), in memory that no
+            later pass overwrites, because readings look at them on demand
         part: the rows at the request's nodes; None if only a part of the prompt was fed, so that
             the request must ask again
         cache_bytes: bytes read from the request's cache

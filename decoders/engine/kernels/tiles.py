@@ -1,7 +1,7 @@
 """Products of float32 rows with float16 weights, written for LLVM, which numba compiles.
 
 Weights (out, in) lie in blocks of four vectors of outputs, (out / BLOCK, in, BLOCK). A tile
-multiplies up to six rows by a block with all sums in registers, so each weight is read from memory
+multiplies up to six rows by a block, with its sums in registers, so each weight comes from memory
 once for six rows. Each sum runs over the inputs in order, one fused multiply-add after another,
 whatever the tile. So a row's product has the same bits in a pass of one token and in any other,
 and with vectors of any length.
@@ -79,7 +79,8 @@ def sums(builder: Any, rows: int, columns: range, arguments: Any) -> None:
     add = multiply_add(builder)
     longer = {p: builder.call(add, [wide[p[1]], inputs[p[0]], totals[p]]) for p in places}
     if not WIDE and rows > 1:
-        # Of a second way through a block the bus would see nothing: meanwhile the next one comes.
+        # The bus would wait while the sums take longer than the weights, and in a second way
+        # through the block.
         fetch(builder, weights, builder.add(size, i))
     following = builder.add(i, I64(1))
     i.add_incoming(following, loop)

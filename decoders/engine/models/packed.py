@@ -160,10 +160,9 @@ class PackedModel(Loaded):
             return "packed passes" if run.failed else f"packed passes, replayed from {kind}"
         return "packed passes" if run == self.plain else "packed passes, compiled"
 
-    @property
-    def lowered(self) -> Lowered | None:
-        """The kernels' call for a pass, if there is one and the pass gives logits alone."""
-        run = self.forward.made(1) if isinstance(self.forward, Recorded) else None
+    def lowered(self, tokens: int) -> Lowered | None:
+        """The kernels' call for a pass of so many tokens, if there is one for logits alone."""
+        run = self.forward.made(tokens) if isinstance(self.forward, Recorded) else None
         return run if isinstance(run, Lowered) and run.logits_alone else None
 
     @property

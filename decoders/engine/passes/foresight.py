@@ -44,7 +44,7 @@ def ahead(
         that each request fed in those after it
     """
     nothing: tuple[Logits, list[list[TokenId]]] = logits, [[] for _ in feeds]
-    lowered, packing = model.lowered, inputs.packing
+    lowered, packing = model.lowered(len(feeds)), inputs.packing
     if lowered is None or logits.dtype != torch.float32 or not isinstance(packing, Packing):
         return nothing
     # Every token must see all rows before it.

@@ -41,8 +41,10 @@ class PackedPasses(Passes):
         self._wanted = rows, most_rows, self.cache_kind, layout
         self.caches: dict[TokenTree, Caches] = {}
         self._foresee: dict[TokenTree, Foresee] = {}
-        few = model.weight_bytes <= LARGEST and self.cache_kind is CacheRows
-        self._ahead = AHEAD if few else 0
+        # A layer that sees back only so far gives rows back, or hides them, from one token to the
+        # next.
+        whole = self.cache_kind is CacheRows and not any(model.reaches)
+        self._ahead = AHEAD if whole and model.weight_bytes <= LARGEST else 0
 
     @property
     def arenas(self) -> Arenas:
@@ -86,13 +88,14 @@ class PackedPasses(Passes):
 
     @torch.inference_mode()
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
+        foresee = [self._foresee.pop(tree, None) for tree, _ in wants]
         feeds = self.feeds(wants, chunk)
         inputs = self.pack(feeds)
         output = self.model(inputs, features)
         logits = output.logits if output.logits.dtype == torch.float64 else output.logits.float()
         guessed: list[list[TokenId]] = [[] for _ in feeds]
-        foresee = [self._foresee.pop(tree, None) for tree, _ in wants]
-        if not features and any(foresee):
+        parts = any(f.wanted != list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
+        if any(foresee) and not features and not parts:
             logits, guessed = ahead(self.model, feeds, inputs, logits, foresee)
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):

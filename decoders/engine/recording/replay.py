@@ -90,17 +90,20 @@ class Recorded:
         if span is None:
             return self._as_it_is(features, *inputs)
         run = self._passes.get((span, features)) or self._record(span, features)
-        # Kernels use one thread, so they leave passes alone that several would share.
-        if not self.operators and tokens * torch.get_num_threads() > LONGEST:
+        if self._shared(tokens):
             return self._as_it_is(features, *inputs)
         return run(*inputs, tokens, len(wanted))
 
     def made(self, tokens: int) -> Pass | None:
-        """What carries out a pass of so many tokens without features, if it has been recorded."""
-        return next(
-            (run for (span, layers), run in self._passes.items() if tokens in span and not layers),
-            None,
-        )
+        """The recording that carries out a pass of so many tokens without features, if any does."""
+        span = next((span for span in self._spans if tokens in span), None)
+        if span is None or self._shared(tokens):
+            return None
+        return self._passes.get((span, ()))
+
+    def _shared(self, tokens: int) -> bool:
+        """Whether several threads share such a pass: kernels use one, so they leave it alone."""
+        return not self.operators and tokens * torch.get_num_threads() > LONGEST
 
     def follow(self) -> None:
         """Forget the recordings if the weights have changed.
