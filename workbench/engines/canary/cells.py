@@ -25,7 +25,7 @@ LEAST = 20.0
 
 @dataclass(frozen=True, eq=False)
 class Tally:
-    """Counts of cells, and what the law lets expect.
+    """Counts of cells, with their means and covariance under the law.
 
     Attributes:
         observed: counts, (..., cells); those before the last axis are independent repetitions
