@@ -31,6 +31,44 @@ AHEAD = types.int64(
 MULTIPLY = types.void(*[types.int64] * 7, types.float32)
 
 
+@njit
+def carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):
+    room = max(n, n_wanted)
+    places = np.empty(PLACES, np.int64)
+    for step in range(len(lines)):
+        line = lines[step]
+        for i in range(PLACES):
+            place = line[1 + i]
+            places[i] = work + 4 * room * place if place >= 0 else answers[-1 - place]
+        x, y, z, out = places
+        code, a, b, c, d, e, f = line[0], line[5], line[6], line[7], line[8], line[9], line[10]
+        real, other = reals[step]
+        if code == PRODUCT:
+            product(x, n_wanted if e else n, a, b, c, out, d, np.float32(real))
+        elif code == NORM:
+            norm(x, n * c, a, b, real, out)
+        elif code == ROTATE:
+            rotate(x, n, a, b, y, z, out)
+        elif code == ATTEND:
+            cache, pack = caches[a], packs[caches[a, 2]]
+            write(y, n, pack[0], b // c * d, cache[0])
+            write(z, n, pack[0], b // c * e, cache[1])
+            attend(
+                x, b, c, d, e, cache[0], cache[1], pack[1], pack[2], pack[3], pack[4], real,
+                other, f, out,
+            )  # fmt: skip
+        elif code == GATED:
+            gated(x, y, n * a, out)
+        elif code == ADD:
+            add(x, y, n * a, out)
+        elif code == EMBED:
+            embed(ids, n, a, b, out)
+        elif code == ANGLES:
+            angles(positions, n, a, b, real, other, out, z)
+        elif code == SELECT:
+            select(x, wanted, n_wanted, a, out)
+
+
 def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
     """Compile, or read from numba's cache, the functions that Python calls.
 
@@ -50,40 +88,10 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
 
     @njit(RUN, nogil=True, **options)
     def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):
-        room = max(n, n_wanted)
-        places = np.empty(PLACES, np.int64)
-        for step in range(len(lines) if stamp else 0):
-            line = lines[step]
-            for i in range(PLACES):
-                place = line[1 + i]
-                places[i] = work + 4 * room * place if place >= 0 else answers[-1 - place]
-            x, y, z, out = places
-            code, a, b, c, d, e, f = line[0], line[5], line[6], line[7], line[8], line[9], line[10]
-            real, other = reals[step]
-            if code == PRODUCT:
-                product(x, n_wanted if e else n, a, b, c, out, d, np.float32(real))
-            elif code == NORM:
-                norm(x, n * c, a, b, real, out)
-            elif code == ROTATE:
-                rotate(x, n, a, b, y, z, out)
-            elif code == ATTEND:
-                cache, pack = caches[a], packs[caches[a, 2]]
-                write(y, n, pack[0], b // c * d, cache[0])
-                write(z, n, pack[0], b // c * e, cache[1])
-                attend(
-                    x, b, c, d, e, cache[0], cache[1], pack[1], pack[2], pack[3], pack[4], real,
-                    other, f, out,
-                )  # fmt: skip
-            elif code == GATED:
-                gated(x, y, n * a, out)
-            elif code == ADD:
-                add(x, y, n * a, out)
-            elif code == EMBED:
-                embed(ids, n, a, b, out)
-            elif code == ANGLES:
-                angles(positions, n, a, b, real, other, out, z)
-            elif code == SELECT:
-                select(x, wanted, n_wanted, a, out)
+        if stamp:
+            carry_out(
+                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs
+            )
 
     @njit(AHEAD, nogil=True, **options)
     def ahead(
@@ -125,7 +133,8 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
             answers[0] = logits[step + 1].ctypes.data
             line = later[step].ctypes.data
             pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
-            run(
+            # Not `run`: a function that closes over another one is never found in numba's cache.
+            carry_out(
                 lines, reals, work, answers, tokens[step].ctypes.data, line, wanted.ctypes.data,
                 requests, requests, caches, pack,
             )  # fmt: skip

@@ -60,3 +60,18 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
     assert loading.kernels().run == "run"
     assert asked == [{"cache": True}, {}]
     assert not caplog.records
+
+
+def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
+    """Passes in advance were compiled in every process, for 5 s: each closed over another
+    function."""
+    numba = pytest.importorskip("numba")
+    program = pytest.importorskip("decoders.engine.kernels.program")
+    monkeypatch.setattr(program, "carry_out", numba.njit(lambda *_: None))
+    monkeypatch.setattr(program, "guess", numba.njit(lambda *_: 0))
+    monkeypatch.setattr(program, "product", numba.njit(lambda *_: None))
+    monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
+    program.compiled(1, cache=True)
+    for function in program.compiled(1, cache=True):
+        assert function.stats.cache_hits
+        assert not function.stats.cache_misses
