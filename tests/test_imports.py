@@ -108,7 +108,7 @@ WORKBENCH = {
     "studies": {"assets"},
     "models": set(),
     "runs": {"assets", "studies"},
-    "measuring": {"runs", "studies", "models"},
+    "measuring": {"runs", "studies", "models", "engines"},
     "show": {"runs", "studies", "kinds"},
     "theory": {"runs", "show"},
     "engines": set(),

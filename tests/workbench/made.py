@@ -3,7 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from workbench.runs.record import Agreement, Result, Run, Sample
+from workbench.runs.agreement import Agreement
+from workbench.runs.record import Result, Run, Sample
 from workbench.runs.trace import Energy, Lap
 from workbench.studies.schemes import SCHEMES
 

@@ -11,9 +11,10 @@ import torch
 from decoders import catalog
 from workbench.measuring.work import Measured, Outputs
 from workbench.runs import laps
+from workbench.runs.agreement import Agreement
 from workbench.runs.doubts import disturbances
 from workbench.runs.estimates import rows, uncertain
-from workbench.runs.record import Agreement, Result
+from workbench.runs.record import Result
 from workbench.runs.trace import Lap, TokenRecord
 from workbench.studies.schemes import BASELINE
 from workbench.studies.study import Job

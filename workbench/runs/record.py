@@ -10,9 +10,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
-from decoders import InputError, catalog
-from workbench.runs.trace import Energy, Lap, Piece, Prefix, RoundRecord, TokenRecord
-from workbench.runs.values import Amount, Count, Date, Metrics, Plain, PlainStudy, Scores, one_of
+from decoders import InputError
+from workbench.runs.agreement import Agreement
+from workbench.runs.trace import Energy, Lap, Piece, Prefix, RoundRecord, Server, TokenRecord
+from workbench.runs.values import (
+    Amount,
+    Count,
+    Date,
+    Decoder,
+    Metrics,
+    Plain,
+    PlainStudy,
+    Scores,
+    one_of,
+)
 from workbench.runs.version1 import FORMAT, upgraded
 from workbench.studies.schemes import ALONE, SCHEMES
 
@@ -36,6 +47,7 @@ class Sample:
         pieces: of a draw, its tokens
         beams: of a draw whose decoder's law is beam sampling, the tokens of its first step's beams
         prompt_ids: token ids of the prompt, of samples that keep their trace
+        arrivals: of an engine, the seconds at which the pieces of its answer arrived
         finished: why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed
         error: one sentence if it failed
         scores: of an experiment, what its scorer said; None if it has none
@@ -58,40 +70,12 @@ class Sample:
     pieces: list[Piece] = field(default_factory=list)
     beams: list[Count] = field(default_factory=list)
     prompt_ids: list[Count] = field(default_factory=list)
+    arrivals: list[Amount] = field(default_factory=list)
     finished: str | None = None
     error: str | None = None
     scores: Scores | None = None
     category: str = ""
     id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Agreement:
-    """Whether a result has the tokens that it must have.
-
-    Attributes:
-        reference: the decoder whose tokens these must equal: greedy for an exact decoder at
-            temperature 0, else the same decoder with the same seed in another batch
-        compared: prompts compared
-        differing: prompts whose tokens differ; the fields below describe the first of them and are
-            None if not known
-        differs_at: index of the first token that differs
-        gap: nats between the reference's token there and the other one, under the raw target in the
-            reference's run; None if the other is not among its five likeliest
-        noise: nats by which the two results' log-probabilities of the same tokens differ before
-            that token: passes of different shapes round differently
-        near_tie: whether the gap is within the noise of both sides
-        dtype: of the target's weights
-    """
-
-    reference: str
-    compared: Count
-    differing: Count
-    differs_at: Count | None = None
-    gap: Amount | None = None
-    noise: Amount | None = None
-    near_tie: bool = False
-    dtype: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +99,10 @@ class Result:
         remarks: sentences about its timings that a reader of the figures must know, such as that
             one failed
         settings: the decoder's own settings, if they differ from its defaults and from the study's
+        server: of an engine, what it is
     """
 
-    decoder: Annotated[str, one_of(catalog)]
+    decoder: Decoder
     repeat: Count
     seed: int
     metrics: Metrics
@@ -130,6 +115,7 @@ class Result:
     error: str | None = None
     remarks: list[str] = field(default_factory=list)
     settings: Plain = field(default_factory=dict)
+    server: Server | None = None
 
     @property
     def alone(self) -> Sample:

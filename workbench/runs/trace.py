@@ -8,7 +8,8 @@ from pydantic import Field
 from decoders import Fate
 from workbench.runs.values import Amount, Count, one_of, refused_if
 
-FateName = Annotated[str, one_of(list(Fate))]
+UNTOLD = "untold"  # the fate of a token of which its server does not tell
+FateName = Annotated[str, one_of([*Fate, UNTOLD])]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class TokenRecord:
             tokens, the last one has the whole character and the others have "", as do special
             tokens such as end of sequence
         fate: its fate
-        round: the round that kept it
+        round: the round that kept it; of an engine, the piece of the answer that brought it
         p: the target's probability that the rule compared, None if it compared none
         q: the draft's probability, likewise
         accept_probability: probability of accepting it, None if nothing was random
@@ -110,6 +111,21 @@ _Rooted = refused_if(
     lambda trials: any(t.parent >= t.node for t in trials),
     "a token is its own ancestor: parents have lower numbers than their children",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """The server of another engine that gave a result.
+
+    Attributes:
+        kind: the engine, such as "vllm"
+        version: of the engine; None if it is not told
+        model: the model that it serves, in its own words; None likewise
+    """
+
+    kind: str
+    version: str | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

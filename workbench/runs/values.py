@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field
 
 from decoders.errors import quoted
+from workbench.studies.methods import known
 
 # Whole numbers that every reader of JSON reads alike.
 Count = Annotated[int, Field(ge=0, le=2**53)]
@@ -63,6 +64,7 @@ def _strict(data: dict[str, Any]) -> dict[str, Any]:
     return data
 
 
+Decoder = Annotated[str, refused_if(lambda name: not known(name), "no such decoder")]
 # ISO 8601; a later date would stay on top of every list.
 Date = Annotated[str, refused_if(_after_tomorrow, "the date is in the future")]
 Scores = Annotated[

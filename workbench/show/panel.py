@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decoders import Fate, Method, catalog
+from workbench.runs.agreement import Agreement
 from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
-from workbench.runs.record import Agreement
 from workbench.runs.trace import RoundRecord, TokenRecord
 from workbench.show.laws import Claim, Rule, claim
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant

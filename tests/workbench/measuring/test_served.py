@@ -1,0 +1,153 @@
+"""Answers of servers as results: only what was told is there."""
+
+import dataclasses
+import json
+
+import pytest
+
+import decoders
+from decoders import Fate
+from tests.workbench.engines.served import served
+from tests.workbench.engines.test_recorded import RECORDED, asked, prompt, replayed
+from workbench.engines.addresses import Engine
+from workbench.engines.probe import connect
+from workbench.engines.record import Record, Speculation
+from workbench.measuring import served as made
+from workbench.runs.record import Run
+from workbench.runs.trace import UNTOLD, Server
+from workbench.studies.methods import Served
+from workbench.studies.study import Job
+
+
+@pytest.fixture(scope="module")
+def stories() -> decoders.ModelPair:
+    return decoders.load_pair()
+
+
+def record(text="", tokens=None, count=None, **fields) -> Record:
+    told = {"arrivals": ((0.5, None),), "seconds": 2.0, "finished": "length", **fields}
+    return Record("fast", "vllm", "stories", "", text, tokens, count, **told)
+
+
+def recorded(name: str) -> tuple[Record, list[int] | str]:
+    with served(replayed(name)) as server:
+        client = connect(Engine(name, server.url))
+        found, _ = asked(client, name)
+        client.wire.close()
+    return found, prompt(name)
+
+
+def converted(name: str, pair):
+    found, given = recorded(name)
+    ids = list(pair.tokenizer(given).input_ids) if isinstance(given, str) else list(given)
+    sample = made.sample(found, 0, ids, pair)
+    job = Job(Served(name), 0, 3)
+    return found, made.result(job, [found], [sample], found.seconds, Server("vllm"))
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_texts_of_real_servers_are_whole_and_known_figures_agree(name, stories):
+    found, result = converted(name, stories)
+    text = "".join(token.text for token in result.alone.tokens)
+    assert text.strip() == found.text.strip()
+    assert len(result.alone.tokens) == result.metrics["new_tokens"] == 24
+    # the embedded target wrote it, in other number types
+    assert 1 < result.metrics["perplexity"] < 3
+    assert result.metrics["bytes_read"] is result.energy.joules is None
+    assert (result.decoder, result.seed) == (f"engine:{name}", 3)
+    assert 0 < result.laps[0].after_first < result.laps[0].seconds
+    written = json.dumps(dataclasses.asdict(result))
+    assert "127.0.0.1" not in written
+
+
+def test_the_fates_of_a_real_speculative_server_are_rebuilt_step_by_step(stories):
+    found, result = converted("vllm-draft", stories)
+    fates = [token.fate for token in result.alone.tokens]
+    assert fates[0] == Fate.SAMPLED
+    assert UNTOLD not in fates
+    steps = found.speculation.per_step
+    assert abs(fates.count(Fate.ACCEPTED) - found.speculation.accepted) <= steps[-1][1]
+    assert result.metrics["accepted"] == found.speculation.accepted
+    assert result.metrics["target_calls"] == 1 + len(steps)
+    assert result.alone.drafted == [0, *(drafted for drafted, _ in steps)]
+
+
+def test_where_only_totals_are_told_tokens_are_grey_and_figures_are_not(stories):
+    found, result = converted("llama-cpp-draft", stories)
+    assert {token.fate for token in result.alone.tokens} == {UNTOLD}
+    assert result.metrics["acceptance_rate"] == found.speculation.accepted / (
+        found.speculation.drafted
+    )
+    steps = found.speculation.steps
+    assert result.metrics["target_calls"] == (None if steps is None else 1 + steps)
+    assert result.metrics["alpha"] is None
+
+
+@pytest.mark.parametrize(
+    ("steps", "count", "fates"),
+    [
+        (((3, 1), (2, 2)), 6, "sampled accepted corrected accepted accepted bonus"),
+        (((3, 1), (2, 2)), 4, "sampled accepted corrected accepted"),
+        (((0, 0), (1, 0)), 3, "sampled sampled corrected"),
+    ],
+)
+def test_each_step_gives_what_it_accepted_and_one_more(steps, count, fates):
+    told = Speculation(sum(d for d, _ in steps), sum(a for _, a in steps), 2, per_step=steps)
+    assert made.rebuilt(count, told) == fates.split()
+
+
+@pytest.mark.parametrize("count", [3, 7])
+def test_steps_that_do_not_explain_the_tokens_explain_none(count):
+    assert made.rebuilt(count, Speculation(5, 3, 2, per_step=((3, 1), (2, 2)))) is None
+    assert made.rebuilt(count, Speculation(5, 3, 2)) is None
+
+
+def test_an_answer_without_ids_is_split_here(stories):
+    sample = made.sample(record(" a little girl", count=3), 0, [1], stories)
+    assert sample.text == "".join(token.text for token in sample.tokens)
+    assert {token.fate for token in sample.tokens} == {UNTOLD}
+    assert sample.tokens[0].round is None
+
+
+def test_ids_that_are_not_the_targets_are_not_taken_for_its(stories):
+    other = record(" a dog", (10**6,), 1)
+    assert made.told(other, stories) is None
+    assert made.sample(other, 0, [1], stories).text == " a dog"
+
+
+def test_an_end_that_a_server_leaves_out_is_the_only_one_there_is(stories):
+    (end,) = stories.end_tokens
+    assert made.told(record(" a", (5,), 1, finished="stop"), stories) == [5, end]
+    assert made.told(record(" a", (5,), 1), stories) == [5]
+
+
+def test_a_text_without_tokens_has_no_figures_but_time(stories):
+    empty = record(tokens=(), count=0, arrivals=())
+    sample = made.sample(empty, 0, [1], stories)
+    found = made.metrics([empty], [sample], 2.0)
+    assert (sample.tokens, found["perplexity"], found["decode_seconds"]) == ([], None, None)
+
+
+def test_several_requests_have_one_sum(stories):
+    told = Speculation(4, 2, 2, per_step=((2, 2), (2, 0)))
+    some = [
+        record(" a b c d e", None, 5, speculation=told),
+        record(" a b c d e", None, 5, speculation=told),
+    ]
+    samples = [made.sample(each, i, [1], stories) for i, each in enumerate(some)]
+    found = made.metrics(some, samples, 4.0)
+    assert (found["new_tokens"], found["tokens_per_second"]) == (10, 2.5)
+    assert (found["target_calls"], found["block_efficiency"]) == (6, 10 / 6)
+    assert (found["tested"], found["alpha"]) == (6, 4 / 6)
+    one_silent = made.metrics([some[0], record(" a", None, 1)], samples, 4.0)
+    assert one_silent["accepted"] is None
+
+
+def test_a_result_of_an_engine_opens_again(stories):
+    _, result = converted("vllm-draft", stories)
+    run = Run("ab", "2026-11-26T04:00:00+00:00", "comparison", "x", {"settings": {}}, {}, [result])
+    assert Run.from_json(run.dumps()).results == [result]
+
+
+def test_an_answer_that_ends_at_once_has_its_end(stories):
+    assert made.told(record(tokens=(), finished="stop"), stories) == sorted(stories.end_tokens)
