@@ -1,7 +1,7 @@
 """Asks a server, and records what it answers (Client)."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -54,13 +54,20 @@ class Client:
     def __init__(self, wire: Wire, dialect: Dialect, model: str | None = None):
         self.wire, self.dialect, self.model = wire, dialect, model
 
-    def ask(self, query: Query, alone: bool = False) -> Record:
+    def ask(
+        self,
+        query: Query,
+        alone: bool = False,
+        heard: Callable[[Chunk, float], object] = lambda chunk, seconds: None,
+    ) -> Record:
         """The record of one request.
 
         Args:
             query: what is asked
             alone: whether nobody else asks meanwhile: then, if the answer says nothing of draft
                 tokens, the difference of the server's counters does
+            heard: called with each piece and the seconds since it was asked; it may raise an
+                InputError to end the answer
 
         Returns:
             the record; if the answer broke off or was cut off after it had begun, with what came
@@ -80,12 +87,16 @@ class Client:
                 f"Engine {self.wire.engine.name} takes no token ids; give the prompt as text.",
             ),
         )
+        query = query.likeliest
+        if (why := self.dialect.unsaid(query)) is not None:
+            raise self.wire.fault(why)
         before = self.counted() if alone else None
         answer, note = _Answer(), ""
         began, start = datetime.now(UTC), time.monotonic()
         try:
             for chunk in self._chunks(query, answer):
-                answer.add(chunk, time.monotonic() - start)
+                answer.add(chunk, at := time.monotonic() - start)
+                heard(chunk, at)
             if answer.finished is None:
                 raise self.wire.fault("broke off the answer")
         except InputError as error:

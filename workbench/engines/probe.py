@@ -130,7 +130,7 @@ def probe(client: Client) -> Abilities:
     return Abilities(
         dialect.kind,
         client.model,
-        _version(client),
+        version(client),
         dialect.takes_ids,
         record.tokens is not None,
         _tells(client, dialect.logprobs),
@@ -139,7 +139,8 @@ def probe(client: Client) -> Abilities:
     )
 
 
-def _version(client: Client) -> str | None:
+def version(client: Client) -> str | None:
+    """The engine's version; None if it is not told."""
     if client.dialect.version is None:
         return None
     path, field = client.dialect.version

@@ -15,10 +15,15 @@ class Query:
     Attributes:
         prompt: token ids; as text for servers that take no ids
         max_tokens: the most new tokens
-        temperature: 0 takes the likeliest token, 1 keeps the model's distribution; no cut-off and
-            no penalty is applied
+        temperature: 0 takes the likeliest token, 1 keeps the model's distribution; no penalty is
+            applied
         seed: of the server's random numbers
         stream: whether tokens are sent as they are made; without it, only the total time is known
+        top_k: see `decoders.Warping`, as for those below; by default nothing is cut off
+        top_p: the same
+        min_p: the same
+        top_n_sigma: the same
+        temperature_last: the same
     """
 
     prompt: Prompt
@@ -26,6 +31,28 @@ class Query:
     temperature: float = 1.0
     seed: int = 0
     stream: bool = True
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    top_n_sigma: float = 0.0
+    temperature_last: bool = False
+
+    @property
+    def likeliest(self) -> "Query":
+        """The same without what makes no difference: at temperature 0, nothing is left to cut."""
+        if self.temperature:
+            return self
+        return Query(self.prompt, self.max_tokens, 0.0, self.seed, self.stream)
+
+    @property
+    def cuts(self) -> frozenset[str]:
+        """The fields that change the distribution, besides the temperature."""
+        usual = Query("", 1)
+        names = {"top_k", "top_p", "min_p", "top_n_sigma"}
+        found = {name for name in names if getattr(self, name) != getattr(usual, name)}
+        if self.temperature_last and self.temperature != 1 and found & {"top_p", "min_p"}:
+            found.add("temperature_last")
+        return frozenset(found)
 
 
 @dataclass(frozen=True)

@@ -19,6 +19,7 @@ from decoders import InputError, catalog
 from decoders.errors import quoted
 from decoders.settings import check
 from workbench.kinds.registry import UNNAMED, studies
+from workbench.studies.methods import method_of, settings_of
 from workbench.studies.settings import shared
 from workbench.studies.study import Study
 from workbench.studies.text import parse, written
@@ -89,7 +90,7 @@ def from_query(query: Mapping[str, str]) -> Link | None:
                 check(owner or "settings", fields[name], value)
                 (settings.setdefault(owner, {}) if owner else settings)[key] = value
             elif name == "decoders":
-                settings["decoders"] = [catalog[word].name for word in text.split(",") if word]
+                settings["decoders"] = [method_of(word).name for word in text.split(",") if word]
             elif name in study.linked:
                 study.from_link(name, text, link.data, settings)
             elif close := difflib.get_close_matches(
@@ -111,5 +112,5 @@ def from_query(query: Mapping[str, str]) -> Link | None:
 
 def _fields(study: type[Study], decoders: Iterable[str]) -> dict[str, dataclasses.Field]:
     return {f.name: f for f in (*shared(), *study.own())} | {
-        f"{name}.{f.name}": f for name in decoders for f in dataclasses.fields(catalog[name])
+        f"{name}.{f.name}": f for name in decoders for f in settings_of(name)
     }

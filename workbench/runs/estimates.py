@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from decoders import catalog
 from workbench.runs import doubts, laps
 from workbench.runs.laps import Estimate
 from workbench.runs.record import Result, Run
+from workbench.studies.methods import known, method_of
 from workbench.studies.schemes import ALONE, BASELINE, SCHEMES, baseline_scheme, batches
 
 
@@ -51,7 +51,7 @@ def label(decoder: str) -> str:
     """A decoder's name as readers see it."""
     # A package may add decoders that have no title, and a later version decoders that are not here.
     plain = decoder.replace("_", " ")
-    return getattr(catalog[decoder], "title", plain) if decoder in catalog else plain
+    return getattr(method_of(decoder), "title", plain) if known(decoder) else plain
 
 
 def titled(result: Result) -> str:

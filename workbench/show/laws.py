@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from decoders import Method, catalog
+from decoders import Method
 from decoders.settings import Law
+from workbench.studies.methods import Served, method_of
 from workbench.studies.schemes import BASELINE
 
 # Decoders that define a law.
@@ -64,6 +65,12 @@ CLAIMS |= {
     Law.CASCADE: Claim("a mixture of both models", f"{MIXED}, the cascade’s.", None),
     Law.ENSEMBLE: Claim("a mixture of both models", f"{MIXED}, their weighted mean.", None),
 }
+ASKED = Claim(
+    "another engine",
+    "A server wrote it, which was asked for the same prompt and sampling. Whether it draws from "
+    "the large model's distribution is what `decoding-workbench canary` tests.",
+    None,
+)
 SEARCH = Claim("search", "It looks for likely text; nothing is left to chance.", None)
 OTHER = Claim(
     "changes the text",
@@ -76,6 +83,8 @@ def claim(method: Method, temperature: float) -> Claim:
     """The claim of this decoder at this temperature."""
     if method.name == BASELINE:
         return GREEDY
+    if isinstance(method, Served):
+        return ASKED
     if method.law is None:
         return OTHER if method.uses_draft or hasattr(method, "parts") else SEARCH
     if method.law == Law.TARGET and temperature == 0:
@@ -87,7 +96,7 @@ def claim(method: Method, temperature: float) -> Claim:
 
 def claim_in(settings: Mapping[str, Any], decoder: str) -> Claim:
     """The claim of a decoder with the settings of a run."""
-    return claim(catalog[decoder](**settings.get(decoder, {})), settings.get("temperature", 1.0))
+    return claim(method_of(decoder, settings.get(decoder, {})), settings.get("temperature", 1.0))
 
 
 def by_chance(settings: Mapping[str, Any], decoders: Iterable[str]) -> list[list[str]]:

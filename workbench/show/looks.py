@@ -7,8 +7,10 @@ same look in the panels, the reports and the terminal.
 import unicodedata
 from dataclasses import dataclass
 from typing import NamedTuple
+from zlib import crc32
 
 from decoders import Fate, catalog
+from workbench.runs.trace import UNTOLD
 
 # After Okabe and Ito (2008), with a darker amber and another blue in place of sky: each colour has
 # a contrast of 3 with white and with dark slate.
@@ -62,8 +64,10 @@ def look(i: int) -> Look:
 
 
 def look_of(decoder: str) -> Look:
-    """The look of a decoder, whichever others stand beside it."""
-    return look(list(catalog).index(decoder))
+    """The look of a decoder or an engine, whichever others stand beside it."""
+    if decoder in catalog:
+        return look(list(catalog).index(decoder))
+    return look(len(catalog) + crc32(decoder.encode()) % len(MARKS))
 
 
 def mark(style: Look) -> str:
@@ -100,7 +104,7 @@ class FateStyle:
     terminal: str
 
 
-FATES: dict[Fate, FateStyle] = {
+FATES: dict[str, FateStyle] = {
     Fate.ACCEPTED: FateStyle(
         "accepted draft",
         "This token was guessed beforehand; the large model tested it and kept it.",
@@ -129,6 +133,10 @@ FATES: dict[Fate, FateStyle] = {
     Fate.DISCARDED: FateStyle(
         "not reached", "A guess that was never tested, because an earlier one was refused.",
         "#767676", "#A0A0A0", "line-through dotted", False, "strike dim",
+    ),
+    UNTOLD: FateStyle(
+        "not told", "A token of another engine, which does not tell whether it was drafted.",
+        "#767676", "#A0A0A0", "underline dashed", False, "dim",
     ),
 }  # fmt: skip
 NEWLINES = {"\n": "⏎", "\t": "⇥"}

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decoders import Fate, Method, catalog
+from decoders import Fate, Method
 from workbench.runs.agreement import Agreement
 from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
@@ -15,6 +15,7 @@ from workbench.show.laws import Claim, Rule, claim
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
 from workbench.show.terms import TERMS
+from workbench.studies.methods import method_of
 
 ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequence": "finished"}
 # The figures above each text, the certain one first (tokens/s if greedy did not run), and those
@@ -118,7 +119,7 @@ class Panel:
 
     def to_json(self) -> str:
         """Compact JSON for strip.js."""
-        method, results = catalog[self.decoder], self.row.results if self.row else []
+        method, results = method_of(self.decoder), self.row.results if self.row else []
         first = self.row and self.row.first
         data = {
             "decoder": self.decoder,

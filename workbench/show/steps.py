@@ -5,12 +5,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from decoders import Fate, catalog
+from decoders import Fate
 from decoders.settings import Law
 from workbench.runs.estimates import label
 from workbench.runs.record import Result, Run
 from workbench.runs.trace import RoundRecord, TokenRecord, TrialRecord
 from workbench.show import quantities, sums, terms
+from workbench.studies.methods import known, method_of
 from workbench.studies.text import counted
 
 DRAFTED = (Fate.ACCEPTED, Fate.REJECTED, Fate.DISCARDED)
@@ -104,10 +105,10 @@ def _example(run: Run) -> tuple[Result, RoundRecord] | None:
     Speculative decoding's are preferred.
     """
     for result in sorted(
-        [r for r in run.results if r.repeat == 0 and not r.error and r.decoder in catalog],
+        [r for r in run.results if r.repeat == 0 and not r.error and known(r.decoder)],
         key=lambda r: r.decoder != "speculative",
     ):
-        method = catalog[result.decoder](**run.settings.get(result.decoder, {}))
+        method = method_of(result.decoder, run.settings.get(result.decoder, {}))
         if method.law == Law.TARGET and method.uses_draft:
             rounds = [r for r in result.alone.rounds if _tells(r)]
             if rounds:

@@ -7,6 +7,7 @@ from typing import Any
 from decoders import InputError, Method, Warping, catalog
 from decoders.errors import quoted, refuse
 from decoders.settings import check, nearest, setting
+from workbench.studies.methods import is_engine, method_of
 
 
 @dataclass(frozen=True)
@@ -17,8 +18,8 @@ class Settings:
     fields, as for a decoder's own settings. The help of each field describes it.
 
     Attributes:
-        methods: the decoders with their own settings, each at most once, in the order in which they
-            are shown
+        methods: the decoders with their own settings, and engines, each at most once, in the order
+            in which they are shown
 
     Raises:
         InputError: for values out of range, and if no decoder is chosen or one is chosen twice
@@ -102,7 +103,7 @@ class Settings:
         return {
             **{f.name: getattr(self, f.name) for f in shared()},
             "decoders": [m.name for m in self.methods],
-            **{m.name: _plain(asdict(m)) for m in self.methods},
+            **{m.name: _plain(asdict(m)) for m in self.methods if not is_engine(m.name)},
         }
 
     @staticmethod
@@ -132,7 +133,7 @@ class Settings:
                     f"The settings of {name} must be one JSON object, not {quoted(value)}."
                 )
         return Settings(
-            tuple(catalog[name](**data.get(name, {})) for name in names),
+            tuple(method_of(name, data.get(name, {})) for name in names),
             **{n: data[n] for n in known if n in data},
         )
 

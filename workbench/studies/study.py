@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal, Self, cast
 
 from decoders import InputError, Method
 from decoders.errors import quoted
+from workbench.studies.methods import no_engines
 from workbench.studies.prompts import Prompt
 from workbench.studies.schemes import ALONE, SCHEMES
 from workbench.studies.settings import Settings
@@ -158,7 +159,8 @@ class Study(ABC):
         """The shared settings, and the kind's own, in data that `to_json` gave.
 
         Raises:
-            InputError: if the settings are not an object, or a shared one cannot be used
+            InputError: if the settings are not an object, a shared one cannot be used, or an engine
+                is asked for: only comparisons ask engines
         """
         settings = data.get("settings")
         if not isinstance(settings, Mapping):
@@ -168,7 +170,9 @@ class Study(ABC):
         names = {f.name for f in fields(cast(Any, cls))} - {"settings"}
         own = {name: value for name, value in settings.items() if name in names}
         shared = {name: value for name, value in settings.items() if name not in names}
-        return Settings.from_json({**cls.usual, **shared}), own
+        found = Settings.from_json({**cls.usual, **shared})
+        no_engines(cls.kind, found.methods)
+        return found, own
 
     # ---- links
 

@@ -1,18 +1,18 @@
 """The flags that commands share: decoders, settings, models, files."""
 
 import argparse
-import dataclasses
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from decoders import InputError, catalog
+from decoders import InputError
 from decoders.errors import quoted, refuse
 from decoders.settings import nearest
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.runs.record import Run
 from workbench.show.files import WRITERS
+from workbench.studies.methods import settings_of
 from workbench.studies.presets import SETTINGS
 from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Study
@@ -172,7 +172,7 @@ def settings(args: argparse.Namespace, start: Start) -> Settings:
             raise InputError(
                 f"--set takes DECODER.SETTING=VALUE, as in mtad.beams=8, not {quoted(item)}."
             )
-        fields = {f.name: f for f in dataclasses.fields(catalog[decoder])}
+        fields = {f.name: f for f in settings_of(decoder)}
         if key not in fields:
             raise InputError(f"{decoder} has no setting {quoted(key)}: {nearest(key, fields)}")
         data.setdefault(decoder, {})[key] = parse(fields[key], text)

@@ -9,7 +9,6 @@ from rich.progress import BarColumn, Progress, TextColumn
 from rich.table import Table as Grid
 from rich.text import Text
 
-from decoders import Fate
 from workbench.kinds.registry import part_of
 from workbench.runs import events
 from workbench.runs.record import Result, Run
@@ -39,7 +38,7 @@ def coloured(tokens: Iterable[TokenRecord]) -> Text:
     """Tokens in the colour and line of their fate."""
     text = Text()
     for token in tokens:
-        text.append(plain(token.text), FATES[Fate(token.fate)].terminal)
+        text.append(plain(token.text), FATES[token.fate].terminal)
     return text
 
 

@@ -27,6 +27,9 @@ class Dialect:
         prompt_logprobs: likewise for those of the prompt; None if the engine has none
         counters: prefix of the counters of draft tokens under /metrics; "" if there are none
         counts: what the engine counts, and what is converted
+        cuts: the cut-offs of `Query` that it can be asked for
+        apart: pairs of them that it applies in another order than `decoders.Warping`, so that both
+            together are another distribution
     """
 
     kind: str
@@ -41,16 +44,30 @@ class Dialect:
     prompt_logprobs: tuple[str, str] | None = None
     counters: str = ""
     counts: str = ""
+    cuts: frozenset[str] = frozenset({"top_p"})
+    apart: tuple[tuple[str, str], ...] = ()
+
+    def unsaid(self, query: Query) -> str | None:
+        """Why the engine cannot be asked for this sampling, in words; None if it can."""
+        if missing := sorted(query.cuts - self.cuts):
+            return f"cannot be asked for `{missing[0]}`; set it to its default"
+        for first, second in self.apart:
+            if {first, second} <= query.cuts:
+                return (
+                    f"applies `{first}` and `{second}` in another order than here, which is "
+                    "another distribution; set one of them to its default"
+                )
+        return None
 
 
 def neutral(query: Query, model: str | None) -> dict[str, Any]:
-    """The fields that OpenAI's API describes: nothing is cut off, and nothing penalised."""
+    """The fields that OpenAI's API describes; nothing is penalised."""
     return {
         **({"model": model} if model is not None else {}),
         "prompt": list(query.prompt) if isinstance(query.prompt, tuple) else query.prompt,
         "max_tokens": query.max_tokens,
         "temperature": query.temperature,
-        "top_p": 1.0,
+        "top_p": query.top_p,
         "seed": query.seed,
         "stream": query.stream,
     }

@@ -20,6 +20,7 @@ from workbench.engines.answers import Count, Event, Ids, Shape, completions, ref
 from workbench.engines.dialects.dialect import Dialect, neutral
 from workbench.engines.record import Chunk, Query, Speculation
 
+CUTS = ("top_n_sigma", "top_k", "top_p", "min_p")
 ENDED = {"limit": "length", "eos": "stop", "word": "stop"}
 
 
@@ -42,11 +43,14 @@ class LlamaAnswer(WithTimings):
 
 
 def body(query: Query, model: str | None) -> dict[str, Any]:
-    # The server's own defaults are top-k 40, top-p 0.95 and min-p 0.05; of the samplers only the
-    # one for temperature is left.
+    # The server's own defaults are top-k 40, top-p 0.95 and min-p 0.05; of the samplers only those
+    # that are asked for are left, in the order of `decoders.Warping`.
+    cuts = [name for name in CUTS if name in query.cuts]
+    first, last = ([], ["temperature"]) if query.temperature_last else (["temperature"], [])
     return {
         **neutral(query, model),
-        "samplers": ["temperature"],
+        **{name: getattr(query, name) for name in cuts},
+        "samplers": [*first, *cuts, *last],
         "repeat_penalty": 1.0,
         "return_tokens": True,
     }
@@ -87,4 +91,5 @@ LLAMA_CPP = Dialect(
     logprobs=("n_probs", "completion_probabilities"),
     counters="llamacpp:",
     counts="accepted draft tokens without the target's own; totals, no steps",
+    cuts=frozenset({*CUTS, "temperature_last"}),
 )

@@ -11,7 +11,8 @@ No server of this kind was recorded: it needs a GPU. The fields are those of the
 Source:
     SGLang: `python/sglang/srt/managers/tokenizer_manager.py`
     (`_calculate_spec_decoding_metrics`, later `spec_decoding_meta.py`) and
-    `python/sglang/srt/entrypoints/openai/utils.py` (`spec_tokens_details_from_meta_info`).
+    `python/sglang/srt/entrypoints/openai/utils.py` (`spec_tokens_details_from_meta_info`); cut-offs
+    in `python/sglang/srt/layers/sampler.py`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -66,9 +67,9 @@ def body(query: Query, model: str | None) -> dict[str, Any]:
     sampling = {
         "max_new_tokens": query.max_tokens,
         "temperature": query.temperature,
-        "top_p": 1.0,
-        "top_k": -1,
-        "min_p": 0.0,
+        "top_p": query.top_p,
+        "top_k": query.top_k or -1,
+        "min_p": query.min_p,
         "repetition_penalty": 1.0,
         "sampling_seed": query.seed,
     }
@@ -130,4 +131,7 @@ SGLANG = Dialect(
     version=("/get_server_info", "version"),
     logprobs=("return_logprob", "output_token_logprobs"),
     counts="accepted draft tokens without the target's own; totals, verifications and a histogram",
+    cuts=frozenset({"top_k", "top_p", "min_p"}),
+    # Its top-p counts the tokens that top-k has cut off, or does not: that depends on the backend.
+    apart=(("top_k", "top_p"),),
 )

@@ -14,7 +14,12 @@ from workbench.engines.record import Query
 
 def body(query: Query, model: str | None) -> dict[str, Any]:
     # Otherwise it draws only if the model's generation config says so, and cuts off at top-k 50.
-    config = {"do_sample": query.temperature > 0, "top_k": 0, "max_new_tokens": query.max_tokens}
+    config = {
+        "do_sample": query.temperature > 0,
+        "top_k": query.top_k,
+        "max_new_tokens": query.max_tokens,
+        **({"min_p": query.min_p} if query.min_p else {}),
+    }
     return {**neutral(query, model), "generation_config": json.dumps(config)}
 
 
@@ -23,4 +28,5 @@ TRANSFORMERS = Dialect(
     body,
     sign="/load_model",
     counts="nothing about drafts; tokens in total",
+    cuts=frozenset({"top_k", "top_p", "min_p"}),
 )

@@ -9,7 +9,8 @@ Source:
     `metrics.speculative_decoding`, sent with the usage if the server runs with
     `--per-request-spec-decode-metrics`, in `vllm/entrypoints/generate/base/protocol.py`; what they
     count in `vllm/v1/core/sched/scheduler.py` and `vllm/v1/metrics/stats.py`; the counters of
-    `/metrics` in `vllm/v1/spec_decode/metrics.py`.
+    `/metrics` in `vllm/v1/spec_decode/metrics.py`; the order of cut-offs in
+    `vllm/v1/sample/sampler.py` (`sample`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -40,7 +41,12 @@ class WithMetrics(Shape):
 def body(query: Query, model: str | None) -> dict[str, Any]:
     # Without these, the server would take top-k, top-p and penalties from the model's
     # generation config.
-    own = {"top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "return_token_ids": True}
+    own = {
+        "top_k": query.top_k,
+        "min_p": query.min_p,
+        "repetition_penalty": 1.0,
+        "return_token_ids": True,
+    }
     usage = {"stream_options": {"include_usage": True}} if query.stream else {}
     return {**neutral(query, model), **own, **usage}
 
@@ -74,4 +80,7 @@ VLLM = Dialect(
     prompt_logprobs=("prompt_logprobs", "prompt_logprobs"),
     counters="vllm:",
     counts="accepted draft tokens without the target's own; each step, or totals and a histogram",
+    cuts=frozenset({"top_k", "top_p", "min_p"}),
+    # min-p comes first; with top-k alone, the order makes no difference.
+    apart=(("top_p", "min_p"),),
 )

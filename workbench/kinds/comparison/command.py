@@ -12,6 +12,7 @@ from workbench.kinds.comparison.study import Comparison
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
 from workbench.show import looks, panel, tables
+from workbench.studies.methods import known, method_of
 from workbench.studies.presets import SHOWN
 from workbench.terminal import flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
@@ -57,7 +58,7 @@ def legend(results: Iterable[Result]) -> Text:
 
 def text(result: Result) -> Group:
     """The text of one decoder of a comparison under its name, with its badge or error."""
-    summary = catalog[result.decoder].summary if result.decoder in catalog else ""
+    summary = method_of(result.decoder).summary if known(result.decoder) else ""
     parts = [
         Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim")),
         coloured(result.alone.tokens),

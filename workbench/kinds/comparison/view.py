@@ -8,7 +8,6 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from decoders import catalog
 from workbench.runs.estimates import Row, rows
 from workbench.runs.ranking import finishes
 from workbench.runs.record import Result, Run
@@ -16,6 +15,7 @@ from workbench.show import comparison, differences, laws, tables, web
 from workbench.show.headline import headline, marks, why_not
 from workbench.show.panel import Panel
 from workbench.show.view import Body, Line, View
+from workbench.studies.methods import method_of
 from workbench.studies.text import ordinal
 
 
@@ -35,7 +35,7 @@ def row_panels(rows: Iterable[Row], run: Run) -> list[str]:
     places = finished_in([row for row in rows if row.first.error is None])
     panels = []
     for row in rows:
-        method = catalog[row.decoder](**run.settings.get(row.decoder, {}))
+        method = method_of(row.decoder, run.settings.get(row.decoder, {}))
         panel = Panel.finished(
             row,
             run.title,
