@@ -16,9 +16,10 @@ from decoders.errors import InputError, quoted, refuse
 from decoders.settings import nearest
 
 LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
-FIELDS = ("url", "key", "model", "kind")
+FIELDS = ("url", "key", "model", "kind", "dtype")
+DTYPES = ("float32", "bfloat16", "float16", "float64")
 LONGEST = 1_000_000  # bytes of a file
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:\[\]-]{0,63}")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -32,6 +33,8 @@ class Engine:
         key: the name of the environment variable with its key, which is never kept
         model: the model that it should serve; None takes the one that it serves
         kind: its dialect; None finds out
+        dtype: the number type that it computes in, for the verdict on its greedy texts; None if it
+            is not known
     """
 
     name: str
@@ -39,6 +42,7 @@ class Engine:
     key: str | None = None
     model: str | None = None
     kind: str | None = None
+    dtype: str | None = None
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str | None:
         """The key, read when it is used.
@@ -151,6 +155,12 @@ def _engine(where: str, name: str, fields: Any) -> Engine:
                 f"{where}: `{field}` of the engine {quoted(name)} must be text.",
             )
         )
+    refuse(
+        (
+            fields.get("dtype", DTYPES[0]) not in DTYPES,
+            f"{where}: `dtype` of the engine {quoted(name)} must be one of {', '.join(DTYPES)}.",
+        )
+    )
     url = checked(fields["url"], f"{where}: the URL of {name}")
     return Engine(name, url, *(fields.get(field) for field in FIELDS[1:]))
 

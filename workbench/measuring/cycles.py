@@ -100,6 +100,13 @@ class References:
             self._found[law] = result, outputs
         return None
 
+    def greedy(self, prompt: int) -> Sequence[int] | None:
+        """The tokens of greedy decoding after a prompt, once it has run at temperature 0."""
+        for (method, _, _), (_, outputs) in self._found.items():
+            if method.name == BASELINE and self._temperature == 0:
+                return outputs.get(prompt)
+        return None
+
 
 def agreement(
     name: str, reference: Result, expected: Outputs, result: Result, outputs: Outputs, dtype: str

@@ -10,7 +10,9 @@ from typing import Any, TypeVar
 import torch
 
 from decoders import ModelPair
+from workbench.engines.addresses import engines as named
 from workbench.measuring import session
+from workbench.measuring.asking import Engines
 from workbench.measuring.cycles import PATIENCE_SECONDS
 from workbench.measuring.threads import Threads, chosen
 from workbench.models.keeper import PairKeeper
@@ -37,10 +39,11 @@ class Device:
 
     Args:
         keeper: the pair in memory
+        engines: gives the engines that studies may ask, by name
     """
 
-    def __init__(self, keeper: PairKeeper):
-        self.keeper = keeper
+    def __init__(self, keeper: PairKeeper, engines: Engines = named):
+        self.keeper, self.engines = keeper, engines
         # Its holder has the device: one study, or one item of an experiment.
         self.turn = threading.Lock()
         self._thread = ThreadPoolExecutor(1, "device")
@@ -120,7 +123,14 @@ class Device:
         pair, threads = self.ready(choice)
         # There is no patience where a visitor pays for each second that was reckoned with.
         patience = 0.0 if zero_gpu() else PATIENCE_SECONDS
-        for event in session.run(pair, study, threads=threads, cancel=stopped, patience=patience):
+        for event in session.run(
+            pair,
+            study,
+            threads=threads,
+            cancel=stopped,
+            patience=patience,
+            engines=self.engines,
+        ):
             if isinstance(event, Ended) and any(unsteady(r, None) for r in event.run.results):
                 self._threads = None  # something else is on the machine now
             yield event

@@ -62,7 +62,7 @@ def measure(
         lap.load = work.watch.load(before, work.watch.read(), *ran)
     except Exception as failure:
         log.exception("%s failed", job.method.name)
-        error = _sentence(failure)
+        error = sentence(failure)
     return lap.measured(window, error)
 
 
@@ -89,7 +89,7 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
                 count += 1
     except Exception as failure:
         log.exception("%s failed while its energy was measured", job.method.name)
-        return Energy(None, f"not measured: its repetition failed ({_sentence(failure)})")
+        return Energy(None, f"not measured: its repetition failed ({sentence(failure)})")
     spent = window.energy
     if spent.joules is None:
         return spent
@@ -100,7 +100,7 @@ def thorough_energy(work: Work, job: Job) -> Energy | None:
     )
 
 
-def _sentence(failure: Exception) -> str:
+def sentence(failure: Exception) -> str:
     line = f"{type(failure).__name__}: {str(failure).strip().partition(chr(10))[0]}"
     return OUT_OF_MEMORY if isinstance(failure, torch.OutOfMemoryError) else line
 

@@ -6,17 +6,16 @@ target here, which reads the text afterwards.
 """
 
 import math
-from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import fields
-from itertools import accumulate
 from typing import Any
 
 import torch
 
-from decoders import Fate, InputError, Metrics, ModelPair, read
+from decoders import InputError, Metrics, ModelPair, read
 from decoders.warp import top
 from workbench.engines.record import Record, Speculation
+from workbench.measuring.fates import arrived, rebuilt
 from workbench.measuring.totals import OF_BATCHES
 from workbench.measuring.transcript import Pieces, Place, finite
 from workbench.runs.record import Result, Sample
@@ -49,7 +48,7 @@ def sample(record: Record, number: int, prompt: Ids, pair: ModelPair, ours: bool
         number,
         len(prompt),
         text=record.text,
-        tokens=_tokens(shown, fates or [UNTOLD] * len(shown), _arrived(record, ids), prompt, pair),
+        tokens=_tokens(shown, fates or [UNTOLD] * len(shown), arrived(record, ids), prompt, pair),
         gained=[1, *(accepted + 1 for _, accepted in per_step)] if per_step else [],
         drafted=[0, *(drafted for drafted, _ in per_step)] if per_step else [],
         ids=shown,
@@ -76,30 +75,6 @@ def told(record: Record, pair: ModelPair) -> list[int] | None:
 def split(text: str, pair: ModelPair) -> list[int]:
     """A text in tokens of the pair here, for an answer without ids of its own."""
     return list(pair.tokenizer(text, add_special_tokens=False).input_ids) if text else []
-
-
-def rebuilt(count: int, speculation: Speculation | None) -> list[str] | None:
-    """The fate of each token, from the counts of each step.
-
-    The prompt's pass gives one token. Each verification gives the draft tokens that it accepted,
-    and one of the target: a correction if a draft token was refused, else a bonus.
-
-    Args:
-        count: number of tokens; the text may end within the last step
-        speculation: what the server told
-
-    Returns:
-        None if steps are not told, or do not explain this many tokens
-    """
-    if speculation is None or not speculation.per_step:
-        return None
-    fates: list[str] = [Fate.SAMPLED]
-    last = 1
-    for drafted, accepted in speculation.per_step:
-        own = Fate.BONUS if accepted == drafted else Fate.CORRECTED
-        fates += [Fate.ACCEPTED] * accepted + [own if drafted else Fate.SAMPLED]
-        last = accepted + 1
-    return fates[:count] if len(fates) - last < count <= len(fates) else None
 
 
 def result(
@@ -141,7 +116,7 @@ def metrics(records: Sequence[Record], samples: Sequence[Sample], seconds: float
     Passes of the target are those over prompts and the verifications, if the latter are counted.
     A chain's rule tests the accepted tokens of a step and the first refused one.
     """
-    found: dict[str, Any] = dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
+    found = untold()
     counts = [
         len(s.tokens) if r.count is None else r.count for r, s in zip(records, samples, strict=True)
     ]
@@ -163,6 +138,11 @@ def metrics(records: Sequence[Record], samples: Sequence[Sample], seconds: float
     if spoken := [r.speculation for r in records if r.speculation]:
         found |= _drafts(spoken, new, len(records))
     return found
+
+
+def untold() -> dict[str, Any]:
+    """The figures of a job of which nothing is known."""
+    return dict.fromkeys([*(f.name for f in fields(Metrics)), *OF_BATCHES])
 
 
 def _drafts(spoken: Sequence[Speculation], new: int, requests: int) -> dict[str, Any]:
@@ -187,17 +167,6 @@ def _drafts(spoken: Sequence[Speculation], new: int, requests: int) -> dict[str,
 def _first(records: Sequence[Record]) -> float | None:
     """Seconds to the first token of a request that was alone."""
     return records[0].first if len(records) == 1 else None
-
-
-def _arrived(record: Record, ids: Ids | None) -> list[int]:
-    """For each token the number of the piece that brought it; [] if that is not known."""
-    counts = [count for _, count in record.arrivals]
-    if ids is None or None in counts:
-        return []
-    ends = list(accumulate(count or 0 for count in counts))
-    pieces = [bisect_right(ends, place) for place in range(len(ids))]
-    # The token that ended the text may come without a piece.
-    return [min(piece, max(len(ends) - 1, 0)) for piece in pieces]
 
 
 def _tokens(

@@ -8,6 +8,8 @@ from dataclasses import replace
 from typing import Any
 
 from decoders import Method, ModelPair
+from workbench.engines.addresses import engines as named
+from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.cycles import (
     References,
     compared,
@@ -18,8 +20,9 @@ from workbench.measuring.cycles import (
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
 from workbench.measuring.gauges import BELOW_RESOLUTION
-from workbench.measuring.job import measure, thorough_energy
+from workbench.measuring.job import thorough_energy
 from workbench.measuring.meter import Meter, open_meter
+from workbench.measuring.outside import timed
 from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.threads import Threads
 from workbench.measuring.work import Measured, Update, Work, admit, light_heap
@@ -43,6 +46,7 @@ def run(
     watch: Watch | None = None,
     cancel: threading.Event | Callable[[], bool] | None = None,
     patience: float = 0.0,
+    engines: Engines = named,
 ) -> Iterator[Event]:
     """Run the jobs of a study, and yield events of plain data; the last is an `Ended` with the run.
 
@@ -61,6 +65,7 @@ def run(
         cancel: when set, or when it returns True, the study ends
         patience: seconds in all for further timings of decoders that were timed too briefly or too
             unevenly to be compared; with `timings` set to 1, nothing is repeated
+        engines: gives the engines that may be asked, by name; by default those of the environment
 
     Raises:
         InputError: at the call, before any work, if the pair cannot run the study
@@ -69,7 +74,8 @@ def run(
     ids = admit(pair, study)
     device = pair.target.device
     watch = watch or watching(device)
-    work = Work(pair, ids, study.settings, meter or open_meter(device), watch, cancelled)
+    gauge, outside = meter or open_meter(device), (texts(study), chosen(study, engines))
+    work = Work(pair, ids, study.settings, gauge, watch, cancelled, *outside)
     where = (
         environment(pair)
         | {"counters_missing": watch.missing()}
@@ -168,13 +174,12 @@ class _Session:
             cold = job.keep not in ("text", "chances") and decoder not in self.warm
             if cold:
                 self.warm.add(decoder)
-            measured = yield from self._shown(at, measure(self.work, job, cold=cold))
+            measured = yield from self._shown(at, timed(self.work, job, self.references, cold=cold))
             result = measured.result
             if job.keep not in ("trace", "text") and self._is_half(job, result):
                 return  # half a measurement is useless; half a text is worth showing
-            result = replace(
-                result, agreement=self.references.compare(job, result, measured.outputs)
-            )
+            agreement = self.references.compare(job, result, measured.outputs)
+            result = replace(result, agreement=result.agreement or agreement)
             self.first[at.job] = measured
             law = [*self.run.exact, *self._law(impossible, replace(self.run, results=[result]))]
             self.run = replace(self.run, results=[*self.run.results, result], exact=law)
@@ -182,8 +187,9 @@ class _Session:
                 self.over.add(at.job)
         else:
             # These laps exist to be timed without drawing.
+            again = replace(job, keep="lengths")
             measured = yield from self._shown(
-                at, measure(self.work, replace(job, keep="lengths"), drawn=False)
+                at, timed(self.work, again, self.references, drawn=False)
             )
             if self._is_half(job, measured.result):
                 return

@@ -4,15 +4,17 @@ import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import decoders
 from decoders import InputError, ModelPair, catalog
+from workbench.engines.addresses import Engine
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.meter import Meter
 from workbench.runs.record import Result
 from workbench.runs.trace import Lap, RoundRecord, TokenRecord
+from workbench.studies.methods import is_engine
 from workbench.studies.schemes import BASELINE, MEGABYTE, least_budget
 from workbench.studies.settings import Settings, changed
 from workbench.studies.study import Job, Study
@@ -42,7 +44,8 @@ def admit(pair: ModelPair, study: Study) -> list[Ids]:
     if (budget := jobs[0].max_cache_bytes) is not None:
         _check_budget(pair, study, ids, budget)
     for job in {(job.method, job.scheme): job for job in jobs}.values():
-        decoders.check(pair, ids, job.method, **settings.decoding, **job.batching)
+        if not is_engine(job.method.name):
+            decoders.check(pair, ids, job.method, **settings.decoding, **job.batching)
     return ids
 
 
@@ -158,6 +161,8 @@ class Work:
         meter: measures energy
         watch: reads the machine's counters
         cancelled: whether to stop
+        texts: the prompts as text, None for those that only their ids tell
+        engines: the engines that may be asked, by name
     """
 
     pair: ModelPair
@@ -166,6 +171,8 @@ class Work:
     meter: Meter
     watch: Watch
     cancelled: Callable[[], bool]
+    texts: Sequence[str | None] = ()
+    engines: Mapping[str, Engine] = field(default_factory=dict)
 
     def options(self, job: Job, prompts: Sequence[int]) -> dict[str, Any]:
         return {

@@ -13,6 +13,7 @@ from workbench.engines.addresses import Engine
 from workbench.engines.probe import connect
 from workbench.engines.record import Record, Speculation
 from workbench.measuring import served as made
+from workbench.measuring.fates import rebuilt
 from workbench.runs.record import Run
 from workbench.runs.trace import UNTOLD, Server
 from workbench.studies.methods import Served
@@ -93,13 +94,13 @@ def test_where_only_totals_are_told_tokens_are_grey_and_figures_are_not(stories)
 )
 def test_each_step_gives_what_it_accepted_and_one_more(steps, count, fates):
     told = Speculation(sum(d for d, _ in steps), sum(a for _, a in steps), 2, per_step=steps)
-    assert made.rebuilt(count, told) == fates.split()
+    assert rebuilt(count, told) == fates.split()
 
 
 @pytest.mark.parametrize("count", [3, 7])
 def test_steps_that_do_not_explain_the_tokens_explain_none(count):
-    assert made.rebuilt(count, Speculation(5, 3, 2, per_step=((3, 1), (2, 2)))) is None
-    assert made.rebuilt(count, Speculation(5, 3, 2)) is None
+    assert rebuilt(count, Speculation(5, 3, 2, per_step=((3, 1), (2, 2)))) is None
+    assert rebuilt(count, Speculation(5, 3, 2)) is None
 
 
 def test_an_answer_without_ids_is_split_here(stories):

@@ -1,0 +1,212 @@
+"""A server is asked for one text while a study goes on (Asking).
+
+It is asked by a thread, which notes when each piece arrives; meanwhile the study's own thread
+draws, and hears that it is stopped. Connecting and a short first request are not timed.
+"""
+
+import time
+from collections.abc import Callable, Generator, Mapping
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from queue import Empty, SimpleQueue
+from threading import Thread
+from typing import Any
+
+from decoders import InputError, Method, Warping
+from decoders.errors import quoted, refuse
+from decoders.settings import nearest
+from workbench.engines.addresses import LISTED, Engine
+from workbench.engines.client import Client
+from workbench.engines.probe import connect, version
+from workbench.engines.record import Chunk, Query, Record
+from workbench.measuring.job import UPDATE_SECONDS
+from workbench.measuring.verdict import same_model
+from workbench.measuring.work import WARM_UP_TOKENS, Update, Work
+from workbench.runs.trace import UNTOLD, Server, TokenRecord
+from workbench.studies import methods
+from workbench.studies.methods import SERVED
+from workbench.studies.study import Job, Study
+
+Engines = Callable[[], Mapping[str, Engine]]  # gives those that may be asked, by name
+LISTEN_SECONDS = 0.05  # how soon Stop is heard while a server is silent
+STOP_SECONDS = 0.5  # how long a stopped server may take to send its last piece
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What a server gave.
+
+    Attributes:
+        server: what it is
+        record: its answer
+        ours: whether it serves the target here
+    """
+
+    server: Server
+    record: Record
+    ours: bool
+
+
+def chosen(study: Study, engines: Engines) -> dict[str, Engine]:
+    """The engines that a study names.
+
+    Raises:
+        InputError: if whoever runs the workbench has named no such engine
+    """
+    asked = methods.engines(study.settings.methods)
+    known = engines() if asked else {}
+    return {each.engine: engine_of(known, each) for each in asked}
+
+
+def texts(study: Study) -> list[str | None]:
+    """The prompts as text, None for those that only their ids tell."""
+    templated = study.settings.chat_template
+    return [None if p.ids or templated else p.text for p in study.prompts]
+
+
+def engine_of(engines: Mapping[str, Engine], method: Method) -> Engine:
+    """The engine that a study names.
+
+    Raises:
+        InputError: if whoever runs the workbench has named no such engine
+    """
+    name = method.name.removeprefix(SERVED)
+    if name not in engines:
+        hint = nearest(name, engines) if engines else f"whoever runs the workbench sets {LISTED}."
+        raise InputError(f"There is no engine {quoted(name)} here: {hint}")
+    return engines[name]
+
+
+def hidden(words: str, engine: Engine) -> str:
+    """Words without the engine's address, which no run may hold."""
+    bare = engine.url.split("://", 1)[-1]
+    place = bare.split("/", 1)[0]
+    for address in (engine.url, bare, place, place.rsplit(":", 1)[0]):
+        words = words.replace(address, "[address]")
+    return words
+
+
+class Asking:
+    """A request in a thread, and what has come of it.
+
+    Args:
+        work: the pair, the prompts and the settings
+        job: the job
+        engine: the server
+        cold: whether it was not asked before; it is then asked for a few tokens first
+    """
+
+    def __init__(self, work: Work, job: Job, engine: Engine, cold: bool):
+        self.work, self.job, self.engine, self.cold = work, job, engine, cold
+        self.items: SimpleQueue[Any] = SimpleQueue()
+        self.pieces: list[tuple[Chunk, float]] = []
+        self.served: tuple[Server, bool] | None = None
+        self.stopped = False
+
+    def updates(self, drawn: bool) -> Generator[Update, None, Answered]:
+        """Yield what has come so far, at most ten times a second, and return the answer.
+
+        Raises:
+            Exception: whatever the request failed with
+        """
+        Thread(target=self._run, name="engine", daemon=True).start()
+        due, patience = time.monotonic() + UPDATE_SECONDS, STOP_SECONDS
+        try:
+            while True:
+                item = self._next()
+                if isinstance(item, Answered):
+                    return item
+                if isinstance(item, Exception):
+                    raise item
+                if self.work.cancelled():
+                    self.stopped, patience = True, patience - (LISTEN_SECONDS if not item else 0)
+                    if patience < 0:
+                        return self._cut_off()
+                if drawn and self.pieces and time.monotonic() >= due:
+                    yield self._update()
+                    due = time.monotonic() + UPDATE_SECONDS
+        finally:
+            self.stopped = True
+
+    def _next(self) -> Any:
+        """The next thing that the thread tells; None if there is nothing for a while."""
+        try:
+            item = self.items.get(timeout=LISTEN_SECONDS)
+        except Empty:
+            return None
+        if isinstance(item, tuple):
+            self.pieces.append(item)
+        return item
+
+    def _run(self) -> None:
+        try:
+            client = connect(self.engine)
+            with closing(client.wire):
+                told = version(client), client.model
+                kind, pair = client.dialect.kind, self.work.pair
+                release, model = (each and hidden(each, self.engine) for each in told)
+                server = Server(kind, release, model)
+                self.served = server, client.model is not None and same_model(client.model, pair)
+                query = asked(self.work, self.job, client, self.served[1])
+                if self.cold:
+                    few = min(WARM_UP_TOKENS, query.max_tokens)
+                    client.ask(replace(query, max_tokens=few), heard=self._check)
+                record = client.ask(query, alone=True, heard=self._heard)
+            self.items.put(Answered(server, record, self.served[1]))
+        except Exception as failure:
+            self.items.put(failure)
+
+    def _check(self, *_: Any) -> None:
+        if self.stopped:
+            raise InputError("Stopped.")
+
+    def _heard(self, chunk: Chunk, at: float) -> None:
+        self.items.put((chunk, at))
+        self._check()
+
+    def _cut_off(self) -> Answered:
+        """What came before the study was stopped, of a server that has been silent since."""
+        if self.served is None or not self.pieces:
+            raise InputError("Stopped.")
+        server, ours = self.served
+        chunks, times = zip(*self.pieces, strict=True)
+        record = Record(
+            self.engine.name, server.kind, server.model, "", "".join(c.text for c in chunks),
+            None, None, tuple((at, None) for at in times), times[-1], None, note="Stopped.",
+        )  # fmt: skip
+        return Answered(server, record, ours)
+
+    def _update(self) -> Update:
+        """The pieces so far, each as one token: their fates are told at the end, if at all."""
+        tokens = [
+            TokenRecord(0, i, c.text, UNTOLD, i, None, None, None, None, None, [])
+            for i, (c, _) in enumerate(self.pieces)
+        ]
+        done = sum(len(c.ids or (0,)) for c, _ in self.pieces)
+        return Update(done, tokens, [], False, self.pieces[-1][1])
+
+
+def asked(work: Work, job: Job, client: Client, ours: bool) -> Query:
+    """What a client asks for: the same prompt, by its ids if they mean the same, and sampling.
+
+    Raises:
+        InputError: if it cannot be said to this server
+    """
+    (number,), settings = job.chosen(len(work.ids)), work.settings
+    prompt: Any = tuple(work.ids[number])
+    if not (ours and client.dialect.takes_ids):
+        prompt = work.texts[number]
+    refuse(
+        (
+            prompt is None,
+            f"Engine {client.wire.engine.name} takes the prompt as text only, so it continues no "
+            "branch and no chat template; leave it out.",
+        ),
+        (
+            settings.penalties,
+            f"Engine {client.wire.engine.name} cannot be asked for `penalties`; switch them off.",
+        ),
+    )
+    return Query(
+        prompt, settings.max_new_tokens, seed=job.seed + number, **asdict(Warping.of(settings))
+    )
