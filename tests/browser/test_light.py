@@ -18,6 +18,23 @@ def test_the_html_is_small(address):
     assert len(urllib.request.urlopen(address).read()) < 400_000
 
 
+def test_a_load_asks_only_for_what_the_address_says(chromium, address):
+    """It also asked what the pair offers, and 118 fields were filled with what they held."""
+    context = chromium.new_context()
+    page, answers = context.new_page(), []
+    page.on("response", lambda answer: answers.append(answer) if "/run/" in answer.url else None)
+    page.goto(address)
+    expect(page.locator("#run")).to_be_enabled()
+    opened = next(answer.json()["data"] for answer in answers if '"trigger_id":0' in _sent(answer))
+    assert sum(update != {"__type__": "update"} for update in opened) < 30
+    assert not [answer for answer in answers if '"event_data":{' in _sent(answer)]
+    context.close()
+
+
+def _sent(answer):
+    return (answer.request.post_data or "").replace(" ", "")
+
+
 def test_an_idle_page_asks_for_no_frames(chromium, address):
     """Gradio's tracker for the page itself counted for ever: 60 frames a second."""
     context = chromium.new_context()

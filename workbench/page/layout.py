@@ -81,6 +81,14 @@ def build(host: Host) -> gr.Blocks:
     return page
 
 
+def _there(part: Any, update: Any) -> bool:
+    """Whether a page that has just been loaded shows this update already."""
+    told = update if isinstance(update, dict) else {"value": update}
+    return all(
+        name == "__type__" or getattr(part, name, ...) == value for name, value in told.items()
+    )
+
+
 def _kept(host: Host) -> str:
     """Where runs are, and for how long, as HTML."""
     if host.store.dataset:
@@ -150,6 +158,7 @@ class _Visits:
                 faults += link.faults
         except InputError as error:
             faults.append(str(error))
+        updates = {part: update for part, update in updates.items() if not _there(part, update)}
         if query.get("tab") in [tab.id for tab in tabs.children if isinstance(tab, gr.Tab)]:
             updates[tabs] = gr.update(selected=query["tab"])
         notes = "".join(words.note(fault, "alert") for fault in faults)

@@ -7,7 +7,8 @@ const WorkbenchPage = (() => {
   /** Fields changed: note the form as it stands and take their messages away. */
   function note(noted, ...values) {
     const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
-    return [values, ...values.map((value, i) => (same(value, i) ? { __type__: "update" } : { __type__: "update", loading_status: { validation_error: null } }))];
+    const asBefore = { __type__: "update" }, unmarked = { ...asBefore, loading_status: { validation_error: null } };
+    return [values.every(same) ? asBefore : values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
   }
 
   /** Put each message at its field; null takes one away. */

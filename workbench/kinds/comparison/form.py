@@ -83,7 +83,6 @@ class CompareTab(StudyTab):
             [self.preset, *(self._drawn(name) for name in presets.SETTINGS[presets.OPENING])],
             **self.noted.filling,
         )
-        self.pair.change(self.offer, self.pair, [*self.form.offered.values()], **self.noted.filling)
         Branching(self.host, self.runner, self.results, self.pair)
         Judging(self.host, self.results, self.pair)
 

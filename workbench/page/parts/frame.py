@@ -203,7 +203,8 @@ class StudyTab:
 
     def _wire(self) -> None:
         if self.form.offered:
-            self.tab.select(self.offer, self.pair, [*self.form.offered.values()], **QUIET)
+            shown = [*self.form.offered.values()]
+            gr.on(self.refreshing, self.offer, self.pair, shown, **self.noted.filling)
         gr.on(
             [self.noted.values.change, *self.refreshing], self._told,
             [self.noted.values, self.pair], self.told, trigger_mode="always_last", **QUIET,
