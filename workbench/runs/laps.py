@@ -96,6 +96,10 @@ def _both(laps: Laps, picked: np.ndarray) -> np.ndarray | None:
 whole = seconds(lambda lap: lap.rounds, lambda lap: lap.seconds)  # of the job
 # The first round also reads the prompt.
 after_first = seconds(lambda lap: lap.rounds[1:], lambda lap: lap.after_first)
+first = seconds(  # which is that round's
+    lambda lap: lap.rounds[:1],
+    lambda lap: None if lap.after_first is None else lap.seconds - lap.after_first,
+)
 drafting = seconds(lambda lap: lap.drafting[1:], together=np.mean)  # of a round's draft passes
 verifying = seconds(lambda lap: lap.verifying[1:], together=np.mean)
 drafting_and_verifying = Figure(_both)
@@ -132,8 +136,12 @@ def round_seconds(result: Result) -> list[float]:
     """The undisturbed seconds of each round of a text, which add up to `whole`.
 
     If a run did not time these rounds, they share its seconds as their passes do; without a timing
-    they are the seconds of the rounds' passes.
+    they are the seconds of the rounds' passes. An engine's are the pieces of its answer.
     """
+    if arrivals := result.alone.arrivals:
+        timed, first = whole(result.laps), result.laps[0].seconds if result.laps else 0
+        scale = timed / first if timed and first else 1
+        return (np.diff([0.0, *arrivals]) * scale).tolist()
     rounds = result.alone.rounds
     same = result.laps if all(lap.same_rounds for lap in result.laps) else result.laps[:1]
     if not same or {len(lap.rounds) for lap in same} != {len(rounds)}:

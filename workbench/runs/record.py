@@ -48,6 +48,7 @@ class Sample:
         beams: of a draw whose decoder's law is beam sampling, the tokens of its first step's beams
         prompt_ids: token ids of the prompt, of samples that keep their trace
         arrivals: of an engine, the seconds at which the pieces of its answer arrived
+        count: of an engine in an experiment, the number of its tokens
         finished: why it ended ("end of sequence", "budget", "cancelled", ...), None if it failed
         error: one sentence if it failed
         scores: of an experiment, what its scorer said; None if it has none
@@ -71,6 +72,7 @@ class Sample:
     beams: list[Count] = field(default_factory=list)
     prompt_ids: list[Count] = field(default_factory=list)
     arrivals: list[Amount] = field(default_factory=list)
+    count: Count | None = None
     finished: str | None = None
     error: str | None = None
     scores: Scores | None = None

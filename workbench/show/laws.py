@@ -11,6 +11,7 @@ from typing import Any
 
 from decoders import Method
 from decoders.settings import Law
+from workbench.runs.trace import Server
 from workbench.studies.methods import Served, method_of
 from workbench.studies.schemes import BASELINE
 
@@ -67,8 +68,8 @@ CLAIMS |= {
 }
 ASKED = Claim(
     "another engine",
-    "A server wrote it, which was asked for the same prompt and sampling. Whether it draws from "
-    "the large model's distribution is what `decoding-workbench canary` tests.",
+    "It was asked for the same prompt and the same sampling as the decoders here. Whether it draws "
+    "from the large model's distribution is what `decoding-workbench canary` tests.",
     None,
 )
 SEARCH = Claim("search", "It looks for likely text; nothing is left to chance.", None)
@@ -92,6 +93,18 @@ def claim(method: Method, temperature: float) -> Claim:
     if method.name in ITSELF:
         return Claim(ITSELF[method.name], COMPARED, method.law)
     return CLAIMS[method.law]
+
+
+def served(server: Server) -> Claim:
+    """What a server is, in the place of a claim."""
+    name = " ".join(filter(None, (server.kind, server.version)))
+    model = f"It serves “{server.model}”. " if server.model else ""
+    return Claim(
+        f"{name}, over HTTP",
+        f"{model}It is measured from outside, from the request to the end of its answer. "
+        f"{ASKED.help}",
+        None,
+    )
 
 
 def claim_in(settings: Mapping[str, Any], decoder: str) -> Claim:

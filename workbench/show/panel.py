@@ -11,7 +11,7 @@ from workbench.runs.estimates import Row, label, number, unsteady
 from workbench.runs.events import Progress
 from workbench.runs.laps import round_seconds
 from workbench.runs.trace import RoundRecord, TokenRecord
-from workbench.show.laws import Claim, Rule, claim
+from workbench.show.laws import Claim, Rule, claim, served
 from workbench.show.quantities import BY_NAME, QUANTITIES, Quantity, significant
 from workbench.show.spread import figure, range_text, spread
 from workbench.show.terms import TERMS
@@ -22,6 +22,13 @@ ENDS = {"budget": "token limit reached", "cancelled": "stopped", "end of sequenc
 # below it; the others unfold.
 TOP = ("block_efficiency", "x_greedy")
 MAIN = ("perplexity", "acceptance")
+TOP_SERVED = ("first_token", "x_greedy")  # of an engine, whose passes are mostly not told
+# The judge's verdicts on a greedy text that is not ours: the badge's kind and its words.
+VERDICTS = {
+    "near-tie": ("tie", "≈ near-tie"),
+    "fault": ("differs", "✗ fault"),
+    "cannot tell": ("tie", "? cannot tell whose fault the difference is"),
+}
 UNUSED = (Fate.REJECTED, Fate.DISCARDED)
 SHORT = {"block_efficiency": "tokens per pass"}  # where a column is narrow
 PROMPT_SHOWN = 400  # characters of the prompt repeated above each panel's text
@@ -92,7 +99,7 @@ class Panel:
             return Panel(method.name, says, prompt, "running", "reading the prompt")
         return Panel(
             method.name, says, prompt, "running",
-            f"token {len(progress.tokens)} of {progress.budget}",
+            f"token {progress.done} of {progress.budget}",
             tokens=[dataclasses.replace(t, alternatives=[]) for t in progress.tokens],
             rounds=[
                 dataclasses.replace(r, trials=[t for t in r.trials if t.fate in UNUSED])
@@ -109,6 +116,8 @@ class Panel:
     ) -> "Panel":
         """A decoder that is done: the text of its first repeat, the figures of all."""
         first = row.first
+        if first.server is not None:
+            claim = served(first.server)
         end = first.alone.finished or ""
         return Panel(
             row.decoder, claim, prompt, "failed" if first.error else "done",
@@ -148,7 +157,7 @@ class Panel:
             "others": [{"seed": r.seed, "text": r.alone.text} for r in results[1:] if not r.error],
             "badge": badge(first.agreement) if first and first.agreement else None,
             "unsteady": "; ".join(unsteady(self.row)) if self.row else "",
-            "notes": [remark for result in results for remark in result.remarks],
+            "notes": list(dict.fromkeys(remark for r in results for remark in r.remarks)),
             "error": first.error if first else None,
         }
         return json.dumps(data, default=_fields, separators=(",", ":"))
@@ -157,7 +166,8 @@ class Panel:
         row = self.row
         if row is None or row.first.error is not None:
             return []
-        top = TOP if any(row.greedy) else (TOP[0], "speed")
+        first, second = TOP_SERVED if row.first.server else TOP
+        top = (first, second if any(row.greedy) else "speed")
         return [
             {
                 "name": q.name,
@@ -213,6 +223,10 @@ def badge(agreement: Agreement) -> dict[str, str]:
             "text": f"✓ identical to {name}",
             "help": f"Every token equals that of {name} decoding.",
         }
+    if agreement.verdict in VERDICTS:
+        kind, text = VERDICTS[agreement.verdict]
+        at = "" if agreement.differs_at is None else f" at token {agreement.differs_at + 1}"
+        return {"kind": kind, "text": f"{text}{at}", "help": agreement.says}
     text = "≠ differs"
     if agreement.differs_at is not None:
         text += f" at token {agreement.differs_at + 1}"

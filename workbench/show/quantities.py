@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from workbench.runs import estimates
+from workbench.runs import estimates, laps
 from workbench.runs.estimates import Row, number
 from workbench.runs.laps import Estimate
 from workbench.runs.record import Result
@@ -19,13 +19,7 @@ KEPT = "draft tokens kept, as a share of those that the rule tested and of all t
 
 @dataclass(frozen=True)
 class Ratio:
-    """A figure of many results together: a sum over them, divided by another.
-
-    Attributes:
-        above: a result's part of the sum that is divided
-        below: its part of the other
-        made: makes the figure from the quotient
-    """
+    """A figure of many results, `made` of the sum of `above` divided by the sum of `below`."""
 
     above: Callable[[Result], float]
     below: Callable[[Result], float]
@@ -79,6 +73,10 @@ def two_decimals(value: float, more: int = 0) -> str:
 
 def megabytes(value: float, more: int = 0) -> str:
     return f"{significant(value / MEGABYTE, more)} MB"
+
+
+def milliseconds(value: float, more: int = 0) -> str:
+    return f"{significant(1e3 * value, more)} ms"
 
 
 def times(value: float, more: int = 0) -> str:
@@ -180,6 +178,12 @@ QUANTITIES = (
         "tokens/s without the first round, which also reads the prompt",
         lambda r, _: estimates.speed(r, decoding=True), significant, better="higher",
         timed=lambda r, _: estimates.timed_speed(r, decoding=True),
+    ),
+    Quantity(
+        "first_token", "time to first token",
+        "milliseconds of the first round, which also reads the prompt",
+        lambda r, _: laps.first(r.laps), milliseconds, better="lower",
+        timed=lambda r, _: laps.estimate(r, lambda seconds: seconds, laps.first),
     ),
     Quantity(
         "perplexity", "perplexity",

@@ -8,10 +8,16 @@
   const ROOMY = 6; // lanes: of more, each is a single line, so that all are seen
   const seconds = (value) => `${value.toFixed(value < 1 ? 3 : value < 10 ? 2 : 1)} s`;
 
+  /** The text of an engine after each piece of its answer, whose number its tokens have instead of a round's. */
+  function arrived(panel) {
+    const texts = new Map(panel.tokens.map((token) => [token.node, token]));
+    return { texts, after: panel.clock.map((_, i) => panel.tokens.filter((token) => token.round <= i).map((token) => token.node)) };
+  }
+
   /** A panel as a lane: when each of its rounds was over, and its text then. */
   class Lane {
     constructor(panel) {
-      const { texts, after } = Workbench.history(panel.rounds);
+      const { texts, after } = panel.rounds.length ? Workbench.history(panel.rounds) : arrived(panel);
       let total = 0;
       Object.assign(this, { panel, texts, after, ends: panel.clock.map((s) => (total += s)), at: null });
       this.length = Math.max(1, panel.tokens.length);
@@ -166,7 +172,9 @@
     }
   }
 
-  const clocked = (panel) => panel && panel.status === "done" && panel.rounds.length && (panel.clock || []).length === panel.rounds.length;
+  const timedRounds = ({ rounds, clock = [] }) => rounds.length > 0 && clock.length === rounds.length;
+  const timedPieces = ({ rounds, clock = [], tokens }) => !rounds.length && tokens.length > 0 && tokens.every(({ round }) => round !== null && round < clock.length);
+  const clocked = (panel) => panel && panel.status === "done" && (timedRounds(panel) || timedPieces(panel));
   const racing = (root) => root.shown.filter(clocked);
 
   /** Start the race of these panels; nothing happens without one whose seconds are known. */

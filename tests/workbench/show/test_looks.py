@@ -5,6 +5,7 @@ from itertools import combinations
 import pytest
 
 from decoders import Fate, catalog
+from workbench.runs.trace import UNTOLD
 from workbench.show.looks import COLOURS, FATES, look_of, mark
 
 
@@ -37,7 +38,7 @@ def test_colours_stand_out_on_either_ground(ground):
 
 
 def test_every_fate_has_a_look_and_words():
-    assert set(FATES) == set(Fate)
+    assert set(FATES) == {*Fate, UNTOLD}
     assert all(style.label and style.help.endswith(".") for style in FATES.values())
 
 
