@@ -4,7 +4,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,7 +147,7 @@ class Wire:
     def _asked(self, method: str, path: str, body: Any = None) -> Iterator["_Pieces"]:
         limits = self.limits
         try:
-            with self._http.stream(method, path, json=body) as response:
+            with closing(self._sent(self._http.build_request(method, path, json=body))) as response:
                 pieces = _Pieces(self, response, time.monotonic() + limits.total)
                 self._refused(response, pieces, path)
                 yield pieces
@@ -160,6 +160,14 @@ class Wire:
             raise self.fault(f"was silent for {limits.silence:g} s") from None
         except httpx.TransportError:
             raise self.fault("broke off the answer") from None
+
+    def _sent(self, request: httpx.Request) -> httpx.Response:
+        """The response, before its body. Some servers close a connection that they have kept open,
+        just as it is used again: then another one is made."""
+        try:
+            return self._http.send(request, stream=True)
+        except (httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+            return self._http.send(request, stream=True)
 
     def _refused(self, response: httpx.Response, pieces: "_Pieces", path: str) -> None:
         """Raise the sentence for an answer that is none."""
