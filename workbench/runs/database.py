@@ -213,7 +213,11 @@ def _places(db: sqlite3.Connection) -> dict[tuple[str, int], int]:
         "GROUP BY block, item"
     )
     known = range(NEXT_TIMING)
-    return {(b, i): p // (sizes.get(b) or 1) if p in known else i for b, i, p in prompts}
+    return {
+        # Whether text lies in a range is looked up number by number, in half a minute.
+        (b, i): p // (sizes.get(b) or 1) if isinstance(p, int) and p in known else i
+        for b, i, p in prompts
+    }
 
 
 def _within(column: str, path: str) -> str:
