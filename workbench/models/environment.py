@@ -41,6 +41,7 @@ def environment(pair: ModelPair) -> dict[str, Any]:
 def _model(pair: ModelPair, role: str) -> dict[str, Any]:
     """One model of the pair.
 
+    `pass_bytes` are those that a pass reads, without embedding tables, of which it reads some rows.
     `copied_bytes` is the size of a second copy of some weights, in an order that makes products
     faster. Of a head, `reads` are the target's layers whose states it reads, of `layers`.
     """
@@ -66,6 +67,7 @@ def _model(pair: ModelPair, role: str) -> dict[str, Any]:
         "type": kind,
         "parameters": sum(p.numel() for p in model.parameters()),
         "bytes": sum(p.nbytes for p in model.parameters()),
+        "pass_bytes": runs.weight_bytes,
         "engine": runs.engine_name,
         "copied_bytes": runs.copied_bytes or None,
     }

@@ -16,7 +16,7 @@ from workbench.studies.methods import settings_of
 from workbench.studies.presets import SETTINGS
 from workbench.studies.settings import Settings, shared
 from workbench.studies.study import Study
-from workbench.studies.text import allowed, parse
+from workbench.studies.text import allowed, parse, written
 
 Start = Mapping[str, Any]  # the settings that a command begins with, as in `Settings.to_json`
 
@@ -82,11 +82,9 @@ def add(command: argparse.ArgumentParser, start: Start, study: type[Study]) -> N
         study: the kind of study that it runs
     """
     for field in study.own():
-        flag, usual = (
-            f"--{field.name.replace('_', '-')}",
-            "none" if field.default is None else f"{field.default:g}",
-        )
-        help = f"{field.metadata['help']} ({allowed(field)}; default {usual})"
+        flag, usual = f"--{field.name.replace('_', '-')}", written(field, field.default) or "none"
+        range = "; ".join(filter(None, [allowed(field), f"default {usual}"]))
+        help = f"{field.metadata['help']} ({range})"
         command.add_argument(flag, metavar=field.name.split("_")[-1].upper(), help=help)
     command.add_argument(
         "--decoders", nargs="+", metavar="NAME", help=f"default: {' '.join(start['decoders'])}"
@@ -128,7 +126,7 @@ def add_models(command: argparse.ArgumentParser) -> None:
         "--models",
         nargs="+",
         metavar="MODEL",
-        help="target and draft: hub ids or folders, a folder with both, or one of "
+        help="target and draft: hub ids, folders or GGUF files, a folder with both, or one of "
         f"{', '.join(map(repr, PAIRS))}",
     )
     command.add_argument(

@@ -30,7 +30,7 @@ NOTHING = "Nothing is known until every decoder has been measured on a prompt."
 
 
 def findings(run: Run) -> Findings | None:
-    """What the run says, from the prompts on which every decoder was timed.
+    """What the run says of single requests, from the prompts on which every decoder was timed.
 
     A decoder that failed on some prompt is left out.
 
@@ -40,11 +40,11 @@ def findings(run: Run) -> Findings | None:
     Raises:
         InputError: if the texts are too short to time
     """
-    study = Advice.from_json(run.study)
-    failed = {_method(study, r) for r in run.results if r.errors or not r.laps}
+    study, alone = Advice.from_json(run.study), [r for r in run.results if r.batch_size == 1]
+    failed = {_method(study, r) for r in alone if r.errors or not r.laps}
     methods = [m for m in (*study.needed, *study.others) if m not in failed]
     each: dict[int, dict[Method, Result]] = {}
-    for result in run.results:
+    for result in alone:
         each.setdefault(result.repeat, {})[_method(study, result)] = result
     whole = [one for one in each.values() if one.keys() >= set(methods)]
     if not whole or failed & set(study.needed):

@@ -1,11 +1,15 @@
 """The card "Will speculative decoding pay here?", which advises on the pair that is loaded."""
 
 from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import Field
 from typing import Any, ClassVar
 
 import gradio as gr
 
-from workbench.kinds.advice.study import MOST_PROMPTS, Advice
+from decoders import InputError
+from decoders.settings import check
+from workbench.kinds.advice.study import MOST_PROMPTS, Advice, read_loads
 from workbench.kinds.advice.view import answer
 from workbench.models.presets import PairChoice
 from workbench.page.parts.frame import StudyTab
@@ -13,11 +17,11 @@ from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.studies.text import counted
+from workbench.studies.text import counted, is_list, written
 
 SAYS = (
     "Predicts from acceptance and costs whether speculative decoding pays with this pair on this "
-    "machine, and shows measurements beside the prediction."
+    "machine, shows measurements beside the prediction, and says at which load it stops paying."
 )
 START = {**Advice.usual, "max_new_tokens": 48}
 OPENING = {"prompts": {"name": "stories", "count": 5}, "settings": {**START, "temperature": 1.0}}
@@ -32,7 +36,7 @@ class Answer(Figures):
 
 
 class AdviceCard(StudyTab):
-    """A card in another tab, with the two settings that matter most."""
+    """A card in another tab, with the settings that matter most."""
 
     study: ClassVar[type[Advice]] = Advice
     id, title, prefix = "experiments", "Will speculative decoding pay here?", "advice-"
@@ -55,6 +59,8 @@ class AdviceCard(StudyTab):
                 elem_id="advice-count",
             )  # fmt: skip
             self.lay_out_buttons()
+        with gr.Accordion("Load, and a GPU", open=False, elem_id="advice-more"), gr.Row():
+            self.own = {field.name: _input(field) for field in Advice.own()}
         with gr.Row(elem_classes="chips"):
             self.lay_out_asked()
         self.runner.lay_out_progress()
@@ -66,16 +72,21 @@ class AdviceCard(StudyTab):
 
     @property
     def inputs(self) -> list[Any]:
-        return [self.count, self.temperature]
+        return [self.count, self.temperature, *self.own.values()]
 
     def fill(self, data: Mapping[str, Any]) -> Updates:
+        settings = data.get("settings", {})
         return {
-            self.temperature: data.get("settings", {}).get("temperature", 1.0),
+            self.temperature: settings.get("temperature", 1.0),
             self.count: data.get("prompts", {}).get("count", 5),
+            **{self.own[f.name]: _shown(f, settings.get(f.name, f.default)) for f in Advice.own()},
         }
 
     def typed(self, values: Values) -> dict[str, Any]:
-        settings = {**START, "temperature": float(values[self.temperature] or 0)}
+        own = {name: values[box] for name, box in self.own.items()}
+        with suppress(InputError):  # the study says what is wrong with it
+            own["loads"] = read_loads("advice", own["loads"])
+        settings = {**START, "temperature": float(values[self.temperature] or 0), **own}
         prompts = {"name": "stories", "count": values[self.count]}
         return {"prompts": prompts, "settings": settings}
 
@@ -84,4 +95,26 @@ class AdviceCard(StudyTab):
         return f"{counted(count, 'story', 'stories')}, {settings['max_new_tokens']} new tokens each"
 
     def faults(self, values: Values, *more: Any) -> dict[Any, str]:
-        return {each: f"{each.label} is empty." for each in self.inputs if values[each] is None}
+        needed = (self.count, self.temperature)
+        found: dict[Any, str] = {}
+        found |= {each: f"{each.label} is empty." for each in needed if values[each] is None}
+        for field in Advice.own():
+            try:
+                check("advice", field, values[self.own[field.name]])
+            except InputError as error:
+                found[self.own[field.name]] = found[self.count] = str(error)  # the fold may be shut
+        return found
+
+
+def _input(field: Field) -> gr.components.Component:
+    """The input of one of advice's own settings."""
+    label, name = field.name.replace("_", " "), field.name.replace("_", "-")
+    options: dict[str, Any] = {"label": label, "info": field.metadata["help"], "min_width": 180}
+    if is_list(field):
+        shown = _shown(field, field.default)
+        return gr.Textbox(shown, max_lines=1, elem_id=f"advice-{name}", **options)
+    return gr.Number(None, elem_id=f"advice-{name}", **options)
+
+
+def _shown(field: Field, value: Any) -> Any:
+    return written(field, value) if is_list(field) else value

@@ -109,6 +109,7 @@ def test_costs_between_the_measured_lengths_are_interpolated():
 def advice(temperature: float = 1.0, tokens: int = 24, others: str = "mtad") -> Advice:
     """Advice on PROMPTS."""
     asked = {"decoders": others.split(), "temperature": temperature, "max_new_tokens": tokens}
+    asked["loads"] = []
     texts = {"name": "mine", "count": 3, "texts": PROMPTS}
     return Advice.from_json({"prompts": texts, "settings": {**Advice.usual, **asked}})
 
