@@ -131,10 +131,9 @@ def metrics(records: Sequence[Record], samples: Sequence[Sample], seconds: float
     }
     if scored and len(scored) == len(log_ps):
         found["perplexity"] = finite(math.exp(min(700.0, -math.fsum(scored) / len(scored))))
+    # A busy machine hears several pieces at once, so the speed after the first is not known.
     if first is not None:
-        early = records[0].arrivals[0][1]
         found["decode_seconds"] = seconds - first
-        found["decode_tokens"] = None if early is None else new - early
     if spoken := [r.speculation for r in records if r.speculation]:
         found |= _drafts(spoken, new, len(records))
     return found

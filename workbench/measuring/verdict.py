@@ -17,7 +17,12 @@ from workbench.studies.schemes import BASELINE
 
 # What a name may end in besides the model's: the format of a file, the number type of its weights.
 ENDINGS = re.compile(r"(\.gguf|\.safetensors)?$"), re.compile(r"[-_.](f16|fp16|bf16|f32|fp32)$")
-COARSE = "bfloat16"  # the number type that explains most, for servers whose own is not known
+# The number type that explains most, and that most servers compute in.
+COARSE = "bfloat16"
+UNTOLD = (
+    f" The server does not tell its number type, so {COARSE} is taken; whoever runs the workbench "
+    "may name it as `dtype`."
+)
 
 
 def same_model(name: str, pair: ModelPair) -> bool:
@@ -60,43 +65,28 @@ def given(
             most = work.settings.max_new_tokens
             alone = decoders.generate(work.pair, prompt, BASELINE, max_new_tokens=most)
             greedy = alone.tokens
-        found, used = _judged(work, prompt, work.texts[sample.prompt], greedy, record, dtype)
+        text, used = work.texts[sample.prompt], dtype or COARSE
+        found = _judged(work, prompt, text, greedy, record, used)
     except InputError as error:
         return replace(result, remarks=[*result.remarks, f"Its text gets no verdict: {error}"])
     differs = found.verdict != "same"
-    gap = abs(found.gap_float64)
+    gap, unsaid = abs(found.gap_float64), UNTOLD if differs and dtype is None else ""
     return replace(
         result,
         agreement=Agreement(
             BASELINE, 1, int(differs), found.place if differs else None,
             gap if differs and isfinite(gap) else None, found.bound / 2 if differs else None,
-            found.verdict == "near-tie", used, found.verdict, found.says,
+            found.verdict == "near-tie", used, found.verdict, found.says + unsaid,
         ),
     )  # fmt: skip
 
 
 def _judged(
     work: Work, prompt: list[int], text: str | None, greedy: Sequence[int], record: Record,
-    dtype: str | None,
-) -> tuple[Divergence, str]:  # fmt: skip
-    """The verdict, and the number type that it was given for.
-
-    If the server's is not known, a difference that the coarsest usual one may explain is no fault.
-    """
+    dtype: str,
+) -> Divergence:  # fmt: skip
     pair, theirs = work.pair, told(record, work.pair)
-
-    def compare(kind: str) -> Divergence:
-        if theirs is not None:
-            return decoders.compare_greedy(pair, prompt, list(greedy), theirs, dtype=kind)
-        ours = decoded(pair.tokenizer, list(greedy))
-        return decoders.compare_greedy(pair, text or prompt, ours, record.text, dtype=kind)
-
-    own = str(pair.target.dtype).removeprefix("torch.")
-    found = compare(dtype or own)
-    if dtype is not None or found.verdict in ("same", "near-tie"):
-        return found, dtype or own
-    coarse = compare(COARSE)
-    if coarse.verdict == "fault":
-        return coarse, COARSE
-    says = f"Cannot tell in which number type it computes. In {COARSE}: {coarse.says}"
-    return replace(coarse, verdict="cannot tell", says=says), COARSE
+    if theirs is not None:
+        return decoders.compare_greedy(pair, prompt, list(greedy), theirs, dtype=dtype)
+    ours = decoded(pair.tokenizer, list(greedy))
+    return decoders.compare_greedy(pair, text or prompt, ours, record.text, dtype=dtype)

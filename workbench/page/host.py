@@ -63,6 +63,15 @@ class Host:
         self.device = Device(self.pairs)
         self._stops: dict[Hashable, threading.Event] = {}
 
+    @property
+    def engines(self) -> list[str]:
+        """The names of the engines that studies may ask.
+
+        Raises:
+            InputError: if whoever runs the page has named them wrongly
+        """
+        return list(self.device.engines())
+
     def check(self, study: Study, choice: PairChoice) -> None:
         """Refuse a study that cannot be run here; nothing is loaded and nothing runs.
 

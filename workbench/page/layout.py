@@ -156,6 +156,8 @@ class _Visits:
                     tabs: gr.update(selected=tab.id),
                 }  # fmt: skip
                 faults += link.faults
+                asked = link.data.get("settings", {}).get("decoders", ())
+                faults += tab.form.decoders.missing(asked)
         except InputError as error:
             faults.append(str(error))
         updates = {part: update for part, update in updates.items() if not _there(part, update)}

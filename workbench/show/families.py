@@ -1,9 +1,11 @@
 """Decoders in families, described for a reader who chooses among them."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from decoders import Method, catalog
 from decoders.settings import Law
+from workbench.studies.methods import Served
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,16 @@ def _family(method: type[Method]) -> str:
     if method.law != Law.TARGET:
         return "other"
     return "exact" if method.uses_draft else "copying"
+
+
+def served(engines: Iterable[str]) -> Family:
+    """Engines by their names, beside the families of decoders."""
+    return Family(
+        "engines", "Engines",
+        "Servers that whoever runs this page has named. They are asked for the same prompt and "
+        "sampling, and timed from outside.",
+        tuple(Served(name).name for name in engines),
+    )  # fmt: skip
 
 
 _NAMED = {name for family in _OURS for name in family.decoders}

@@ -25,9 +25,9 @@ MAIN = ("perplexity", "acceptance")
 TOP_SERVED = ("first_token", "x_greedy")  # of an engine, whose passes are mostly not told
 # The judge's verdicts on a greedy text that is not ours: the badge's kind and its words.
 VERDICTS = {
-    "near-tie": ("tie", "≈ near-tie"),
-    "fault": ("differs", "✗ fault"),
-    "cannot tell": ("tie", "? cannot tell whose fault the difference is"),
+    "near-tie": ("tie", "≠ near-tie"),
+    "fault": ("differs", "≠ fault"),
+    "cannot tell": ("tie", "≠ differs, cannot tell why,"),
 }
 UNUSED = (Fate.REJECTED, Fate.DISCARDED)
 SHORT = {"block_efficiency": "tokens per pass"}  # where a column is narrow

@@ -89,6 +89,7 @@ class Study(ABC):
         batches: whether its decoders run in batches, so that its figures describe them
         has_law: whether its texts are draws, which are compared with the target's exact law
         needs_draft: whether it means nothing without a draft model
+        asks_engines: whether servers of other engines may be among its decoders
         settings: the decoders and the settings that they share
     """
 
@@ -102,6 +103,7 @@ class Study(ABC):
     batches: ClassVar[bool] = False
     has_law: ClassVar[bool] = False
     needs_draft: ClassVar[bool] = False
+    asks_engines: ClassVar[bool] = False
 
     settings: Settings
 
@@ -176,7 +178,8 @@ class Study(ABC):
         own = {name: value for name, value in settings.items() if name in names}
         shared = {name: value for name, value in settings.items() if name not in names}
         found = Settings.from_json({**cls.usual, **shared})
-        no_engines(cls.kind, found.methods)
+        if not cls.asks_engines:
+            no_engines(cls.kind, found.methods)
         return found, own
 
     # ---- links

@@ -131,7 +131,7 @@
   function facts(token, panel, round) {
     const rows = [];
     const index = known(token.round) ? token.round : round && round.index;
-    if (known(index)) rows.push(["round", String(index + 1)]);
+    if (known(index)) rows.push([panel && !panel.rounds.length ? "piece of the answer" : "round", String(index + 1)]);
     const { ratio, accept } = shown(token);
     if (ratio) rows.push(["p / q", ratio]);
     const joint = panel && panel.rule && panel.rule.measure === "ratio";

@@ -111,7 +111,7 @@ def test_another_greedy_text_is_a_fault_unless_rounding_explains_it(stories, unm
     assert (agreement.verdict, agreement.differs_at, agreement.near_tie) == ("fault", 5, False)
     assert agreement.dtype == "float32"
     assert "the second text" in agreement.says
-    # bfloat16 explains no such difference either
+    # a server that does not tell is taken to round most, which explains no such difference
     assert of_engine(unsaid).agreement.verdict == "fault"
     assert of_engine(unsaid).agreement.dtype == "bfloat16"
 

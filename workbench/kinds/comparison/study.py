@@ -27,6 +27,7 @@ class Comparison(Study):
     kind: ClassVar[str] = "comparison"
     named: ClassVar[str] = "prompt"
     by_decoder: ClassVar[bool] = True
+    asks_engines: ClassVar[bool] = True
 
     prompt: str
     settings: Settings

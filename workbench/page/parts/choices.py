@@ -15,7 +15,9 @@ from workbench.page.host import Host
 from workbench.page.parts import words
 from workbench.page.widgets.handlers import DEVICE, Updates, Values
 from workbench.runs.estimates import label
+from workbench.show import families
 from workbench.show.families import FAMILIES
+from workbench.studies.methods import is_engine, method_of
 from workbench.studies.presets import placed
 
 WORDS = {2: "two", 5: "five", 15: "fifteen", 16: "sixteen"}
@@ -33,10 +35,14 @@ class DecoderChoice:
     Args:
         usual: the decoders that are ticked at first
         elem_id: of the row of groups
+        engines: the names of the engines that may be asked, which are off at first
     """
 
-    def __init__(self, usual: Iterable[str], elem_id: str):
+    def __init__(self, usual: Iterable[str], elem_id: str, engines: Iterable[str] = ()):
         self.usual, self.elem_id = list(usual), elem_id
+        served = families.served(engines)
+        self.families = (*FAMILIES, served) if served.decoders else FAMILIES
+        self.engines = served.decoders
         self.groups: list[gr.CheckboxGroup] = []
 
     def lay_out(self) -> None:
@@ -44,20 +50,25 @@ class DecoderChoice:
             self.groups = [
                 gr.CheckboxGroup(
                     # The name, and below it the summary: the style sheet tells the lines apart.
-                    [(f"{label(name)}\n{catalog[name].summary}", name) for name in family.decoders],
+                    [
+                        (f"{label(name)}\n{method_of(name).summary}", name)
+                        for name in family.decoders
+                    ],
                     value=[name for name in family.decoders if name in self.usual],
                     label=family.title,
                     info=family.help,
                     elem_id=f"{self.elem_id}-{family.name}",
                     elem_classes="family",
                 )
-                for family in FAMILIES
+                for family in self.families
             ]
         self.first = self.groups[0]  # where a message about the whole choice stands
         with gr.Row(elem_classes="chips"):
             for names in (self.usual, list(catalog)):
                 which = "All" if len(names) == len(catalog) else "The"
-                boxes = [[name for name in family.decoders if name in names] for family in FAMILIES]
+                boxes = [
+                    [name for name in family.decoders if name in names] for family in self.families
+                ]
                 gr.Button(
                     f"{which} {WORDS.get(len(names), len(names))}",
                     size="sm",
@@ -68,15 +79,24 @@ class DecoderChoice:
     def chosen(self, values: Values) -> list[str]:
         """The ticked decoders in their order on the page."""
         ticked = {name for group in self.groups for name in values[group]}
-        return placed(name for name in catalog if name in ticked)
+        return placed(name for name in (*catalog, *self.engines) if name in ticked)
 
     def filled(self, names: Iterable[str]) -> Updates:
-        """Updates that tick these decoders; names that the catalog lacks are left out."""
+        """Updates that tick these decoders; names that are not known here are left out."""
         names = list(names)
         return {
             group: [name for name in family.decoders if name in names]
-            for group, family in zip(self.groups, FAMILIES, strict=True)
+            for group, family in zip(self.groups, self.families, strict=True)
         }
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """A sentence for each engine that whoever runs this page has not named."""
+        return [
+            f"{label(name)} is not known here and was left out: whoever runs this page names "
+            "engines."
+            for name in names
+            if is_engine(name) and name not in self.engines
+        ]
 
     def follow(self, folds: dict[str, Any]) -> None:
         """Show the folds of the ticked decoders, and no others."""
@@ -120,7 +140,7 @@ class PairPicker:
                 info="quantised while loading; int4 needs CUDA",
             )  # fmt: skip
         with gr.Row(visible=False) as self.own:
-            hint = "a hub id (safetensors) or a folder"
+            hint = "a hub id (safetensors), a folder or a GGUF file"
             self.target = gr.Textbox(label="Target", info=hint, elem_id="own-target", max_lines=1)
             self.draft = gr.Textbox(
                 label="Draft", info=f"{hint}; empty for none", elem_id="own-draft", max_lines=1

@@ -12,6 +12,7 @@ from workbench.page.parts.choices import DecoderChoice
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.estimates import label
 from workbench.studies import presets, settings
+from workbench.studies.methods import method_of
 from workbench.studies.text import allowed, cited, is_list, is_switch, parse, written
 
 SHARED = "settings"  # the owner of what all decoders share
@@ -92,6 +93,7 @@ class SettingsForm:
         limits: the largest value of each shared setting that is limited in this place
         elem_id: of the choice of decoders
         more: further fields of the study, shown before the shared ones
+        engines: the names of the engines that may be asked
     """
 
     def __init__(
@@ -100,9 +102,10 @@ class SettingsForm:
         limits: Mapping[str, int],
         elem_id: str = "decoders",
         more: Sequence[dataclasses.Field] = (),
+        engines: Sequence[str] = (),
     ) -> None:
         self.start, self.limits, self.more = start, limits, more
-        self.decoders = DecoderChoice(start.get("decoders", DEFAULT_DECODERS), elem_id)
+        self.decoders = DecoderChoice(start.get("decoders", DEFAULT_DECODERS), elem_id, engines)
         # A card that lays out neither decoders nor settings has none of these.
         self.controls: list[Control] = []
         self.offered: dict[str, gr.components.Component] = {}
@@ -180,7 +183,7 @@ class SettingsForm:
             own = [each for each in self.controls if each.owner == name]
             if not any(each.component in faults for each in own):
                 try:
-                    catalog[name](**{c.field.name: c.read(values[c.component]) for c in own})
+                    method_of(name, {c.field.name: c.read(values[c.component]) for c in own})
                 except InputError as error:  # settings that do not fit each other
                     box = next((c for c in own if c.field.name in PARTS), own[0])
                     faults[box.component] = str(error)

@@ -70,7 +70,8 @@ class StudyTab:
         self.host, self.pair = host, pair
         most, own = host.limits.of_settings, self.study.own()
         self.start = {**tuned(), **self.opening["settings"]}
-        self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own)
+        engines = host.engines if self.study.asks_engines else ()
+        self.form = SettingsForm(self.start, most, f"{self.prefix}decoders", own, engines)
         self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
