@@ -84,6 +84,11 @@ def compare_greedy(
     ids, model = encode(prompt, checked_pair(pair).tokenizer, pair.vocabulary), pair.target
     kind = allowed("dtype", dtype, choices=DTYPES)
     kind = str(model.dtype)[6:] if kind == "auto" else kind
+    if not isinstance(model, PreTrainedModel):
+        raise InputError(
+            f"The {pair.packed['target'].name} has no float64 to compare with; load the model of "
+            "transformers that it was made of."
+        )
     if getattr(model, "hf_quantizer", None):
         raise InputError("Quantised weights have no float64; load the target as it is stored.")
     given = zip(NAMES, (first, second), strict=True)

@@ -11,6 +11,7 @@ import torch
 from transformers import LogitsProcessorList
 
 from decoders.catalog import as_method
+from decoders.engine.gguf.model import GgufModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
@@ -121,7 +122,7 @@ def penalties_of(sampling: Sampling, pair: ModelPair, prompt: list[TokenId]) -> 
     """
     chosen = plain(sampling.penalties)
     if chosen is True:
-        chosen = processors(pair.target.generation_config, len(prompt))
+        chosen = processors(pair.generation_config, len(prompt))
     if not chosen:
         return None
     penalties = cast(Penalties, LogitsProcessorList(map(on_host, chosen)))
@@ -181,6 +182,11 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
             )
         packed: Any = pair.packed[role]
         refuse(
+            (
+                padded and isinstance(packed, GgufModel),
+                f"padding is for models of transformers, and llama.cpp runs the {role} model; "
+                "leave it out.",
+            ),
             (
                 padded and any(packed.reaches),
                 "padding is for models whose layers all see the whole text, and some of the "

@@ -112,7 +112,7 @@ WORKBENCH = {
     "show": {"runs", "studies", "kinds"},
     "theory": {"runs", "show"},
     "engines": set(),
-    "experiments": {"assets", "studies", "models", "runs", "measuring", "show"},
+    "experiments": {"assets", "engines", "studies", "models", "runs", "measuring", "show"},
     "kinds.study": {"studies"},
     "kinds": {"studies", "runs", "kinds.study"},
     "kinds.work": BELOW | {"kinds.study"},
@@ -160,7 +160,8 @@ ENGINE: dict[str, set[str]] = {
     "passes": SAID | {"recording", "attention", "memory"},
     "models": SAID | {"recording", "weights", "attention", "memory", "passes", "lowering"},
     "heads": SAID | {"recording", "weights", "attention", "memory", "models", "lowering"},
-    "loading": SAID | {"recording", "weights", "memory", "models", "passes", "heads"},
+    "gguf": SAID,
+    "loading": SAID | {"recording", "weights", "memory", "models", "passes", "heads", "gguf"},
 }
 # Libraries that only some rooms may import.
 LIBRARIES = {

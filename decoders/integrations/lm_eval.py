@@ -17,6 +17,7 @@ from lm_eval import utils
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import TemplateLM
 from lm_eval.models.utils import normalize_gen_kwargs
+from transformers import PreTrainedModel
 
 from decoders.engine.loading.pair import ModelPair
 from decoders.engine.models.loaded import undisturbed
@@ -55,6 +56,11 @@ class DecodersLM(TemplateLM):
         super().__init__()
         if pair.tokenizer is None:
             raise InputError("Tasks are texts, and this pair has no tokenizer; load one that has.")
+        if not isinstance(pair.target, PreTrainedModel):
+            raise InputError(
+                f"The {pair.packed['target'].name} cannot score whole texts; load a target of "
+                "transformers."
+            )
         self.pair, self.method, self.tokenizer = pair, method, pair.tokenizer
         self.batch_size, self.max_gen_toks, self.seed = batch_size, max_gen_toks, seed
         self._device = pair.target.device

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import torch
 
@@ -35,7 +36,7 @@ class Model:
 class PairChoice:
     """A pair to load.
 
-    Models are hub ids (with "@revision" if pinned) or folders.
+    Models are hub ids (with "@revision" if pinned), folders or GGUF files.
 
     Attributes:
         target: the target; if both are None, the embedded pair; None beside a draft is the
@@ -60,6 +61,12 @@ class PairChoice:
         if self.target is None:
             return f"embedded target + {self.draft}" if self.draft else "embedded pair"
         return " + ".join(n.partition("@")[0] for n in (self.target, self.draft) if n)
+
+    @property
+    def files(self) -> list[Path]:
+        """The GGUF files among its models, which llama.cpp runs."""
+        names = (name for name in (self.target, self.draft) if name)
+        return [Path(name) for name in names if name.lower().endswith(".gguf")]
 
     @property
     def preset(self) -> "PairPreset | None":

@@ -156,6 +156,7 @@ def _id(name: str) -> str:
         raise InputError(
             f"{quoted(name)} is no model of the hub; take a name such as organisation/model."
         ) from None
-    if Path(id).is_dir():
-        raise InputError(f"{quoted(name)} is a folder; name a model of the hub here.")
+    if Path(id).exists():
+        kind = "folder" if Path(id).is_dir() else "file"
+        raise InputError(f"{quoted(name)} is a {kind}; name a model of the hub here.")
     return id

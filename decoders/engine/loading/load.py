@@ -10,6 +10,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from decoders.assets import assets
+from decoders.engine.loading.gguf import load_gguf
 from decoders.engine.loading.head_files import is_head
 from decoders.engine.loading.heads import load_head, load_mtp
 from decoders.engine.loading.pair import ModelPair, translation_between
@@ -18,6 +19,7 @@ from decoders.engine.loading.sources import (
     base_of,
     fetch,
     head_name,
+    is_gguf,
     model_names,
     said_in_one_sentence,
 )
@@ -52,6 +54,10 @@ def load_pair(
     `peft` installed), whose base model is then loaded with it. A base that target and draft share
     is in memory once.
 
+    A pair may also be one or two GGUF files, which llama.cpp computes, as they are stored and where
+    it sees fit (with the extra `gguf` installed; see `decoders.GgufModel`). They take none of the
+    options below.
+
     Args:
         target: folder or hub id of the target, or a folder with both models
         draft: folder or hub id of the draft, or the name of one in the target's folder, if it is
@@ -81,6 +87,13 @@ def load_pair(
     """
     allowed("safetensors", safetensors, choices=(None, True, False))
     allowed("passes", passes, choices=PASSES)
+    if is_gguf(target) or is_gguf(draft):
+        return load_gguf(
+            target, draft, head=head, device=device not in (None, "cpu") and device,
+            draft_device=draft_device, device_map=device_map, dtype=dtype != "auto" and dtype,
+            passes=passes != "recorded" and passes, safetensors=safetensors,
+            quantization=quantization,
+        )  # fmt: skip
     places = placed(device, draft_device, device_map)
     weights = {"dtype": number_type(dtype, places[0][0]), "use_safetensors": safetensors}
     source, own = _embedded() if target is None else target, draft == MTP

@@ -3,7 +3,7 @@
 import logging
 from typing import Any, cast
 
-from transformers import PreTrainedModel
+from transformers import GenerationConfig, PreTrainedModel
 
 from decoders.engine.heads.head import Head, made_for
 from decoders.engine.loading.choice import prepared
@@ -26,9 +26,10 @@ class ModelPair:
     the target's generation config asks for beyond sampling.
 
     Args:
-        target: a causal language model of `transformers`, on one device or several; it is put in
-            eval mode and otherwise left as it is
-        draft: the same, or a head, or anything that fits `decoders.engine.protocols.Model`, or None
+        target: a causal language model of `transformers`, on one device or several, which is put in
+            eval mode and otherwise left as it is; or anything that fits
+            `decoders.engine.protocols.Model`, as a GgufModel
+        draft: the same, or a head, or None
         tokenizer: may be None if prompts are lists of token ids
         draft_tokenizer: the draft's, if it is another one. The draft then proposes only tokens that
             both know (`decoders.engine.models.translation`).
@@ -45,7 +46,7 @@ class ModelPair:
 
     def __init__(
         self,
-        target: PreTrainedModel,
+        target: PreTrainedModel | Model,
         draft: PreTrainedModel | Model | None,
         tokenizer: Any = None,
         draft_tokenizer: Any = None,
@@ -59,8 +60,10 @@ class ModelPair:
                 f"head is a head that load_pair() has loaded, not {type(head).__name__}; give a "
                 "draft model as the draft."
             )
-        for model in (target,) if draft is None or isinstance(draft, Model) else (target, draft):
-            if not isinstance(model, PreTrainedModel):
+        if isinstance(target, Model) and target.reads:
+            raise InputError("A head drafts for a target; give it as the draft, or as head.")
+        for model in (target,) if draft is None else (target, draft):
+            if not isinstance(model, PreTrainedModel | Model):
                 kind = f"an object of type {type(model).__name__}"
                 raise InputError(
                     "A model of a pair is a transformers model, not "
@@ -73,33 +76,43 @@ class ModelPair:
             raise InputError(
                 "draft_tokenizer needs the target's tokenizer beside it; give that as tokenizer."
             )
-        self.target, self.draft, self.passes = target, draft, passes
+        self.target: Any = target
+        self.draft, self.passes = draft, passes
         self.head = draft if head is None and isinstance(draft, Head) else head
         self.tokenizer, self.draft_tokenizer = tokenizer, draft_tokenizer
-        target.eval()
-        self.packed: dict[str, Model] = {"target": prepared(target, "target", passes=passes)}
+        self.packed: dict[str, Model] = {"target": self._prepared(target, "target")}
         if draft is not None:
-            self.packed["draft"] = self._prepared(draft)
+            self.packed["draft"] = self._prepared_draft(draft)
         if self.head is not None:
             self.take(self.head)
-        if wishes := said(target.generation_config):
+        if wishes := said(self.generation_config):
             logging.getLogger("decoders").warning(
                 "The generation config of the %s asks for %s.",
                 self.packed["target"].name,
                 "; and for ".join(wishes),
             )
 
-    def _prepared(self, draft: PreTrainedModel | Model) -> Model:
+    def _prepared(
+        self, model: PreTrainedModel | Model, role: str, vocabulary: int | None = None
+    ) -> Model:
+        if isinstance(model, Model):
+            return model
+        model.eval()
+        return prepared(model, role, vocabulary, self.passes)
+
+    def _prepared_draft(self, draft: PreTrainedModel | Model) -> Model:
         if isinstance(draft, Model):
-            if self.draft_tokenizer is not None:
+            if self.draft_tokenizer is None:
+                return self._fitting(draft)
+            if draft.reads:
                 raise InputError("A head reads the target's tokens; leave draft_tokenizer out.")
-            return self._fitting(draft)
-        sizes = (m.config.get_text_config().vocab_size for m in (self.target, draft))
-        translation = translation_between(self.tokenizer, self.draft_tokenizer, *sizes)
-        draft.eval()
+        translation = translation_between(
+            self.tokenizer, self.draft_tokenizer, self.vocabulary, size_of(draft)
+        )
         if translation is None:
-            return prepared(draft, "draft", self.vocabulary, self.passes)
-        return cast(Model, Translated(prepared(draft, "draft", None, self.passes), translation))
+            return self._prepared(draft, "draft", self.vocabulary)
+        inner: Any = self._prepared(draft, "draft")
+        return cast(Model, Translated(inner, translation))
 
     def take(self, head: Head) -> None:
         """Let a head draft beside the draft.
@@ -111,7 +124,11 @@ class ModelPair:
 
     def _fitting(self, drafter: Model) -> Model:
         same_vocabulary(self.vocabulary, drafter.vocabulary, None)
-        if isinstance(drafter, Head) and drafter.made_for != made_for(self.target):
+        if (
+            isinstance(drafter, Head)
+            and isinstance(self.target, PreTrainedModel)
+            and drafter.made_for != made_for(self.target)
+        ):
             raise InputError(
                 "The head was loaded for a target of another width, dtype or device; load both "
                 "with load_pair()."
@@ -120,9 +137,14 @@ class ModelPair:
         return drafter
 
     @property
+    def generation_config(self) -> GenerationConfig | None:
+        """The target's, if it has one."""
+        return getattr(self.target, "generation_config", None)
+
+    @property
     def end_tokens(self) -> frozenset[int]:
         """The ids that end a text, from the target's generation config or else the tokenizer."""
-        ids = as_list(getattr(self.target.generation_config, "eos_token_id", None))
+        ids = as_list(getattr(self.generation_config, "eos_token_id", None))
         if ids is None:
             ids = getattr(self.tokenizer, "eos_token_id", None)
         return (
@@ -134,7 +156,7 @@ class ModelPair:
     @property
     def penalties(self) -> dict[str, Any]:
         """Settings of the target's generation config that decoders apply with `penalties=True`."""
-        return asked(self.target.generation_config, MODELLED)
+        return asked(self.generation_config, MODELLED)
 
     @property
     def one_tokenizer(self) -> bool:
@@ -164,6 +186,13 @@ class ModelPair:
         return min(
             (m.positions for m in self.packed.values() if m.positions is not None), default=None
         )
+
+
+def size_of(model: PreTrainedModel | Model) -> int:
+    """The number of a model's logits."""
+    if isinstance(model, Model):
+        return model.vocabulary
+    return model.config.get_text_config().vocab_size
 
 
 def translation_between(

@@ -99,7 +99,7 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
         InputError: if a folder holds no model
     """
     for name in (target,) if draft is None else (target, draft):
-        _refuse_unnameable(name)
+        refuse_unnameable(name)
     folder = Path(target)
     if (folder / "target").is_dir():
         inside = folder / (draft or "draft")
@@ -108,6 +108,11 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     for name in names:
         _look(name)
     return names
+
+
+def is_gguf(name: Any) -> bool:
+    """Whether a name is that of a GGUF file, there or not."""
+    return isinstance(name, (str, Path)) and Path(name).suffix.lower() == ".gguf"
 
 
 def head_name(target: str | Path, draft: str | Path | None, head: str | Path | None) -> str | None:
@@ -128,12 +133,13 @@ def head_name(target: str | Path, draft: str | Path | None, head: str | Path | N
         return str(inside)
     if head is None:
         return None
-    _refuse_unnameable(head)
+    refuse_unnameable(head)
     _look(str(head))
     return str(head)
 
 
-def _refuse_unnameable(name: Any) -> None:
+def refuse_unnameable(name: Any) -> None:
+    """Raise InputError unless a model can have this name."""
     if not isinstance(name, (str, Path)):
         raise InputError(
             f"A model is named by text or a Path, not {quoted(name)}; name a folder, or a model of "
@@ -162,9 +168,13 @@ def _look(name: str) -> None:
             "The name of a model is empty; name a folder that holds one, or a model of the hub.",
         ),
         (
-            path.suffix == ".gguf"
-            or (folder and "config.json" not in files and any(path.glob("*.gguf"))),
-            f"{name} is a GGUF file, which is not read here; name the model that it was made of.",
+            is_gguf(name),
+            f"{name} is a GGUF file; name such files for the target, and for the draft if there is "
+            "one.",
+        ),
+        (
+            folder and not files and any(path.glob("*.gguf")),
+            f"{name} is a folder with GGUF files; name one of them.",
         ),
         (path.is_file(), f"{name} is a file; name the folder that holds the whole model."),
         (

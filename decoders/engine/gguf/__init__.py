@@ -1,0 +1,1 @@
+"""Models in GGUF files, whose passes llama.cpp computes."""

@@ -1,0 +1,264 @@
+"""llama.cpp's library (llama-cpp-python): a loaded file (File) and its contexts (LlamaContext)."""
+
+import ctypes
+import logging
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from itertools import accumulate, chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from decoders.engine.gguf.paths import Batch
+from decoders.errors import InputError, ModelError, first_line, refuse
+
+PACKAGE = "llama-cpp-python"
+ERROR = 4  # a level of llama.cpp's log
+TOKENS = 2048  # of one call of llama.cpp; it computes 512 of them at a time
+# Kinds of positions with several numbers for a token.
+SEVERAL_POSITIONS = 8, 24, 40
+
+
+def library(name: str) -> Any:
+    """The module with llama.cpp's functions, silent.
+
+    Args:
+        name: the file that needs it, for the message
+
+    Raises:
+        InputError: if it is not installed
+    """
+    if find_spec("llama_cpp") is None:
+        raise InputError(
+            f"{name} is a GGUF file, which needs the package {PACKAGE}; install it with "
+            "`pip install decoding-workbench[gguf]`, or name the model that the file was made of."
+        )
+    try:
+        found = import_module("llama_cpp")
+    # It looks for its shared library with the errors of several modules.
+    except Exception as error:
+        raise InputError(
+            f"The package {PACKAGE} cannot load its library ({error}); install it again."
+        ) from None
+    logging.getLogger(PACKAGE).setLevel(logging.CRITICAL)
+    return found
+
+
+class File:
+    """A GGUF file that llama.cpp has loaded; see `decoders.engine.gguf.model.Weights`.
+
+    Args:
+        source: its path
+
+    Raises:
+        InputError: if it cannot be read, or its model does not read trees
+    """
+
+    def __init__(self, source: str):
+        self.source = source
+        with Path(source).open("rb") as file:
+            begins = file.read(4)
+        if begins != b"GGUF":
+            raise InputError(f"{source} is no GGUF file: it begins otherwise; download it again.")
+        self.llama = llama = library(source)
+        llama.llama_backend_init()
+        with errors(llama) as reasons:
+            self.pointer = llama.llama_model_load_from_file(
+                source.encode(), llama.llama_model_default_params()
+            )
+        if not self.pointer:
+            why = f" ({reasons[0]})" if reasons else ""
+            raise InputError(
+                f"llama.cpp cannot load {source}{why}; download it again, or update {PACKAGE} "
+                f"{version(PACKAGE)}."
+            )
+        weakref.finalize(self, llama.llama_model_free, self.pointer)
+        self.vocab = llama.llama_model_get_vocab(self.pointer)
+        self.kind = self.said("general.architecture")
+        self.computed = f"llama.cpp ({PACKAGE} {version(PACKAGE)})"
+        self.stored = stored(llama, llama.llama_model_ftype(self.pointer))
+        self.vocabulary: int = llama.llama_vocab_n_tokens(self.vocab)
+        self.positions: int = llama.llama_model_n_ctx_train(self.pointer)
+        self.parameters: int = llama.llama_model_n_params(self.pointer)
+        self.weight_bytes: int = llama.llama_model_size(self.pointer)
+        self.row_bytes = self._row_bytes()
+        self.ends = [
+            token for token in range(self.vocabulary) if llama.llama_vocab_is_eog(self.vocab, token)
+        ]
+        self._refuse_other_kinds()
+
+    def said(self, key: str) -> str:
+        """A value of the file's header as text; "" if there is none."""
+        text = ctypes.create_string_buffer(4096)
+        length = self.llama.llama_model_meta_val_str(self.pointer, key.encode(), text, len(text))
+        return text.value.decode(errors="replace") if length >= 0 else ""
+
+    def _row_bytes(self) -> int:
+        """Bytes of a token's keys and values in all layers, in float16."""
+        llama, model = self.llama, self.pointer
+        size = llama.llama_model_n_embd(model) // max(llama.llama_model_n_head(model), 1)
+        sizes = [
+            int(self.said(f"{self.kind}.attention.{name}_length") or size)
+            for name in ("key", "value")
+        ]
+        return (
+            2
+            * sum(sizes)
+            * llama.llama_model_n_head_kv(model)
+            * int(llama.llama_model_n_layer(model))
+        )
+
+    def _refuse_other_kinds(self) -> None:
+        llama, model = self.llama, self.pointer
+        recurrent = llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model)
+        refuse(
+            *(
+                (holds, f"{self.source} {why}, so trees of drafts cannot be read with it; {fix}.")
+                for holds, why, fix in (
+                    (
+                        recurrent,
+                        "has recurrent layers, whose state llama.cpp keeps once for a sequence",
+                        "load the model from safetensors",
+                    ),
+                    (
+                        llama.llama_model_rope_type(model) in SEVERAL_POSITIONS,
+                        "has positions of several numbers (M-RoPE), which only go forward in "
+                        "llama.cpp",
+                        "load the model from safetensors",
+                    ),
+                    (
+                        llama.llama_model_n_swa(model) > 0,
+                        "has layers with a sliding window, whose cells llama.cpp may use again "
+                        "while a draft can still be taken back",
+                        "load the model from safetensors",
+                    ),
+                    (
+                        llama.llama_model_has_encoder(model)
+                        or llama.llama_model_is_diffusion(model),
+                        "is no causal language model",
+                        "name one that generates text",
+                    ),
+                )
+            )
+        )
+
+    def context(self, rows: int) -> "LlamaContext":
+        return LlamaContext(self, rows)
+
+
+@contextmanager
+def errors(llama: Any) -> Iterator[list[str]]:
+    """The errors that llama.cpp logs meanwhile."""
+    found: list[str] = []
+
+    def note(level: int, text: bytes, _: Any) -> None:
+        if level == ERROR:
+            line = first_line(ValueError(text.decode(errors="replace")))
+            found.append(line.split(": ", 1)[-1].removeprefix("error loading model: "))
+
+    callback = llama.llama_log_callback(note)
+    llama.llama_log_set(callback, None)
+    try:
+        yield found
+    finally:
+        llama.llama_log_set(import_module("llama_cpp._logger").llama_log_callback, None)
+
+
+def stored(llama: Any, number: int) -> str:
+    """The name of a file type, as "Q8_0"."""
+    prefixes = "LLAMA_FTYPE_MOSTLY_", "LLAMA_FTYPE_ALL_"
+    names = (
+        name.removeprefix(prefix)
+        for name in dir(llama)
+        for prefix in prefixes
+        if name.startswith(prefix) and getattr(llama, name) == number
+    )
+    return next(names, "an unnamed type")
+
+
+class LlamaContext:
+    """A context of llama.cpp; see `decoders.engine.gguf.paths.Context`.
+
+    Args:
+        file: the model
+        rows: the least number of cells
+    """
+
+    def __init__(self, file: File, rows: int):
+        self.llama, self.file = file.llama, file  # the model stays as long as a context of it
+        settings = self.llama.llama_context_default_params()
+        settings.n_ctx, settings.n_batch = max(rows, 256), TOKENS
+        # One buffer for all sequences, so that they can share cells.
+        settings.kv_unified = True
+        settings.n_seq_max = self.sequences = self.llama.llama_max_parallel_sequences()
+        self.pointer = self.llama.llama_init_from_model(file.pointer, settings)
+        if not self.pointer:
+            raise InputError(
+                f"llama.cpp has no memory for {rows} tokens of {file.source}; take shorter texts, "
+                "fewer at a time, or a smaller model."
+            )
+        self._free = weakref.finalize(self, self.llama.llama_free, self.pointer)
+        self.rows: int = self.llama.llama_n_ctx(self.pointer)
+        self._most: int = self.llama.llama_n_batch(self.pointer)
+        self._memory = self.llama.llama_get_memory(self.pointer)
+        self._threads = 0
+
+    def share(self, source: int, to: int, length: int) -> None:
+        self.llama.llama_memory_seq_cp(self._memory, source, to, 0, length)
+
+    def cut(self, sequence: int, length: int) -> None:
+        self.llama.llama_memory_seq_rm(self._memory, sequence, length, -1)
+
+    def clear(self) -> None:
+        self.llama.llama_memory_clear(self._memory, False)
+
+    def close(self) -> None:
+        self._free()
+
+    def decode(self, batch: Batch) -> np.ndarray:
+        if (threads := torch.get_num_threads()) != self._threads:
+            self.llama.llama_set_n_threads(self.pointer, threads, threads)
+            self._threads = threads
+        count, most = len(batch.tokens), self._most
+        parts = [self._decode(batch, slice(i, i + most)) for i in range(0, count, most)]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def _decode(self, batch: Batch, part: slice) -> np.ndarray:
+        tokens = np.array(batch.tokens[part], dtype=np.int32)
+        positions = np.array(batch.positions[part], dtype=np.int32)
+        sets, wanted = batch.sequences[part], np.array(batch.wanted[part], dtype=np.int8)
+        counts = np.fromiter(map(len, sets), dtype=np.int32)
+        every = np.fromiter(chain.from_iterable(sets), dtype=np.int32)
+        begins = np.fromiter(accumulate(map(len, sets), initial=0), dtype=np.int64)
+        # llama.cpp reads a null after the last one.
+        places = every.ctypes.data + every.itemsize * begins
+        places[-1] = 0
+        given = self.llama.llama_batch(
+            n_tokens=len(tokens),
+            token=pointer(tokens, ctypes.c_int32),
+            pos=pointer(positions, ctypes.c_int32),
+            n_seq_id=pointer(counts, ctypes.c_int32),
+            seq_id=pointer(places, ctypes.POINTER(ctypes.c_int32)),
+            logits=pointer(wanted, ctypes.c_int8),
+        )
+        if code := self.llama.llama_decode(self.pointer, given):
+            raise ModelError(
+                f"llama.cpp failed in a pass of {self.file.source} (its code is {code}); try a "
+                "smaller batch or shorter texts."
+            )
+        size = int(wanted.sum()) * self.file.vocabulary
+        if not size:
+            return np.empty((0, self.file.vocabulary), dtype=np.float32)
+        # The next call overwrites them.
+        logits = self.llama.llama_get_logits(self.pointer)
+        return np.ctypeslib.as_array(logits, (size,)).reshape(-1, self.file.vocabulary).copy()
+
+
+def pointer(array: np.ndarray, kind: Any) -> Any:
+    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
