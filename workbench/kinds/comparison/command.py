@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 from rich.console import Group
@@ -11,10 +12,10 @@ from decoders import catalog
 from workbench.kinds.comparison.study import Comparison
 from workbench.runs.estimates import rows
 from workbench.runs.record import Result, Run
-from workbench.show import looks, panel, tables
-from workbench.studies.methods import known, method_of
+from workbench.show import laws, looks, panel, tables
+from workbench.studies.methods import Served, known, method_of
 from workbench.studies.presets import SHOWN
-from workbench.terminal import flags, study
+from workbench.terminal import engines, flags, study
 from workbench.terminal.show import coloured, grid, plain, remarks
 
 START = {"decoders": [method.name for method in SHOWN]}
@@ -28,6 +29,7 @@ EXAMPLES = """examples:
   python -m workbench compare "Once upon a time" --decoders dsbd --set dsbd.draft_beams=6 \\
     --repeats 5 --csv out.csv
   python -m workbench compare "The capital of France is" --models "SmolLM2-1.7B + SmolLM2-135M"
+  python -m workbench compare "Once upon a time" --engines http://127.0.0.1:8000
   python -m workbench compare - < prompt.txt
 """
 
@@ -40,11 +42,15 @@ def register(commands: Any) -> None:
     )  # fmt: skip
     command.set_defaults(command=run)
     flags.add_prompt(command)
+    engines.add(command)
     flags.add(command, START, Comparison)
 
 
 def run(args: argparse.Namespace) -> int:
-    return study.run(Comparison(flags.prompt(args), flags.settings(args, START)), args)
+    settings = flags.settings(args, START)
+    asked = tuple(map(Served, engines.given(args)))
+    settings = replace(settings, methods=(*settings.methods, *asked))
+    return study.run(Comparison(flags.prompt(args), settings), args)
 
 
 def legend(results: Iterable[Result]) -> Text:
@@ -63,8 +69,12 @@ def text(result: Result) -> Group:
         Text.assemble("\n", (plain(result.decoder), "bold"), (f"  {summary}", "dim")),
         coloured(result.alone.tokens),
     ]
+    if result.server is not None:
+        parts.append(Text(plain(laws.served(result.server).chip), "dim"))
     if result.agreement is not None:
-        parts.append(Text(panel.badge(result.agreement)["text"], "dim"))
+        parts.append(Text(plain(panel.badge(result.agreement)["text"]), "dim"))
+    if result.agreement is not None and result.agreement.says and result.agreement.differing:
+        parts.append(Text(plain(result.agreement.says), "dim"))
     if result.error is not None:
         parts.append(Text(plain(result.error), "red"))
     return Group(*parts)

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 from decoders import catalog
+from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
 from workbench.models.presets import PAIRS, PairChoice
 from workbench.runs.record import Run
 
@@ -143,3 +144,44 @@ def test_an_interrupt_keeps_what_is_finished(call, store, monkeypatch):
     assert kept.decoders == ["greedy", "dsbd"]
     assert store.get(kept.id).cancelled
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def answers(call):
+    last = {"finish_reason": "length"}
+    return a_stream([chunk(" a red", [1]), chunk(" ball", [2], **last), usage(2)])
+
+
+def test_an_engine_may_be_given_by_its_url_which_no_run_holds(call, store, tmp_path, monkeypatch):
+    path = tmp_path / "out.json"
+    with served(vllm(answers)) as server, served(vllm(answers)) as other:
+        monkeypatch.setenv("WORKBENCH_ENGINES", f"near={other.url}")
+        status, out, err = call(
+            "compare", "Once", "--decoders", "greedy", "--max-new-tokens", "4", "--temperature",
+            "0", "--engines", server.url, "near", "--json", str(path),
+        )  # fmt: skip
+    assert status == 0, err
+    run = Run.from_json(path.read_bytes())
+    assert run.settings["decoders"] == ["greedy", "engine:given-1", "engine:near"]
+    assert [result.alone.text for result in run.results[1:]] == [" a red ball"] * 2
+    assert "vllm 0.32.0, over HTTP" in out
+    assert "It serves 'stories', by its name another model than the target here" in out
+    for text in (path.read_text(), out, err, store.get(run.id).dumps()):
+        assert "127.0.0.1" not in text
+
+
+@pytest.mark.parametrize(
+    ("word", "says"),
+    [
+        ("fats", "There is no engine 'fats': did you mean 'fast'?"),
+        ("ftp://host", "must begin with http"),
+        ("http://user:secret@host", "must hold no user and no password"),
+    ],
+)
+def test_an_engine_that_cannot_be_asked_is_refused_before_any_work(
+    word, says, call, loads, monkeypatch
+):
+    monkeypatch.setenv("WORKBENCH_ENGINES", "fast=http://127.0.0.1:9")
+    status, _, err = call("compare", "Once", "--engines", word)
+    assert (status, loads) == (2, [])
+    assert says in err
+    assert "secret" not in err
