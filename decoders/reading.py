@@ -18,6 +18,7 @@ from decoders.warp import Warping, small, top, warp
 NUCLEUS = 64  # number of the likeliest tokens that are read if only top-p or min-p limits them
 # A larger top-k takes whole distributions: more numbers are faster in a tensor than one by one.
 MOST = 256
+FEW = 8  # rows that are all read at once: what numpy and torch take for a call is more than they do
 
 
 def held(warping: Warping) -> int:
@@ -49,9 +50,9 @@ class Readings(Sequence["Reading"]):
     ):
         self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
-        self.every = every
+        self.every = every or len(rows) <= FEW
         self.host: np.ndarray | None = None
-        self.excesses: dict[float, np.ndarray] = {}
+        self.excesses: dict[float, Sequence[float]] = {}
         if device_of(rows.device).on_host:
             self.host = rows.numpy()
             first = self.host.argmax(-1)  # of equals, the lowest id
@@ -59,7 +60,8 @@ class Readings(Sequence["Reading"]):
                 first.tolist(),
                 self.host[np.arange(len(first)), first].tolist(),
             )
-            self.found = [x.tolist() for x in self._top(rows)] if every and self.held > 1 else None
+            several = self.every and self.held > 1
+            self.found = [x.tolist() for x in self._top(rows)] if several else None
             return
         values, ids = self._top(rows)
         temperatures = [1.0, *sorted(set(temperatures) - {0, 1})]
@@ -73,7 +75,7 @@ class Readings(Sequence["Reading"]):
         together = torch.cat([x.double() for x in columns], -1).cpu().numpy()
         size = values.shape[-1]
         self.values, self.ids = together[:, :size], together[:, size : 2 * size].astype(np.int64)
-        self.excesses = {t: together[:, 2 * size + i] for i, t in enumerate(temperatures)}
+        self.excesses = {t: together[:, 2 * size + i].tolist() for i, t in enumerate(temperatures)}
         self.highest = self.values[:, 0].tolist()
 
     def _top(self, rows: Logits) -> tuple[torch.Tensor, torch.Tensor]:
@@ -117,21 +119,25 @@ class Readings(Sequence["Reading"]):
     def excess(self, place: int, temperature: float) -> float:
         """The log of the sum of exp((logit - highest) / temperature) in a row."""
         if temperature in self.excesses:
-            return float(self.excesses[temperature][place])
+            return self.excesses[temperature][place]
         if self.host is None:
             row = self.rows[place].double()
             return ((row - row.max()) / temperature).logsumexp(-1).item()
-        if self.every and temperature == 1:
-            # A request with invalid logits fails; the others of its pass continue.
-            with np.errstate(invalid="ignore"):
-                over = self.host - np.array(self.highest, dtype=self.host.dtype)[:, None]
-                self.excesses[temperature] = np.log(np.exp(over, out=over).sum(-1).astype(float))
-            return float(self.excesses[temperature][place])
-        over = self.host[place] - self.host.dtype.type(self.highest[place])
-        if temperature != 1:
-            with np.errstate(over="ignore"):
-                over = over / max(temperature, np.finfo(over.dtype).tiny)
-        return math.log(float(np.exp(over).sum()))
+        if not self.every:
+            return self._excesses(slice(place, place + 1), temperature)[0]
+        self.excesses[temperature] = self._excesses(slice(None), temperature)
+        return self.excesses[temperature][place]
+
+    def _excesses(self, part: slice, temperature: float) -> list[float]:
+        """The excess of each of these rows, which are on the host."""
+        assert self.host is not None
+        rows = self.host[part]
+        # A request with invalid logits fails; the others of its pass continue.
+        with np.errstate(invalid="ignore", over="ignore"):
+            over = rows - np.array(self.highest[part], dtype=rows.dtype)[:, None]
+            if temperature != 1:
+                over /= max(temperature, np.finfo(over.dtype).tiny)
+            return [math.log(x) for x in np.exp(over, out=over).sum(-1).tolist()]
 
 
 class Reading:
