@@ -19,7 +19,8 @@ from workbench.experiments.files import markdown
 from workbench.experiments.journal import Journal
 from workbench.experiments.report import Report, facts, report, table
 from workbench.experiments.request import Request
-from workbench.experiments.sections import INTERVALS, as_markdown, orderings
+from workbench.experiments.section import as_markdown
+from workbench.experiments.sections import INTERVALS, orderings
 from workbench.experiments.shipped import FILE, Orderings
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device

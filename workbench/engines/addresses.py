@@ -1,6 +1,7 @@
-"""Where engines are: only the environment, or a file that it names, says so.
+"""Where engines are, or how they are started: only the environment, or a file that it names, says.
 
-Nothing that a visitor sends reaches this file: a public page is no way to call other hosts.
+Nothing that a visitor sends reaches this file: a public page is no way to call other hosts, or to
+run commands.
 """
 
 import os
@@ -14,6 +15,8 @@ from urllib.parse import urlsplit
 
 from decoders.errors import InputError, quoted, refuse
 from decoders.settings import nearest
+from workbench.engines.starters import FIELDS as OF_STARTERS
+from workbench.engines.starters import Starter, starter
 
 LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
 FIELDS = ("url", "key", "model", "kind", "dtype")
@@ -70,7 +73,7 @@ class Engine:
 
 
 def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
-    """The engines that the environment names.
+    """The running engines that the environment names.
 
     Args:
         environ: WORKBENCH_ENGINES lists them, as in "fast=http://127.0.0.1:8000 key=FAST_KEY;
@@ -80,11 +83,19 @@ def engines(environ: Mapping[str, str] = os.environ) -> dict[str, Engine]:
     Raises:
         InputError: for an entry that cannot be used
     """
-    found: dict[str, Engine] = {}
-    for where, name, fields in (*_listed(environ), *_of_file(environ)):
-        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
-        found[name] = _engine(where, name, fields)
-    return found
+    return {name: one for name, one in _entries(environ).items() if isinstance(one, Engine)}
+
+
+def starters(environ: Mapping[str, str] = os.environ) -> dict[str, Starter]:
+    """The engines that the file of the environment says how to start.
+
+    Args:
+        environ: see `engines`; an entry of the file has `start` instead of `url`
+
+    Raises:
+        InputError: for an entry that cannot be used
+    """
+    return {name: one for name, one in _entries(environ).items() if isinstance(one, Starter)}
 
 
 def named(name: str, environ: Mapping[str, str] = os.environ) -> Engine:
@@ -133,21 +144,32 @@ def checked(url: Any, where: str) -> str:
     return url.rstrip("/").removesuffix("/v1").rstrip("/")
 
 
-def _engine(where: str, name: str, fields: Any) -> Engine:
+def _entries(environ: Mapping[str, str]) -> dict[str, Engine | Starter]:
+    found: dict[str, Engine | Starter] = {}
+    for where, name, fields in (*_listed(environ), *_of_file(environ)):
+        refuse((name in found, f"{where} names the engine {quoted(name)} a second time."))
+        found[name] = _entry(where, name, fields)
+    return found
+
+
+def _entry(where: str, name: str, fields: Any) -> Engine | Starter:
+    starts = isinstance(fields, Mapping) and "start" in fields
+    known = OF_STARTERS if starts else FIELDS
     refuse(
         (
             not NAME.fullmatch(name),
             f"{where}: the name {quoted(name)} must have letters, digits, “-”, “_” and “.” only.",
         ),
         (
-            not isinstance(fields, Mapping) or "url" not in fields,
+            not isinstance(fields, Mapping) or known[0] not in fields,
             f"{where}: the engine {quoted(name)} has no `url`; add one.",
         ),
     )
     for field, value in fields.items():
-        if field not in FIELDS:
+        if field not in known:
+            what = "an engine with `start`" if starts else "an engine"
             raise InputError(
-                f"{where}: an engine has no field {quoted(field)}: {nearest(field, FIELDS)}"
+                f"{where}: {what} has no field {quoted(field)}: {nearest(field, known)}"
             )
         refuse(
             (
@@ -155,6 +177,8 @@ def _engine(where: str, name: str, fields: Any) -> Engine:
                 f"{where}: `{field}` of the engine {quoted(name)} must be text.",
             )
         )
+    if starts:
+        return starter(where, name, fields)
     refuse(
         (
             fields.get("dtype", DTYPES[0]) not in DTYPES,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from decoders import InputError
-from workbench.experiments.cells import Block
+from workbench.experiments.block import Block
 from workbench.experiments.rows import Row
 from workbench.runs.database import Database
 from workbench.runs.values import date

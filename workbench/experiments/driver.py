@@ -5,69 +5,25 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, wait
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from decoders import InputError
-from workbench.experiments import bench
-from workbench.experiments.bench import Unit
-from workbench.experiments.cells import Block, blocks, experiment_id, merged
+from workbench.experiments.block import Block
+from workbench.experiments.cells import merged
 from workbench.experiments.claims import new_owner
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import Plan
-from workbench.experiments.request import Request
-from workbench.experiments.rows import NEXT_TIMING, Row, failed
+from workbench.experiments.preparing import Experiment, doing, prepare
+from workbench.experiments.rows import Row, failed
 from workbench.experiments.scores import score
-from workbench.experiments.sets import ScoredSet
 from workbench.experiments.workers import Crew
 
 BEAT_SECONDS = 5.0
 TICK_SECONDS = 0.5
 MOST_DEATHS = 3  # of workers on one item
+__all__ = ["Experiment", "prepare", "run"]
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """A request whose models are known.
-
-    Attributes:
-        id: the experiment's id
-        request: the request
-        plan: its plan
-        sets: the plan's sets of prompts by name
-        blocks: the plan's blocks
-        environment: workers, pairs, code and sets that it runs on, for reports
-    """
-
-    id: str
-    request: Request
-    plan: Plan
-    sets: Mapping[str, ScoredSet]
-    blocks: Sequence[Block]
-    environment: Mapping[str, Any]
-
-
-def prepare(request: Request, crew: Crew) -> Experiment:
-    """Read the plan, load its pairs once on a worker, and spell the plan out.
-
-    Raises:
-        InputError: if the plan, its sets or its models cannot be used
-    """
-    plan, sets = request.read()
-    facts: dict[Any, Any] = {}
-    environment: dict[str, Any] = {"workers": crew.pool.says, "pairs": []}
-    timed = any(part.timed for part in plan.parts)
-    for choice in dict.fromkeys(choice for part in plan.parts for choice in part.pairs):
-        found = crew.worker(0).submit("facts", choice, timed).result()
-        facts[choice] = found["identity"]
-        environment["pairs"].append(found["environment"])
-    code = bench.code()
-    spelled = blocks(plan, sets, facts, code)
-    environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
-    return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment)
 
 
 def run(
@@ -159,16 +115,8 @@ class _Driver:
                 return
 
     def _hand_out(self, number: int, block: Block, item: int) -> None:
-        prompts, (again, place) = block.items[item], divmod(item, NEXT_TIMING)
-        what = "prompt" if len(prompts) == 1 else "batch"
-        timings = 1 + max(block.items) // NEXT_TIMING
-        count = sum(other // NEXT_TIMING == again for other in block.items)
-        self.doing = f"{block.part}: {block.prompts}, {what} {place + 1} of {count}"
-        if timings > 1:
-            self.doing += f", timing {again + 1} of {timings}"
-        texts = tuple(self.experiment.sets[block.prompts].text(i) for i in prompts)
-        unit = Unit(block.choice, block.ids, block.cells, item, prompts, texts)
-        self.at_work[self.crew.worker(number).submit("run", unit)] = number, block, item
+        self.doing, asked = doing(block, item), self.experiment.task(block, item)
+        self.at_work[self.crew.worker(number).submit(*asked)] = number, block, item
 
     def _finished(self, future: Future) -> None:
         number, block, item = self.at_work.pop(future)
@@ -220,7 +168,7 @@ class _Driver:
 
 def _cost(block: Block) -> float:
     """The relative time that an item of the block takes."""
-    return sum(len(block.items[0]) * cell.settings.max_new_tokens for cell in block.cells)
+    return sum(len(block.items[0]) * cell.to_json()["max_new_tokens"] for cell in block.cells)
 
 
 def _failed(block: Block, item: int, why: str) -> list[Row]:

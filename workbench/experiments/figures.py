@@ -64,10 +64,11 @@ def figure(
         greedy,
         common(kept, *([greedy] if name == TIMES_GREEDY and greedy else []), among=items),
     )
-    return None if found is None else _interval(found)
+    return None if found is None else interval(found)
 
 
-def _interval(found: np.ndarray) -> Interval:
+def interval(found: np.ndarray) -> Interval:
+    """The first of some values, with the percentiles of the others."""
     low, high = np.percentile(found[1:], COVERED)
     return Interval(float(found[0]), float(low), float(high))
 
@@ -105,7 +106,7 @@ def resampled(
     sums = np.array([[sum(map(ratio.above, g)), sum(map(ratio.below, g))] for g in groups])
     if not sums[:, 1].sum() or not (name == "score" or sums[:, 0].sum()):
         return None
-    drawn = _drawn(len(groups)) @ sums
+    drawn = resamples(len(groups)) @ sums
     drawn = drawn[drawn[:, 1] > 0] if (drawn[:, 1] <= 0).any() else drawn
     return ratio.made(drawn[:, 0] / drawn[:, 1])
 
@@ -123,7 +124,7 @@ def _groups(rows: Mapping[int, Row], items: Sequence[int]) -> list[list[Row]]:
 
 
 @cache
-def _drawn(count: int) -> np.ndarray:
+def resamples(count: int) -> np.ndarray:
     """How often each item is drawn, (RESAMPLES + 1, count): once each, then resampled."""
     source, each = np.random.default_rng(0), np.full(count, 1 / count)
     return np.vstack([np.ones((1, count)), source.multinomial(count, each, RESAMPLES)])
@@ -155,7 +156,7 @@ def below(
     one, other = (resampled(name, cell, greedy_of(cell, cells), items) for cell in (less, than))
     if one is None or other is None or len(one) != len(other):
         return None
-    return _interval(other - one)
+    return interval(other - one)
 
 
 def accepted_by_position(kept: Kept) -> list[float]:

@@ -10,7 +10,8 @@ from workbench.experiments import figures
 from workbench.experiments.plan import GRID
 from workbench.experiments.report import Report
 from workbench.experiments.rows import NEXT_TIMING, Kept, Row
-from workbench.experiments.sections import as_html, as_markdown, sections
+from workbench.experiments.section import as_html, as_markdown
+from workbench.experiments.sections import sections
 from workbench.show.files import as_csv
 from workbench.show.view import frame
 

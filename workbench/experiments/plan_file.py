@@ -11,6 +11,7 @@ from decoders import InputError
 from decoders.errors import quoted
 from decoders.settings import nearest
 from workbench.experiments.plan import Drawing, Ordering, Plan, Printed
+from workbench.experiments.plan_engine import engine
 from workbench.experiments.plan_part import Keys, part
 from workbench.show.quantities import FIGURES
 
@@ -90,11 +91,12 @@ def parse(text: str, file: str) -> Plan:
     except RecursionError:
         raise InputError(f"{file} is not a plan: it is nested too deeply.") from None
     top = Keys(file, data)
-    top.refuse_others("title", "about", "notes", "part", "draw", "ordering", "printed")
+    top.refuse_others("title", "about", "notes", "part", "draw", "ordering", "printed", "engine")
     parts = tuple(part(keys, i) for i, keys in enumerate(top.tables("part"), 1))
-    if not parts:
-        raise InputError(f"{file} has no [[part]]; a plan needs at least one.")
-    names = [p.name for p in parts]
+    engines = tuple(engine(keys) for keys in top.tables("engine"))
+    if not parts and not engines:
+        raise InputError(f"{file} has no [[part]] and no [[engine]]; a plan needs at least one.")
+    names = [*(p.name for p in parts), *(e.part for e in engines)]
     if twice := sorted({n for n in names if names.count(n) > 1}):
         raise InputError(f"{file} has two parts named {quoted(twice[0])}; give each its own name.")
     return Plan(
@@ -107,6 +109,7 @@ def parse(text: str, file: str) -> Plan:
         tuple(_ordering(keys, names) for keys in top.tables("ordering")),
         tuple(_printed(keys) for keys in top.tables("printed")),
         text,
+        engines,
     )
 
 

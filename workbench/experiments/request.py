@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -121,5 +122,6 @@ class Request:
         """
         plan = restricted(plan_file.parse(self.plan, self.file), self.choice, self.limit)
         data = Path(self.data) if self.data else None
-        names = dict.fromkeys(name for part in plan.parts for name in part.prompts)
+        of = [*(part.prompts for part in plan.parts), *(each.prompts for each in plan.engines)]
+        names = dict.fromkeys(chain.from_iterable(of))
         return plan, {name: find(name, data, self.paths) for name in names}

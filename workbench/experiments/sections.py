@@ -1,12 +1,11 @@
 """The sections of a report, from which the page, HTML and Markdown are made."""
 
-import html
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 
 from workbench.experiments.charts import NOTHING, draw
+from workbench.experiments.engine_report import engine_facts, engines
 from workbench.experiments.formats import FORMATS
 from workbench.experiments.plan import Part
 from workbench.experiments.report import (
@@ -20,10 +19,9 @@ from workbench.experiments.report import (
     table,
 )
 from workbench.experiments.rows import NEXT_TIMING, Kept
-from workbench.show import tables
+from workbench.experiments.section import Content, Figure, Section
 from workbench.show.quantities import FIGURES
 from workbench.show.spread import MISSING
-from workbench.show.tables import Table
 from workbench.studies.text import counted
 
 MOST_NAMED = 5  # rows in one sentence
@@ -58,7 +56,7 @@ def notices(found: Report) -> list[str]:
             "experiment, or left items out; each result now stands under its own prompt, and "
             f"{then if left else 'nothing is missing: replace reports made by that version'}."
         )
-    names = {part.name: found.names(part.name) for part in found.plan.parts}
+    names = {name: found.names(name) for name in found.plan.names}
     damaged = [
         f"{c.part}, {names[c.part][c.cell]}, {_item(c, number)}"
         for c in found.cells
@@ -85,33 +83,16 @@ def _item(cell: Kept, number: int) -> str:
 def errors(found: Report) -> list[str]:
     """One sentence for each kind of failure, with how often it happened."""
     counts: Counter[str] = Counter()
-    for part in found.plan.parts:
-        names = found.names(part.name)
-        for cell in found.of_part(part.name):
+    for part in found.plan.names:
+        names = found.names(part)
+        for cell in found.of_part(part):
             for row in cell.rows.values():
                 unscored = [
                     o.scores["why"] for o in row.outputs if o.scores and "score" not in o.scores
                 ]
                 whole = [*row.errors, *(f"an output has no score: {why}" for why in unscored)]
-                counts.update(f"{part.name}, {names[cell.cell]}: {why}" for why in whole)
+                counts.update(f"{part}, {names[cell.cell]}: {why}" for why in whole)
     return [f"{words} ({counted(count, 'time')})" for words, count in counts.items()]
-
-
-@dataclass(frozen=True)
-class Figure:
-    """A chart as HTML."""
-
-    markup: str
-
-
-# A paragraph, a list of sentences, a table or a chart.
-Content = str | list[str] | Table | Figure
-
-
-@dataclass(frozen=True)
-class Section:
-    title: str
-    content: list[Content]
 
 
 def sections(found: Report) -> Iterator[Section]:
@@ -130,10 +111,12 @@ def sections(found: Report) -> Iterator[Section]:
     parts = [part for part in found.plan.parts if found.begun(part.name)]
     if parts:
         yield from _measured(found, parts)
+    if content := engines(found):
+        yield Section("Engines", content)
     told = {
         "Notes": [*found.plan.notes],
         "Failures": errors(found),
-        "Measured on": [f"{name}: {value}" for name, value in facts(found)],
+        "Measured on": [f"{name}: {value}" for name, value in facts(found) + engine_facts(found)],
     }
     yield from (Section(title, [sentences]) for title, sentences in told.items() if sentences)
 
@@ -204,41 +187,3 @@ def _part(found: Report, part: Part) -> Section:
         *(Figure(chart) for chart in charts if not (found.unfinished and NOTHING in chart)),
     ]
     return Section(part.name[:1].upper() + part.name[1:], [c for c in content if c])
-
-
-def as_markdown(content: list[Content], charts: bool = False) -> str:
-    """A section's content as Markdown.
-
-    Args:
-        content: the content
-        charts: keep the charts, as HTML
-    """
-    texts = [_markdown(c) for c in content if charts or not isinstance(c, Figure)]
-    return "\n\n".join(text for text in texts if text)
-
-
-def _markdown(content: Content) -> str:
-    if isinstance(content, list):
-        return "\n".join(f"- {sentence}" for sentence in content)
-    if isinstance(content, Table):
-        return tables.markdown(content)
-    return content.markup if isinstance(content, Figure) else content
-
-
-def as_html(content: list[Content]) -> str:
-    """A section's content as HTML, its charts last."""
-    parts = []
-    for c in content:
-        if isinstance(c, list):
-            items = "".join(f"<li>{html.escape(sentence)}</li>" for sentence in c)
-            parts.append(f"<ul>{items}</ul>")
-        elif not isinstance(c, Figure):
-            parts.append(_printed(c) if isinstance(c, Table) else f"<p>{html.escape(c)}</p>")
-    charts = "".join(c.markup for c in content if isinstance(c, Figure))
-    return "".join(parts) + (f'<div class="wb-charts">{charts}</div>' if charts else "")
-
-
-def _printed(found: Table) -> str:
-    """A table; the style sheet greys the papers' columns, which are the even ones."""
-    text, of_paper = tables.markup(found), [h.endswith(", paper") for h in found.heads[1:2]]
-    return f'<div class="wb-printed">{text}</div>' if any(of_paper) else text

@@ -13,6 +13,7 @@ import torch
 
 from decoders import InputError
 from workbench.experiments.bench import Bench, Unit
+from workbench.experiments.engine_cells import EngineUnit
 from workbench.measuring.device import Device
 from workbench.models.presets import PairChoice
 
@@ -121,6 +122,7 @@ class InProcess:
 
     def close(self) -> None:
         self._thread.shutdown(wait=True)
+        self._bench.close()
 
 
 class Processes:
@@ -170,6 +172,8 @@ def on_bench(name: str, *arguments: Any) -> Any:
 
 def placed(value: Any, device: str) -> Any:
     """A choice of a pair, or a unit's, moved to a device if it does not name one."""
+    if isinstance(value, EngineUnit):
+        return replace(value, device=device)
     if isinstance(value, PairChoice) and value.device == "auto":
         return replace(value, device=device)
     return replace(value, choice=placed(value.choice, device)) if isinstance(value, Unit) else value

@@ -20,11 +20,12 @@ from decoders.errors import quoted
 from workbench.experiments import driver, plan_file
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal, Progress
-from workbench.experiments.plan import Plan, pair_name
+from workbench.experiments.plan import Plan
 from workbench.experiments.report import Report, report
 from workbench.experiments.request import Request
 from workbench.experiments.sections import notices
 from workbench.experiments.workers import Crew, InProcess, Pool, gpus
+from workbench.kinds.experiment.described import described
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
 from workbench.show.tables import Table
@@ -67,6 +68,11 @@ def register(commands: Any) -> None:
     command.add_argument(
         "--ray", metavar="ADDRESS", help="workers on a Ray cluster: its address, auto, or local"
     )
+    command.add_argument(
+        "--start-engines", action="store_true",
+        help="let the plan start servers: this runs the commands of your file of engines, with the "
+        "plan's flags",
+    )  # fmt: skip
     command.add_argument(
         "--to", nargs="+", metavar="KIND", default=[],
         help=f"also write the report as files: {', '.join(WRITERS)}",
@@ -162,7 +168,7 @@ def follow(
     with Crew(pool(args)) as crew:
         with Console(stderr=True).status("Loading the models"):
             transformers_logging.disable_progress_bar()
-            experiment = driver.prepare(request, crew)
+            experiment = driver.prepare(request, crew, args.start_engines)
         if resumed not in (None, experiment.id):
             console.print(
                 f"The code or the models have changed since {resumed}: this continues as "
@@ -236,15 +242,3 @@ def listed(console: Console, journal: Journal) -> None:
         if past
         else "There are no experiments yet."
     )
-
-
-def described(found: Plan) -> str:
-    lines = [found.title, "", found.about.strip(), ""]
-    for part in found.parts:
-        methods = ", ".join(dict.fromkeys(m.name for m in part.methods))
-        lines.append(
-            f"{part.name}: {counted(len(part.methods), 'setting')} of {methods}; "
-            f"{', '.join(part.prompts)}{f' (first {part.limit})' if part.limit else ''}; "
-            f"{', '.join(map(pair_name, part.pairs))}; {part.max_new_tokens} tokens"
-        )
-    return "\n".join([*lines, *(f"note: {note}" for note in found.notes)])

@@ -12,7 +12,8 @@ from workbench.experiments.background import Background
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.report import report
 from workbench.experiments.rows import Kept
-from workbench.experiments.sections import as_html, sections
+from workbench.experiments.section import as_html
+from workbench.experiments.sections import sections
 from workbench.kinds.experiment.opened import as_run, prompts
 from workbench.page.host import Host
 from workbench.page.parts import words

@@ -1,0 +1,83 @@
+"""Starts a server for a measurement, and ends it (started)."""
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from tempfile import TemporaryFile
+from typing import IO
+
+from decoders.errors import InputError
+from workbench.engines.addresses import Engine
+from workbench.engines.client import Client
+from workbench.engines.guard import guarded, last_words
+from workbench.engines.probe import connect
+from workbench.engines.starters import Starter
+from workbench.engines.wire import Bounds, Wire
+
+HOST = "127.0.0.1"
+PATIENCE = 300.0  # seconds until a server must answer; vLLM compiles for one or two minutes
+PAUSE = 0.2
+
+
+@contextmanager
+def started(
+    starter: Starter,
+    length: int = 0,
+    flags: Sequence[str] = (),
+    environ: Mapping[str, str] = os.environ,
+    patience: float = PATIENCE,
+) -> Iterator[Client]:
+    """A client of a new server, which ends with the context or with this process.
+
+    Args:
+        starter: how it is started
+        length: number of draft tokens; 0 drafts nothing
+        flags: more words of its command
+        environ: its environment
+        patience: seconds until it must answer
+
+    Raises:
+        InputError: if it cannot be started, ends at once, does not answer in time, or serves
+            another model
+    """
+    port = free_port()
+    words = starter.command(length, flags, port)
+    engine = Engine(starter.name, f"http://{HOST}:{port}", None, starter.model, starter.kind)
+    with TemporaryFile() as log, guarded(words, environ, log) as process:
+        _await(process, engine, patience, log)
+        client = connect(engine, environ=environ)
+        try:
+            yield client
+        finally:
+            client.wire.close()
+
+
+def free_port() -> int:
+    """A port of this machine on which nobody listens."""
+    with socket.socket() as probe:
+        probe.bind((HOST, 0))
+        return probe.getsockname()[1]
+
+
+def _await(
+    process: subprocess.Popen[bytes], engine: Engine, patience: float, log: IO[bytes]
+) -> None:
+    """Return when the server lists its models."""
+    wire, deadline = Wire(engine, Bounds(connect=1.0, silence=5.0)), time.monotonic() + patience
+    try:
+        while time.monotonic() < deadline:
+            if process.poll() is not None:
+                raise wire.fault(f"ended before it answered; its last words: {last_words(log)}")
+            try:
+                wire.get("/v1/models")
+                return
+            except InputError:
+                time.sleep(PAUSE)
+    finally:
+        wire.close()
+    raise wire.fault(
+        f"did not answer within {patience:g} s of its start; its last words: {last_words(log)}"
+    )

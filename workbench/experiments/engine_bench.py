@@ -1,0 +1,167 @@
+"""A worker's bench for engines: it keeps a server up, and puts load on it (EngineBench)."""
+
+import os
+import platform
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+from decoders import InputError
+from workbench.engines.addresses import Engine
+from workbench.engines.client import Client
+from workbench.engines.generators import generator
+from workbench.engines.load import Generator
+from workbench.engines.probe import connect, version
+from workbench.engines.record import Query
+from workbench.engines.starting import started
+from workbench.experiments.block import digest
+from workbench.experiments.engine_cells import EngineCell, EngineUnit, Place
+from workbench.experiments.engine_rows import result
+from workbench.experiments.rows import NEXT_TIMING, Row, failed
+from workbench.measuring.gauges import NoGauge
+from workbench.measuring.meter import Meter, open_meter
+from workbench.runs.trace import Energy, Server
+
+HERE = ("127.0.0.1", "localhost", "::1")
+OUTSIDE = "not measured: the server runs on another machine"
+UNTIMED = "not measured: the generator does not say when its requests begin"
+Up = tuple[Place, int | None, tuple[str, ...], str]
+
+
+class EngineBench:
+    """Runs units on servers, one server at a time, in the thread that calls it.
+
+    Args:
+        environ: of started servers and the generator of load, and where keys are
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ):
+        self._environ, self._open = environ, ExitStack()
+        self._up: Up | None = None
+        self._client: Client | None = None
+        self._faults: dict[Up, InputError] = {}  # of servers that cannot be started
+
+    @cached_property
+    def _generator(self) -> Generator:
+        return generator(self._environ)
+
+    def facts(
+        self, place: Place, length: int | None, flags: Sequence[str], device: str = "auto"
+    ) -> dict[str, Any]:
+        """The server's "identity", which cells' ids contain, and its "environment", for reports.
+
+        Args:
+            place: the server
+            length: number of draft tokens to start it with
+            flags: more words of its command
+            device: where it runs
+
+        Raises:
+            InputError: if it cannot be reached or started
+        """
+        client = self._of(place, length, tuple(flags), device)
+        told = {
+            "kind": client.dialect.kind,
+            "model": client.model,
+            "version": version(client),
+            "generator": self._generator.name,
+        }
+        own = {}
+        if not isinstance(place, Engine):
+            kind = "cuda" if torch.cuda.is_available() else "cpu"
+            own = {"command": digest([place.start, place.draft]), "device": kind}
+        where = {"name": place.name, "flags": shlex.join(flags), "host": platform.node()}
+        return {
+            "identity": {**told, **own},
+            "environment": {**told, **where, "started": not isinstance(place, Engine)},
+        }
+
+    def run(self, unit: EngineUnit) -> list[Row]:
+        """A row for each cell; a failure becomes a row with its error."""
+        # In turns forward and backward, so that a machine that gets slower or faster favours no
+        # load.
+        step = -1 if (unit.item // NEXT_TIMING) % 2 else 1
+        rows = [self._row(unit, i) for i in range(len(unit.cells))[::step]]
+        return rows[::step]
+
+    def close(self) -> None:
+        """End the server that was started, and the connection."""
+        self._up = self._client = None
+        self._open.close()
+
+    def _row(self, unit: EngineUnit, i: int) -> Row:
+        cell, host = unit.cells[i], platform.node()
+        try:
+            client = self._of(unit.place, cell.draft_length, cell.flags, unit.device)
+            queries = [
+                Query(text, cell.max_new_tokens, cell.temperature, cell.seed + number)
+                for number, text in zip(unit.prompts, unit.texts, strict=True)
+            ]
+            meter, windows = self._meter(unit), list[Energy]()
+
+            @contextmanager
+            def window() -> Iterator[None]:
+                with meter.window() as each:
+                    yield
+                windows.append(each.energy)
+
+            load = self._generator.make(client, queries, cell.concurrency, window)
+        except InputError as error:
+            self.close()  # it may be dead; the next cell gets it anew
+            asked = cell.to_json()
+            return failed(unit.ids[i], unit.item, asked, unit.prompts, str(error), host)
+        energy = windows[0] if windows else Energy(None, UNTIMED)
+        server = Server(client.dialect.kind, self._version, client.model)
+        found = result(cell, unit.prompts, load, energy, server)
+        says = [self._generator.says] if self._generator.says else []
+        flag = {} if isinstance(unit.place, Engine) else _flag(unit.place, cell)
+        return Row(unit.ids[i], unit.item, replace(found, remarks=says, settings=flag), host)
+
+    def _of(self, place: Place, length: int | None, flags: tuple[str, ...], device: str) -> Client:
+        """A client of the server, which is started if it is not up."""
+        wanted = (place, length, flags, device)
+        if self._client is not None and self._up == wanted:
+            return self._client
+        self.close()
+        if wanted in self._faults:
+            raise self._faults[wanted]
+        if isinstance(place, Engine):
+            client = connect(place, environ=self._environ)
+            self._open.callback(client.wire.close)
+        else:
+            environ = {**self._environ, **_visible(device)}
+            try:
+                client = self._open.enter_context(started(place, length or 0, flags, environ))
+            except InputError as error:
+                self._faults[wanted] = error
+                raise
+        self._up, self._client, self._version = wanted, client, version(client)
+        return client
+
+    def _meter(self, unit: EngineUnit) -> Meter:
+        """The meter of what the server runs on, as far as it is known."""
+        place, count = unit.place, torch.cuda.device_count()
+        if isinstance(place, Engine) and urlsplit(place.url).hostname not in HERE:
+            return Meter(NoGauge(OUTSIDE))
+        if unit.device != "auto":
+            return open_meter(unit.device)
+        if count > 1:
+            return Meter(NoGauge(f"not measured: which of {count} GPUs it uses is not known"))
+        return open_meter("cuda" if count else "cpu")
+
+
+def _visible(device: str) -> dict[str, str]:
+    """The variable that lets a server see one GPU only."""
+    kind, _, number = device.partition(":")
+    return {"CUDA_VISIBLE_DEVICES": number} if kind == "cuda" and number else {}
+
+
+def _flag(place: Any, cell: EngineCell) -> dict[str, Any]:
+    words = place.drafting(cell.draft_length or 0)
+    return {"flag": shlex.join(words)} if words else {}
