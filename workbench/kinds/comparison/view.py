@@ -8,6 +8,7 @@ import html
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from workbench.runs import laps
 from workbench.runs.estimates import Row, rows
 from workbench.runs.ranking import finishes
 from workbench.runs.record import Result, Run
@@ -105,11 +106,23 @@ def body(run: Run) -> Body:
     )
 
 
-def columns(_: Run) -> Callable[[Result], Line]:
+def columns(run: Run) -> Callable[[Result], Line]:
+    served = any(r.server for r in run.results)
     return lambda r: {
         "identical_to_greedy": None if r.agreement is None else not r.agreement.differing,
+        **(_of_engine(r) if served else {}),
         "finished": r.alone.finished,
         "error": r.error,
+    }
+
+
+def _of_engine(result: Result) -> Line:
+    """What only engines have."""
+    told = dataclasses.asdict(result.server) if result.server else {}
+    return {
+        **{name: told.get(name) for name in ("kind", "version", "model")},
+        "seconds_to_first_token": laps.first(result.laps),
+        "verdict": (result.agreement.verdict if result.agreement else None) or None,
     }
 
 
