@@ -1,0 +1,176 @@
+"""What a server's passes cost: seconds of a plain step by the number of requests at once (Steps).
+
+From outside nobody can ask a server without drafts for a pass of k + 1 tokens per request. But a
+pass over c requests of k + 1 tokens multiplies as many tokens as a plain step of c (k + 1)
+requests, and reads the weights once, so that step stands for it. It reads more caches than the
+verification would, which matters where texts are long.
+"""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from statistics import median
+from typing import Annotated, Any, Final, Literal
+
+import numpy as np
+from pydantic import ConfigDict, Field, TypeAdapter
+
+from decoders.errors import InputError, refuse
+from workbench.engines.client import Client
+from workbench.engines.load import Own
+from workbench.engines.record import Query, Record
+from workbench.profiles.profile import validated
+from workbench.theory.roofline import Roof, Size
+
+FORMAT: Final = "decoding-workbench costs"
+PROMPT, TOKENS = "Once upon a time", 32  # what a server is asked for
+LARGEST = 4096  # requests at once in a file
+LARGEST_ASKED = 64  # requests at once that a server is asked for
+HALF = 2  # bytes of a number in 16 bits
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """The seconds of a server's plain steps.
+
+    Attributes:
+        server: what was measured
+        seconds: of a step, by the number of requests at once
+        format: marks the file
+        version: of the format
+    """
+
+    __pydantic_config__ = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    server: Annotated[str, Field(max_length=200)]
+    seconds: Annotated[
+        dict[
+            Annotated[int, Field(ge=1, le=LARGEST)],
+            Annotated[float, Field(gt=0, le=3600)],
+        ],
+        Field(min_length=1, max_length=1000),
+    ]
+    format: Literal["decoding-workbench costs"] = FORMAT
+    version: Literal[1] = 1
+
+    @property
+    def largest(self) -> int:
+        return max(self.seconds)
+
+    def cost(self, requests: int, tokens: float) -> float | None:
+        """Seconds of a pass of several tokens per request over those of a plain step.
+
+        Between numbers of requests that were measured, seconds are interpolated.
+
+        Args:
+            requests: requests at once
+            tokens: tokens of each
+
+        Returns:
+            None if nothing was measured that large, or that small
+        """
+        known = sorted(self.seconds)
+        if requests < known[0] or requests * tokens > known[-1]:
+            return None
+        times = [self.seconds[each] for each in known]
+        step, whole = np.interp([requests, requests * tokens], known, times)
+        return float(whole / step)
+
+    def dumps(self) -> str:
+        return json.dumps(_STEPS.dump_python(self, mode="json"), indent=1, ensure_ascii=False)
+
+
+_STEPS = TypeAdapter(Steps)
+
+
+def loads(data: Any) -> Steps:
+    """The costs in the JSON of a file.
+
+    Raises:
+        InputError: with the first field that cannot be used
+    """
+    return validated(_STEPS, data, "file of costs")
+
+
+def doublings(most: int) -> list[int]:
+    """1, 2, 4, … up to the first that is not below `most`."""
+    found = [1]
+    while found[-1] < most:
+        found.append(2 * found[-1])
+    return found
+
+
+def measured(
+    client: Client,
+    most: int,
+    doing: Callable[[int], None] = lambda _: None,
+    stopped: Callable[[], bool] = lambda: False,
+) -> Steps:
+    """Ask a server without drafts, at 1, 2, 4, … requests at once.
+
+    Args:
+        client: the server
+        most: the largest number that has to be known
+        doing: told the number of requests at once before they are asked
+        stopped: whether to leave out what has not begun
+
+    Raises:
+        InputError: if it fails, drafts, or does not send tokens one after another
+    """
+    refuse(
+        (
+            most > LARGEST_ASKED,
+            f"A server would be asked for {most:,} requests at once; name smaller loads or drafts, "
+            f"so that their product with the tokens of a pass is at most {LARGEST_ASKED}.",
+        )
+    )
+    seconds: dict[int, float] = {}
+    for requests in doublings(most):
+        if stopped():
+            break
+        doing(requests)
+        queries = [Query(PROMPT, TOKENS, temperature=0.0) for _ in range(requests)]
+        records = Own().make(client, queries, requests).records
+        seconds[requests] = median(_step(record) for record in records)
+    if not seconds:
+        raise InputError("It was stopped before anything was measured; nothing is known.")
+    return Steps(f"{client.wire.engine.name}, {client.dialect.kind}, measured", seconds)
+
+
+def _step(record: Record) -> float:
+    """Seconds between two tokens of an answer."""
+    name = f"Engine {record.engine}"
+    refuse(
+        (
+            record.speculation is not None and record.speculation.drafted,
+            f"{name} drafts, and what is asked is the cost of plain steps; name a server that was "
+            "started without drafts.",
+        ),
+        (
+            len(record.arrivals) < 3,
+            f"{name} sent fewer than three pieces, from which nobody can tell its steps; name one "
+            "that streams tokens.",
+        ),
+    )
+    (first, some), *_, (last, _) = record.arrivals
+    pieces = len(record.arrivals) - 1
+    steps = pieces if record.count is None else max(pieces, record.count - (some or 1))
+    return (last - first) / steps
+
+
+def of_figures(bandwidth: float, tflops: float, billions: float, most: int) -> Steps:
+    """The costs of a device by its figures: the roofline model, without caches.
+
+    Args:
+        bandwidth: GB/s
+        tflops: dense 16-bit TFLOP/s
+        billions: parameters of the target, in thousands of millions; in 16 bits
+        most: the largest number of requests that has to be known
+    """
+    size = Size(1e9 * billions, HALF * 1e9 * billions)
+    roof = Roof(1e9 * bandwidth, 1e12 * tflops)
+    name = (
+        f"a device of {bandwidth:,g} GB/s and {tflops:,g} TFLOP/s with {billions:g}B parameters in "
+        "16 bits, by a model without caches"
+    )
+    return Steps(name, {n: size.seconds(roof, n, 1) for n in doublings(most)})

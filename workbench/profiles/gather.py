@@ -1,0 +1,161 @@
+"""Profiles of what was measured here: of a run, and of an experiment's report."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from statistics import fmean
+from typing import Any
+
+from decoders import InputError, Method, catalog
+from workbench.experiments.report import Report
+from workbench.profiles.profile import Curve, Point, Profile
+from workbench.runs.record import Run, Sample
+from workbench.studies.methods import is_engine
+from workbench.studies.settings import Settings, changed
+
+ALL = "all"  # the category of prompts that have none
+BUDGET = "budget"
+NOTHING = (
+    "has no rounds that drafted and whose tokens were counted; run a decoder that drafts, with one "
+    "prompt at a time."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Rounds:
+    """The rounds of one text.
+
+    Attributes:
+        method: the name of its method, without the draft length
+        draft_length: the most draft tokens in a row
+        budget: the most new tokens that the text may have
+        sample: the text
+    """
+
+    method: str
+    draft_length: int
+    budget: int
+    sample: Sample
+
+    def counted(self) -> Iterator[tuple[int, int]]:
+        """The tokens that a round gained and drafted, of rounds that nothing cut short.
+
+        A round counts if a whole draft fitted into the budget that was left. The one in which a
+        text ended does not: its tokens after the end are not known.
+        """
+        rounds = list(zip(self.sample.gained, self.sample.drafted, strict=False))
+        before = accumulate((gained for gained, _ in rounds), initial=0)
+        last = len(rounds) - 1 if self.sample.finished != BUDGET else len(rounds)
+        for number, (written, (gained, drafted)) in enumerate(zip(before, rounds, strict=False)):
+            if number < last and self.budget - written > self.draft_length and gained > 0:
+                yield gained, drafted
+
+
+def of_run(run: Run) -> Profile:
+    """The profile of a run's decoders and engines.
+
+    Raises:
+        InputError: if it has no rounds that could be counted
+    """
+    environment, settings = run.environment, run.settings
+    budget = settings.get("max_new_tokens", Settings.max_new_tokens)
+    texts = [
+        _rounds(r.decoder, r.settings or settings.get(r.decoder, {}), budget, sample)
+        for r in run.results
+        if not r.errors
+        for sample in r.samples
+        if any(sample.drafted)
+    ]
+    names = {role: (environment.get(role) or {}).get("name", "") for role in ("target", "draft")}
+    temperature = settings.get("temperature", 1.0)
+    return _profile(f"run {run.id}", names["target"], names["draft"], temperature, texts)
+
+
+def _rounds(decoder: str, settings: Mapping[str, Any], budget: int, sample: Sample) -> Rounds:
+    """The rounds of a text of a decoder, or of an engine."""
+    if is_engine(decoder):
+        # The first token comes from the pass over the prompt, which verifies nothing.
+        steps = replace(sample, gained=sample.gained[1:], drafted=sample.drafted[1:])
+        return Rounds(decoder, max(sample.drafted), budget - sample.gained[0], steps)
+    method = catalog[decoder](**settings)
+    return Rounds(named(method), depth(method, sample), budget, sample)
+
+
+def of_report(found: Report) -> Profile:
+    """The profile of an experiment; of several pairs, temperatures or sets, each has its curves.
+
+    Raises:
+        InputError: if it has no rounds that could be counted
+    """
+    keys, texts = ("pair", "prompts", "temperature"), list[Rounds]()
+    varied = [key for key in keys if len({cell.asked.get(key) for cell in found.cells}) > 1]
+    for cell in found.cells:
+        asked, own = cell.asked, [f"{key}={cell.asked.get(key)}" for key in varied]
+        budget = asked.get("max_new_tokens", Settings.max_new_tokens)
+        outputs = [o for row in cell.rows.values() if not row.errors for o in row.outputs]
+        for sample in outputs:
+            if any(sample.drafted):
+                rounds = _rounds(asked["decoder"], asked["settings"], budget, sample)
+                texts.append(replace(rounds, method=", ".join([rounds.method, *own])))
+    pairs = {cell.asked["pair"] for cell in found.cells}
+    temperatures = {cell.asked.get("temperature", 1.0) for cell in found.cells}
+    return _profile(
+        f"experiment {found.progress.id}",
+        " / ".join(sorted(pairs))[:200],
+        "",
+        temperatures.pop() if len(temperatures) == 1 else None,
+        texts,
+    )
+
+
+def named(method: Method) -> str:
+    """A method's name with the settings that differ from its defaults, without the draft length."""
+    own = {k: v for k, v in changed(method).items() if k not in ("draft_length", "depth")}
+    return " ".join([method.name, *(f"{k}={v}" for k, v in own.items() if k != "references")])
+
+
+def depth(method: Method, sample: Sample) -> int:
+    """The most draft tokens in a row: a setting of the method, or else the most of a round."""
+    for name in ("draft_length", "depth"):
+        if isinstance(length := getattr(method, name, None), int):
+            return length
+    expansion = getattr(method, "expansion", ())
+    return len(expansion) or max(sample.drafted)
+
+
+def _profile(
+    source: str, target: str, draft: str, temperature: float | None, texts: Iterable[Rounds]
+) -> Profile:
+    groups: dict[tuple[str, str], dict[int, list[tuple[int, int]]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for text in texts:
+        for category in dict.fromkeys([ALL, text.sample.category or ALL]):
+            groups[text.method, category][text.draft_length] += text.counted()
+    curves = [
+        Curve(method, category, points)
+        for (method, category), by_length in groups.items()
+        if (points := tuple(p for n in sorted(by_length) if (p := _point(n, by_length[n]))))
+    ]
+    if not curves:
+        raise InputError(f"{source[0].upper()}{source[1:]} {NOTHING}")
+    return Profile(source, target, draft, temperature, tuple(curves))
+
+
+def _point(draft_length: int, rounds: list[tuple[int, int]]) -> Point | None:
+    """The point of some rounds; None if none of them drafted."""
+    drafted = [(min(gained - 1, draft_length), drafts) for gained, drafts in rounds if drafts]
+    if not drafted:
+        return None
+    kept = Counter(accepted for accepted, _ in drafted)
+    beyond = [sum(n for k, n in kept.items() if k >= place) for place in range(1, draft_length + 1)]
+    rates = tuple(n / len(drafted) for n in beyond)
+    return Point(
+        draft_length,
+        1 + sum(rates),
+        rates,
+        fmean(drafts for _, drafts in drafted),
+        len(drafted) / len(rounds),
+        len(drafted),
+    )
