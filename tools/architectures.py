@@ -94,6 +94,11 @@ def read() -> dict[str, tuple[str, str]]:
     return {name: (result, " | ".join(why)) for name, result, *why in cells if result in WORDS}
 
 
+def written() -> str:
+    """The sections after the table that is there, which are written by hand."""
+    return "".join(TABLE.read_text().partition("\n## ")[1:]) if TABLE.exists() else ""
+
+
 def write(rows: dict[str, tuple[str, str]]) -> None:
     counts = Counter(result for result, _ in rows.values())
     said = ", ".join(
@@ -114,7 +119,7 @@ def write(rows: dict[str, tuple[str, str]]) -> None:
         "Right means: the greedy tokens of a text alone, those of speculative decoding in a batch "
         "of three, and those of draft trees are the likeliest of plain passes over the whole text, "
         "and their log-probabilities are the same. Windows are of 16 tokens, texts of up to 45.\n\n"
-        f"{HEAD}{''.join(lines)}"
+        f"{HEAD}{''.join(lines)}{written()}"
     )
 
 
