@@ -49,7 +49,7 @@ def last_words(log: IO[bytes]) -> str:
     log.seek(max(0, size - READ))
     lines = [line.strip() for line in log.read().decode(errors="replace").splitlines()]
     last = next((line for line in reversed(lines) if line), "none")
-    return "".join(c for c in last[-SAID:] if c.isprintable()).rstrip(".")
+    return "".join(c if c.isprintable() else " " for c in last[-SAID:]).rstrip(".")
 
 
 def end(process: subprocess.Popen[bytes]) -> None:

@@ -110,7 +110,10 @@ class VllmBench:
             file = Path(folder, "result.json")
             if status or not file.is_file() or file.stat().st_size > LARGEST:
                 said = client.wire.hidden(last_words(log))
-                raise InputError(f"`vllm bench serve` failed; its last words: {said}.")
+                raise InputError(
+                    f"`vllm bench serve` failed; correct it, or set WORKBENCH_LOAD to `own`. Its "
+                    f"last words: {said}."
+                )
             return self._read(client, file.read_text(encoding="utf-8"), len(queries))
 
     def _command(

@@ -16,8 +16,8 @@ from decoders import InputError
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client
 from workbench.engines.generators import generator
-from workbench.engines.load import Generator
-from workbench.engines.probe import connect, version
+from workbench.engines.load import Generator, Own
+from workbench.engines.probe import PROMPT, connect, version
 from workbench.engines.record import Query
 from workbench.engines.starting import started
 from workbench.experiments.block import digest
@@ -29,7 +29,9 @@ from workbench.measuring.meter import Meter, open_meter
 from workbench.runs.trace import Energy, Server
 
 HERE = ("127.0.0.1", "localhost", "::1")
+TOGETHER = "The server and the generator of load shared one machine."
 OUTSIDE = "not measured: the server runs on another machine"
+TRIED_TOKENS = 8
 UNTIMED = "not measured: the generator does not say when its requests begin"
 Up = tuple[Place, int | None, tuple[str, ...], str]
 
@@ -48,8 +50,25 @@ class EngineBench:
         self._faults: dict[Up, InputError] = {}  # of servers that cannot be started
 
     @cached_property
-    def _generator(self) -> Generator:
+    def _usual(self) -> Generator:
         return generator(self._environ)
+
+    def _tried(self, client: Client) -> str:
+        """The name of the generator for a server: our own if the usual one counts no tokens of it.
+
+        Raises:
+            InputError: if the generator fails
+        """
+        one = self._usual.make(client, [Query(PROMPT, TRIED_TOKENS)], 1)
+        return Own.name if one.records[0].count is None else self._usual.name
+
+    def _named(self, name: str) -> Generator:
+        if name in (Own.name, self._usual.name):
+            return Own() if name == Own.name else self._usual
+        raise InputError(
+            f"The load is made by {name}, but this worker has {self._usual.name}; install it, or "
+            "set WORKBENCH_LOAD to `own` everywhere."
+        )
 
     def facts(
         self, place: Place, length: int | None, flags: Sequence[str], device: str = "auto"
@@ -70,7 +89,7 @@ class EngineBench:
             "kind": client.dialect.kind,
             "model": client.model,
             "version": version(client),
-            "generator": self._generator.name,
+            "generator": self._tried(client),
         }
         own = {}
         if not isinstance(place, Engine):
@@ -111,7 +130,8 @@ class EngineBench:
                     yield
                 windows.append(each.energy)
 
-            load = self._generator.make(client, queries, cell.concurrency, window)
+            by = self._named(unit.generator)
+            load = by.make(client, queries, cell.concurrency, window)
         except InputError as error:
             self.close()  # it may be dead; the next cell gets it anew
             asked = cell.to_json()
@@ -119,7 +139,7 @@ class EngineBench:
         energy = windows[0] if windows else Energy(None, UNTIMED)
         server = Server(client.dialect.kind, self._version, client.model)
         found = result(cell, unit.prompts, load, energy, server)
-        says = [self._generator.says] if self._generator.says else []
+        says = [*([by.says] if by.says else []), *([TOGETHER] if _here(unit.place) else [])]
         flag = {} if isinstance(unit.place, Engine) else _flag(unit.place, cell)
         return Row(unit.ids[i], unit.item, replace(found, remarks=says, settings=flag), host)
 
@@ -147,13 +167,18 @@ class EngineBench:
     def _meter(self, unit: EngineUnit) -> Meter:
         """The meter of what the server runs on, as far as it is known."""
         place, count = unit.place, torch.cuda.device_count()
-        if isinstance(place, Engine) and urlsplit(place.url).hostname not in HERE:
+        if not _here(place):
             return Meter(NoGauge(OUTSIDE))
         if unit.device != "auto":
             return open_meter(unit.device)
         if count > 1:
             return Meter(NoGauge(f"not measured: which of {count} GPUs it uses is not known"))
         return open_meter("cuda" if count else "cpu")
+
+
+def _here(place: Place) -> bool:
+    """Whether a server runs on this machine."""
+    return not isinstance(place, Engine) or urlsplit(place.url).hostname in HERE
 
 
 def _visible(device: str) -> dict[str, str]:

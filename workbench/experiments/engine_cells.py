@@ -81,6 +81,7 @@ class EngineUnit:
         prompts: numbers of the prompts in their set
         texts: the text of each
         place: the server; its address is never kept
+        generator: name of the generator of load
         device: where a started server runs, such as "cuda:1"
     """
 
@@ -90,6 +91,7 @@ class EngineUnit:
     prompts: tuple[int, ...]
     texts: tuple[str, ...]
     place: Place = field(repr=False)
+    generator: str
     device: str = "auto"
 
 

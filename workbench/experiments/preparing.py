@@ -35,7 +35,8 @@ class Experiment:
         sets: the plan's sets of prompts by name
         blocks: the plan's blocks
         environment: workers, pairs, code and sets that it runs on, for reports
-        places: the servers of the plan's engines by name, which are never kept
+        servers: for each engine of the plan its server, which is never kept, and the name of the
+            generator of load
     """
 
     id: str
@@ -44,7 +45,7 @@ class Experiment:
     sets: Mapping[str, ScoredSet]
     blocks: Sequence[Block]
     environment: Mapping[str, Any]
-    places: Mapping[str, Place] = field(default_factory=dict, repr=False)
+    servers: Mapping[ServerKey, tuple[Place, str]] = field(default_factory=dict, repr=False)
 
     def task(self, block: Block, item: int) -> tuple[str, Unit | EngineUnit]:
         """The method of a bench that runs an item of a block, and what it is given."""
@@ -52,8 +53,8 @@ class Experiment:
         texts = tuple(self.sets[block.prompts].text(i) for i in prompts)
         if isinstance(first := block.cells[0], EngineCell):
             loads = cast(tuple[EngineCell, ...], block.cells)
-            place = self.places[first.engine]
-            return "serve", EngineUnit(block.ids, loads, item, prompts, texts, place)
+            server = self.servers[first.engine, first.flags]
+            return "serve", EngineUnit(block.ids, loads, item, prompts, texts, *server)
         cells = cast(tuple[Cell, ...], block.cells)
         return "run", Unit(cells[0].choice, block.ids, cells, item, prompts, texts)
 
@@ -80,12 +81,16 @@ def prepare(request: Request, crew: Crew, starts: bool = False) -> Experiment:
         environment["pairs"].append(found["environment"])
     code = bench.code()
     spelled = blocks(plan, sets, facts, code)
+    servers = {}
     if plan.engines:
         told = _engine_facts(plan, found_at, crew)
+        servers = {
+            key: (found_at[key[0]], one["environment"]["generator"]) for key, one in told.items()
+        }
         spelled += engine_blocks(plan, sets, {key: one["identity"] for key, one in told.items()})
         environment["engines"] = [one["environment"] for one in told.values()]
     environment |= {"code": code, "sets": {name: s.revision for name, s in sets.items()}}
-    return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment, found_at)
+    return Experiment(experiment_id(spelled), request, plan, sets, spelled, environment, servers)
 
 
 def _engine_facts(
