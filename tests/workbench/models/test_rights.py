@@ -86,6 +86,9 @@ def test_what_another_has_fetched_is_not_read_from_its_folder(hub, tmp_path, mon
     monkeypatch.chdir(weights.parents[1])
     with pytest.raises(PairError, match="is a folder; name a model of the hub here"):
         keeper.get(PairChoice(weights.parent.name, device="cpu", account=BERT))
+    (weights.parents[1] / "weights.gguf").write_bytes(b"GGUF")
+    with pytest.raises(PairError, match="is a file; name a model of the hub here"):
+        keeper.get(PairChoice("weights.gguf", device="cpu", account=BERT))
 
 
 def test_shipped_models_are_everybodys(hub):
