@@ -7,8 +7,9 @@ verification would, which matters where texts are long.
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from statistics import median
 from typing import Annotated, Any, Final, Literal
 
@@ -23,9 +24,10 @@ from workbench.profiles.profile import validated
 from workbench.theory.roofline import Roof, Size
 
 FORMAT: Final = "decoding-workbench costs"
-PROMPT, TOKENS = "Once upon a time", 32  # what a server is asked for
+PROMPT, TOKENS = "Once upon a time", 64  # what a server is asked for
 LARGEST = 4096  # requests at once in a file
 LARGEST_ASKED = 64  # requests at once that a server is asked for
+TOGETHER = 0.75  # the least share of the requests that are decoded at once, on average
 HALF = 2  # bytes of a number in 16 bits
 
 
@@ -60,7 +62,8 @@ class Steps:
     def cost(self, requests: int, tokens: float) -> float | None:
         """Seconds of a pass of several tokens per request over those of a plain step.
 
-        Between numbers of requests that were measured, seconds are interpolated.
+        Between numbers of requests that were measured, seconds are interpolated. A step of more
+        requests is taken to cost no less than one of fewer: where it was quicker, that was chance.
 
         Args:
             requests: requests at once
@@ -72,7 +75,7 @@ class Steps:
         known = sorted(self.seconds)
         if requests < known[0] or requests * tokens > known[-1]:
             return None
-        times = [self.seconds[each] for each in known]
+        times = np.maximum.accumulate([self.seconds[each] for each in known])
         step, whole = np.interp([requests, requests * tokens], known, times)
         return float(whole / step)
 
@@ -100,41 +103,60 @@ def doublings(most: int) -> list[int]:
     return found
 
 
+def asked(most: int) -> list[int]:
+    """The numbers of requests at once that a server is asked for."""
+    return doublings(min(most, LARGEST_ASKED))
+
+
 def measured(
     client: Client,
     most: int,
     doing: Callable[[int], None] = lambda _: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> Steps:
-    """Ask a server without drafts, at 1, 2, 4, … requests at once.
+    """Ask a server without drafts, at 1, 2, 4, … requests at once, as many as it decodes together.
+
+    Beyond its slots, requests wait for each other, and a step costs what it cost before.
 
     Args:
         client: the server
-        most: the largest number that has to be known
+        most: the largest number that has to be known; beyond LARGEST_ASKED nothing is asked
         doing: told the number of requests at once before they are asked
         stopped: whether to leave out what has not begun
 
     Raises:
         InputError: if it fails, drafts, or does not send tokens one after another
     """
-    refuse(
-        (
-            most > LARGEST_ASKED,
-            f"A server would be asked for {most:,} requests at once; name smaller loads or drafts, "
-            f"so that their product with the tokens of a pass is at most {LARGEST_ASKED}.",
-        )
-    )
     seconds: dict[int, float] = {}
-    for requests in doublings(most):
+    for requests in asked(most):
         if stopped():
             break
         doing(requests)
-        queries = [Query(PROMPT, TOKENS, temperature=0.0) for _ in range(requests)]
-        records = Own().make(client, queries, requests).records
-        seconds[requests] = median(_step(record) for record in records)
+        if (step := _together(client, requests) or _together(client, requests)) is None:
+            break  # also when asked again: the first time, this machine may have been busy
+        seconds[requests] = step
     if not seconds:
         raise InputError("It was stopped before anything was measured; nothing is known.")
     return Steps(f"{client.wire.engine.name}, {client.dialect.kind}, measured", seconds)
+
+
+def _together(client: Client, requests: int) -> float | None:
+    """Seconds of a step of so many requests; None if they were not decoded together."""
+    queries = [Query(PROMPT, TOKENS, temperature=0.0) for _ in range(requests)]
+    records = Own().make(client, queries, requests).records
+    step = median(_step(record) for record in records)
+    return step if at_once(records) >= TOGETHER * requests else None
+
+
+def at_once(records: Sequence[Record]) -> float:
+    """The mean number of answers that were on their way while any was."""
+    spans = [
+        (asked + record.arrivals[0][0], asked + record.arrivals[-1][0])
+        for record in records
+        for asked in [datetime.fromisoformat(record.asked).timestamp()]
+    ]
+    whole = max(ended for _, ended in spans) - min(began for began, _ in spans)
+    return sum(ended - began for began, ended in spans) / whole if whole else float(len(spans))
 
 
 def _step(record: Record) -> float:

@@ -266,10 +266,12 @@ def sentences(
             f"Not known at {', '.join(map(str, missing))} at once: costs are measured up to "
             f"{steps.largest:,} requests."
         )
-    for curve, each in found.items():
+    if len(found) == 1:
+        (each,) = found.values()
         lengths = {n: g.point.draft_length if g.times > 1 else 0 for n, g in best(each).items()}
-        if any(lengths.values()):
-            says.append(f"vLLM drafts so for {curve.named} with {vllm_flag(lengths)}.")
-        elif each:
-            says.append(f"{curve.named}: drafts do not pay at these loads.")
+        says.append(
+            f"vLLM takes these lengths as {vllm_flag(lengths)}, with its method and draft added."
+            if any(lengths.values())
+            else "Drafts do not pay at these loads."
+        )
     return says

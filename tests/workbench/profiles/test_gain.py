@@ -84,11 +84,15 @@ def test_malformed_costs_are_refused_in_a_sentence(data, says):
 # ---- costs of a server
 
 
-def streaming(step: float, tokens: int = 32, **more: Any) -> Answers:
-    """A server whose steps take `step` seconds for each request that is open."""
-    lock, open_now = threading.Lock(), [0]
+def streaming(step: float, tokens: int = 32, slots: int = 99, **more: Any) -> Answers:
+    """A server whose steps take `step` seconds for each request that is decoded."""
+    lock, open_now, free = threading.Lock(), [0], threading.Semaphore(slots)
 
     def events() -> Iterator[dict[str, Any]]:
+        with free:
+            yield from decoded()
+
+    def decoded() -> Iterator[dict[str, Any]]:
         with lock:
             open_now[0] += 1
         for number in range(tokens):
@@ -132,17 +136,26 @@ def test_a_server_that_sends_all_at_once_is_refused():
         costs.measured(connect(server.engine()), 1)
 
 
-def test_too_many_requests_at_once_are_refused_before_any_is_sent():
-    with served(streaming(0.0)) as server:
-        client = connect(server.engine())
-        before = len(server.calls)
-        with pytest.raises(InputError, match="asked for 65 requests"):
-            costs.measured(client, 65)
-        assert len(server.calls) == before
+def test_requests_that_wait_for_others_are_no_load():
+    """With four slots, eight requests had the steps of four, so a verification looked cheap."""
+    with served(streaming(0.002, tokens=16, slots=2)) as server:
+        found = costs.measured(connect(server.engine()), 16)
+    assert sorted(found.seconds) == [1, 2]
+
+
+def test_a_step_of_more_requests_costs_no_less():
+    odd = Steps("odd", {1: 1.0, 2: 1.5, 4: 1.2, 8: 1.8})
+    assert odd.cost(2, 2) == 1.0
+    assert odd.cost(1, 4) == 1.5
+
+
+def test_a_server_is_asked_for_at_most_64_requests_at_once():
+    assert costs.asked(10_000) == [1, 2, 4, 8, 16, 32, 64]
+    assert costs.asked(5) == [1, 2, 4, 8]
 
 
 def test_a_stopped_measurement_keeps_what_it_has():
-    with served(streaming(0.0)) as server:
+    with served(streaming(0.002)) as server:
         client, asked = connect(server.engine()), list[int]()
         found = costs.measured(client, 8, asked.append, lambda: len(asked) == 2)
         assert sorted(found.seconds) == [1, 2]
