@@ -4,6 +4,7 @@ Made-up next-token tables stand in for the models, and a random source that take
 stands in for the generator.
 """
 
+import heapq
 import itertools
 import math
 from collections import defaultdict
@@ -126,12 +127,8 @@ def decode(
             rows = torch.stack([logits(situation.target, r.path(n)) for n in nodes])
             seen.update(*map(r.tree.lineage, nodes))
         else:
-            rows = torch.stack(
-                [
-                    drafted(situation, r.path(n), len(seen.intersection(r.tree.lineage(n))))
-                    for n in nodes
-                ]
-            )
+            said = [drafted(situation, r.path(n), len(seen & {*r.tree.lineage(n)})) for n in nodes]
+            rows = torch.stack(said)
         r.ledger.count(model)
         r.ledger.charge(model)
         readings = list(Readings(rows, 0) if whole else read(rows, [turn]))
@@ -155,15 +152,17 @@ def outcomes(
     Raises:
         TooManyWays: for more than `limit` ways
     """
-    untried: list[tuple[int, ...]] = [()]
+    # The shortest come first: they branch most, so too many are soon known to be.
+    untried: list[tuple[int, tuple[int, ...]]] = [(0, ())]
     total, count = 0.0, 0
     while untried:
-        count += 1
-        if count > limit:
+        if count + len(untried) > limit:
             raise TooManyWays(f"more than {limit} ways; choose smaller settings")
-        s = source(untried.pop())
+        count += 1
+        s = source(heapq.heappop(untried)[1])
         result = run(s)
-        untried += s.untried
+        for choices in s.untried:
+            heapq.heappush(untried, (len(choices), choices))
         total += s.probability
         yield s.probability, result
     assert abs(total - 1) < 1e-9, f"the probabilities of all ways sum to {total}"
