@@ -19,13 +19,15 @@ from workbench.engines.generators import generator
 from workbench.engines.load import Generator, Own
 from workbench.engines.probe import PROMPT, connect, version
 from workbench.engines.record import Query
+from workbench.engines.starters import Starter
 from workbench.engines.starting import started
 from workbench.experiments.block import digest
 from workbench.experiments.engine_cells import EngineCell, EngineUnit, Place
-from workbench.experiments.engine_rows import result
+from workbench.experiments.engine_rows import result, untold
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter, open_meter
+from workbench.runs.record import Result
 from workbench.runs.trace import Energy, Server
 
 HERE = ("127.0.0.1", "localhost", "::1")
@@ -47,7 +49,8 @@ class EngineBench:
         self._environ, self._open = environ, ExitStack()
         self._up: Up | None = None
         self._client: Client | None = None
-        self._faults: dict[Up, InputError] = {}  # of servers that cannot be started
+        self._version: str | None = None
+        self._faults: dict[Up, str] = {}  # of servers that cannot be started
 
     @cached_property
     def _usual(self) -> Generator:
@@ -57,10 +60,13 @@ class EngineBench:
         """The name of the generator for a server: our own if the usual one counts no tokens of it.
 
         Raises:
-            InputError: if the generator fails
+            InputError: if the generator fails, or if even ours counts no tokens
         """
-        one = self._usual.make(client, [Query(PROMPT, TRIED_TOKENS)], 1)
-        return Own.name if one.records[0].count is None else self._usual.name
+        for each in (self._usual, Own()):
+            load = each.make(client, [Query(PROMPT, TRIED_TOKENS)], 1)
+            if load.records[0].count is not None:
+                return each.name
+        raise untold(client.wire.engine.name)
 
     def _named(self, name: str) -> Generator:
         if name in (Own.name, self._usual.name):
@@ -88,7 +94,7 @@ class EngineBench:
         told = {
             "kind": client.dialect.kind,
             "model": client.model,
-            "version": version(client),
+            "version": self._version,
             "generator": self._tried(client),
         }
         own = {}
@@ -117,31 +123,35 @@ class EngineBench:
     def _row(self, unit: EngineUnit, i: int) -> Row:
         cell, host = unit.cells[i], platform.node()
         try:
-            client = self._of(unit.place, cell.draft_length, cell.flags, unit.device)
-            queries = [
-                Query(text, cell.max_new_tokens, cell.temperature, cell.seed + number)
-                for number, text in zip(unit.prompts, unit.texts, strict=True)
-            ]
-            meter, windows = self._meter(unit), list[Energy]()
-
-            @contextmanager
-            def window() -> Iterator[None]:
-                with meter.window() as each:
-                    yield
-                windows.append(each.energy)
-
-            by = self._named(unit.generator)
-            load = by.make(client, queries, cell.concurrency, window)
+            found = self._measured(unit, cell)
         except InputError as error:
             self.close()  # it may be dead; the next cell gets it anew
             asked = cell.to_json()
             return failed(unit.ids[i], unit.item, asked, unit.prompts, str(error), host)
+        return Row(unit.ids[i], unit.item, found, host)
+
+    def _measured(self, unit: EngineUnit, cell: EngineCell) -> Result:
+        place, by = unit.place, self._named(unit.generator)
+        client = self._of(place, cell.draft_length, cell.flags, unit.device)
+        queries = [
+            Query(text, cell.max_new_tokens, cell.temperature, cell.seed + number)
+            for number, text in zip(unit.prompts, unit.texts, strict=True)
+        ]
+        meter, windows = self._meter(unit), list[Energy]()
+
+        @contextmanager
+        def window() -> Iterator[None]:
+            with meter.window() as each:
+                yield
+            windows.append(each.energy)
+
+        load = by.make(client, queries, cell.concurrency, window)
         energy = windows[0] if windows else Energy(None, UNTIMED)
         server = Server(client.dialect.kind, self._version, client.model)
+        says = filter(None, (by.says, TOGETHER if _here(place) else ""))
+        flag = {} if isinstance(place, Engine) else _flag(place, cell)
         found = result(cell, unit.prompts, load, energy, server)
-        says = [*([by.says] if by.says else []), *([TOGETHER] if _here(unit.place) else [])]
-        flag = {} if isinstance(unit.place, Engine) else _flag(unit.place, cell)
-        return Row(unit.ids[i], unit.item, replace(found, remarks=says, settings=flag), host)
+        return replace(found, remarks=[*says], settings=flag)
 
     def _of(self, place: Place, length: int | None, flags: tuple[str, ...], device: str) -> Client:
         """A client of the server, which is started if it is not up."""
@@ -150,7 +160,7 @@ class EngineBench:
             return self._client
         self.close()
         if wanted in self._faults:
-            raise self._faults[wanted]
+            raise InputError(self._faults[wanted])
         if isinstance(place, Engine):
             client = connect(place, environ=self._environ)
             self._open.callback(client.wire.close)
@@ -159,7 +169,7 @@ class EngineBench:
             try:
                 client = self._open.enter_context(started(place, length or 0, flags, environ))
             except InputError as error:
-                self._faults[wanted] = error
+                self._faults[wanted] = str(error)
                 raise
         self._up, self._client, self._version = wanted, client, version(client)
         return client
@@ -187,6 +197,6 @@ def _visible(device: str) -> dict[str, str]:
     return {"CUDA_VISIBLE_DEVICES": number} if kind == "cuda" and number else {}
 
 
-def _flag(place: Any, cell: EngineCell) -> dict[str, Any]:
+def _flag(place: Starter, cell: EngineCell) -> dict[str, Any]:
     words = place.drafting(cell.draft_length or 0)
     return {"flag": shlex.join(words)} if words else {}

@@ -78,7 +78,7 @@ def _places(
                 str(cell.asked["settings"]["concurrency"]),
             ]
         )
-    return [*heads, "at once"], rows
+    return [*heads, "concurrency"], rows
 
 
 def _shown(value: Interval | None) -> str:
@@ -110,7 +110,8 @@ def best(found: Report, parts: Sequence[PlanEngine]) -> Iterator[Content]:
     if rows:
         yield BEST
         yield Table(
-            ["engine", "at once", "draft length", TOKENS_PER_SECOND, "over no draft", "flag"], rows
+            ["engine", "concurrency", "draft length", TOKENS_PER_SECOND, "over no draft", "flag"],
+            rows,
         )
 
 
@@ -191,9 +192,9 @@ def _charts(found: Report, engine: PlanEngine) -> Iterator[Figure]:
             Curve(name, look(i), dict(sorted(points.items())))
             for i, (name, points) in enumerate(lines.items())
         ]
-        title = f"{engine.part}: tokens/s by requests at once"
+        title = f"{engine.part}: tokens/s by concurrency"
         says = "Whiskers: 95% intervals over timings."
-        yield Figure(plots.curves(title, says, curves, "requests at once", TOKENS_PER_SECOND))
+        yield Figure(plots.curves(title, says, curves, "concurrency", TOKENS_PER_SECOND))
 
 
 def engine_facts(found: Report) -> list[tuple[str, str]]:

@@ -32,9 +32,7 @@ def result(
     """
     counts = [record.count for record in load.records if record.count is not None]
     if len(counts) < len(load.records):
-        raise InputError(
-            f"Engine {cell.engine} does not tell how many tokens it writes, so it has no speed."
-        )
+        raise untold(cell.engine)
     samples = [_sample(*each) for each in zip(prompts, load.records, strict=True)]
     found = served.result(cell.job, load.records, samples, load.seconds, server)
     (lap,) = found.laps
@@ -42,6 +40,11 @@ def result(
     if load.speculation is not None:
         metrics |= _drafts(load.speculation, sum(counts), len(counts))
     return replace(found, metrics=metrics, energy=energy, laps=[replace(lap, energy=energy)])
+
+
+def untold(engine: str) -> InputError:
+    """The error of a server that does not tell how many tokens it writes."""
+    return InputError(f"Engine {engine} does not tell how many tokens it writes; it has no speed.")
 
 
 def _sample(prompt: int, record: Record) -> Sample:

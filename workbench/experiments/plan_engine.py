@@ -40,7 +40,10 @@ def engine(keys: Keys) -> PlanEngine:
             "started."
         )
     starts = "start" in keys.data
-    name = Served(keys.text("start" if starts else "name")).engine
+    try:
+        name = Served(keys.text("start" if starts else "name")).engine
+    except InputError as error:
+        raise InputError(f"{keys.place}: {error}") from None
     keys = Keys(f"{keys.place} ({name})", keys.data)
     for key in ("draft_lengths", "flags"):
         if key in keys.data and not starts:

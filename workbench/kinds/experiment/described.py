@@ -27,7 +27,7 @@ def _engine(engine: PlanEngine) -> str:
         f"{engine.part}: {'starts the engine' if engine.starts else 'engine'} {engine.name}"
         f"{f' with {shlex.join(engine.flags)}' if engine.flags else ''}; {_prompts(engine)}; "
         f"{f'draft lengths {lengths}; ' if lengths else ''}"
-        f"{', '.join(map(str, engine.concurrency))} requests at once; "
+        f"concurrency {', '.join(map(str, engine.concurrency))}; "
         f"{engine.max_new_tokens} tokens"
     )
 
