@@ -8,7 +8,6 @@ from contextlib import contextmanager
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import accumulate, chain
 from pathlib import Path
 from typing import Any
 
@@ -20,13 +19,14 @@ from decoders.errors import InputError, ModelError, first_line, refuse
 
 PACKAGE = "llama-cpp-python"
 ERROR = 4  # a level of llama.cpp's log
-TOKENS = 2048  # of one call of llama.cpp; it computes 512 of them at a time
+# Of one call of llama.cpp, which computes 512 of them at a time; no fewer than its sequences.
+TOKENS = 2048
 # Kinds of positions with several numbers for a token.
 SEVERAL_POSITIONS = 8, 24, 40
 
 
 def library(name: str) -> Any:
-    """The module with llama.cpp's functions, silent.
+    """The module with llama.cpp's functions, silent unless its logger has a level.
 
     Args:
         name: the file that needs it, for the message
@@ -46,7 +46,9 @@ def library(name: str) -> Any:
         raise InputError(
             f"The package {PACKAGE} cannot load its library ({error}); install it again."
         ) from None
-    logging.getLogger(PACKAGE).setLevel(logging.CRITICAL)
+    if logging.getLogger(PACKAGE).level == logging.NOTSET:
+        # It would print everything.
+        logging.getLogger(PACKAGE).setLevel(logging.CRITICAL)
     return found
 
 
@@ -182,6 +184,11 @@ def stored(llama: Any, number: int) -> str:
     return next(names, "an unnamed type")
 
 
+def freed(llama: Any, context: Any, batch: Any) -> None:
+    llama.llama_free(context)
+    llama.llama_batch_free(batch)
+
+
 class LlamaContext:
     """A context of llama.cpp; see `decoders.engine.gguf.paths.Context`.
 
@@ -203,9 +210,13 @@ class LlamaContext:
                 f"llama.cpp has no memory for {rows} tokens of {file.source}; take shorter texts, "
                 "fewer at a time, or a smaller model."
             )
-        self._free = weakref.finalize(self, self.llama.llama_free, self.pointer)
         self.rows: int = self.llama.llama_n_ctx(self.pointer)
         self._most: int = self.llama.llama_n_batch(self.pointer)
+        self._batch = batch = self.llama.llama_batch_init(self._most, 0, self.sequences)
+        # Looked up once: each look-up makes an object.
+        self._tokens, self._positions, self._wanted = batch.token, batch.pos, batch.logits
+        self._counts, self._sets = batch.n_seq_id, batch.seq_id
+        self._free = weakref.finalize(self, freed, self.llama, self.pointer, batch)
         self._memory = self.llama.llama_get_memory(self.pointer)
         self._threads = 0
 
@@ -230,35 +241,25 @@ class LlamaContext:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
     def _decode(self, batch: Batch, part: slice) -> np.ndarray:
-        tokens = np.array(batch.tokens[part], dtype=np.int32)
-        positions = np.array(batch.positions[part], dtype=np.int32)
-        sets, wanted = batch.sequences[part], np.array(batch.wanted[part], dtype=np.int8)
-        counts = np.fromiter(map(len, sets), dtype=np.int32)
-        every = np.fromiter(chain.from_iterable(sets), dtype=np.int32)
-        begins = np.fromiter(accumulate(map(len, sets), initial=0), dtype=np.int64)
-        # llama.cpp reads a null after the last one.
-        places = every.ctypes.data + every.itemsize * begins
-        places[-1] = 0
-        given = self.llama.llama_batch(
-            n_tokens=len(tokens),
-            token=pointer(tokens, ctypes.c_int32),
-            pos=pointer(positions, ctypes.c_int32),
-            n_seq_id=pointer(counts, ctypes.c_int32),
-            seq_id=pointer(places, ctypes.POINTER(ctypes.c_int32)),
-            logits=pointer(wanted, ctypes.c_int8),
-        )
+        given, wanted = self._batch, batch.wanted[part]
+        given.n_tokens, sets = len(wanted), batch.sequences[part]
+        for i, (token, position, sequences, asked) in enumerate(
+            zip(batch.tokens[part], batch.positions[part], sets, wanted, strict=True)
+        ):
+            self._tokens[i], self._positions[i], self._wanted[i] = token, position, asked
+            self._counts[i], into = len(sequences), self._sets[i]
+            for j, sequence in enumerate(sequences):
+                into[j] = sequence
         if code := self.llama.llama_decode(self.pointer, given):
             raise ModelError(
                 f"llama.cpp failed in a pass of {self.file.source} (its code is {code}); try a "
                 "smaller batch or shorter texts."
             )
-        size = int(wanted.sum()) * self.file.vocabulary
-        if not size:
-            return np.empty((0, self.file.vocabulary), dtype=np.float32)
-        # The next call overwrites them.
+        shape = sum(wanted), self.file.vocabulary
+        if not shape[0]:
+            return np.empty(shape, dtype=np.float32)
         logits = self.llama.llama_get_logits(self.pointer)
-        return np.ctypeslib.as_array(logits, (size,)).reshape(-1, self.file.vocabulary).copy()
-
-
-def pointer(array: np.ndarray, kind: Any) -> Any:
-    return ctypes.cast(array.ctypes.data, ctypes.POINTER(kind))
+        kind = ctypes.c_float * (shape[0] * shape[1])
+        values: Any = kind.from_address(ctypes.addressof(logits.contents))
+        # The next call overwrites them.
+        return np.frombuffer(values, dtype=np.float32).reshape(shape).copy()

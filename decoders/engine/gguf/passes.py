@@ -89,9 +89,10 @@ class GgufPasses(Passes):
         while True:
             asked: dict[TokenTree, Sequence[NodeId]] = {}
             leaves: list[Leaf] = []
-            rows = sum(paths.rows(tree) for tree in paths.of)
-            for tree, nodes in wants:
+            for tree in paths.of:
                 paths.settle(tree)
+            rows = sum(map(paths.rows, paths.of))
+            for tree, nodes in wants:
                 missing = lacking(paths, tree, nodes)
                 asked[tree] = nodes
                 if chunk is not None and sum(n < tree.prompt_length for n in missing) > chunk:

@@ -37,8 +37,8 @@ def load_gguf(target: Any, draft: Any, **given: Any) -> ModelPair:
     refuse(
         (
             target is None or not all(map(is_gguf, names)),
-            f"{next(filter(is_gguf, names))} is a GGUF file; name such files for the target, and "
-            "for the draft if there is one.",
+            f"{next(filter(is_gguf, names))} is a GGUF file; load_pair() takes such files for the "
+            "target and, if there is one, for the draft.",
         ),
         (option, f"llama.cpp runs GGUF files as they are stored; leave {option} out."),
     )

@@ -169,8 +169,8 @@ def _look(name: str) -> None:
         ),
         (
             is_gguf(name),
-            f"{name} is a GGUF file; name such files for the target, and for the draft if there is "
-            "one.",
+            f"{name} is a GGUF file; load_pair() takes such files for the target and, if there is "
+            "one, for the draft.",
         ),
         (
             folder and not files and any(path.glob("*.gguf")),

@@ -13,6 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import decoders
 from decoders import InputError, catalog, generate, load_pair
+from decoders.engine.gguf import library
 from decoders.engine.loading import gguf as loading
 from decoders.engine.loading.load import EMBEDDED
 from decoders.tree import TokenTree
@@ -75,7 +76,7 @@ def pair(folder):
 def read(pair, ids: list[int]) -> np.ndarray:
     """The logits after a text, by llama.cpp alone: one sequence, its own defaults."""
     settings = llama_cpp.llama_context_default_params()
-    settings.n_ctx = 256
+    settings.n_ctx = 512
     settings.n_threads = settings.n_threads_batch = 1
     context = llama_cpp.llama_init_from_model(pair.target.weights.pointer, settings)
     tokens = (ctypes.c_int32 * len(ids))(*ids)
@@ -89,7 +90,7 @@ def read(pair, ids: list[int]) -> np.ndarray:
 def greedily(pair, ids: list[int], count: int) -> list[int]:
     """llama.cpp's own greedy decoding, token by token with its sampler."""
     settings = llama_cpp.llama_context_default_params()
-    settings.n_ctx = 256
+    settings.n_ctx = 512
     settings.n_threads = settings.n_threads_batch = 1
     context = llama_cpp.llama_init_from_model(pair.target.weights.pointer, settings)
     sampler, found, fed = llama_cpp.llama_sampler_init_greedy(), [], ids
@@ -176,6 +177,14 @@ def test_quantised_files_have_their_own_greedy_text(pair, folder, kind):
         assert generate(small, PROMPT, decoder, **COLD).tokens == own
 
 
+def test_a_pass_with_more_tokens_than_one_call_takes(pair, folder, monkeypatch):
+    monkeypatch.setattr(library, "TOKENS", 256)
+    parts, long = load_pair(folder / "target.gguf", folder / "draft.gguf"), list(range(1, 401))
+    own = greedily(pair, long, 24)
+    for decoder in ("greedy", "specinfer"):
+        assert generate(parts, long, decoder, **COLD).tokens == own
+
+
 def test_a_draft_with_another_tokenizer(pair, folder):
     both = load_pair(folder / "target.gguf", folder / "other.gguf")
     assert not both.one_tokenizer
@@ -221,6 +230,9 @@ def test_places_are_read(pair):
     places = decoders.read(pair, PROMPT, text)
     assert places.logits.argmax(-1).tolist()[: len(text)] == text
     assert places.q is not None
+    draft = text[:3]
+    kept = decoders.judge(places.p[:4], places.q[:3], draft, ["tokenwise"])
+    assert kept
 
 
 def test_what_is_said_of_it(pair):

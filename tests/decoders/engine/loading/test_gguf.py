@@ -5,7 +5,7 @@ from types import ModuleType
 
 import pytest
 
-from decoders import InputError, load_pair
+from decoders import InputError, load_pair, parameters
 from decoders.engine.gguf import library
 
 
@@ -41,10 +41,12 @@ def test_names(file, tmp_path):
     refused("cannot be looked up", "a\0.gguf")
     refused(gone, file, tmp_path / "draft.gguf")
     refused("is a folder with GGUF files; name one of them", tmp_path)
-    name_both = "is a GGUF file; name such files for the target, and for the draft if there is one"
+    name_both = "is a GGUF file; .* such files for the target and, if there is one, for the draft"
     refused(name_both, tmp_path, file)
     refused(name_both, None, file)
     refused(name_both, file, "mtp")
+    with pytest.raises(InputError, match=name_both):
+        parameters(file)
     (tmp_path / "text.gguf").write_text("no model")
     refused("is no GGUF file: it begins otherwise", tmp_path / "text.gguf")
 
