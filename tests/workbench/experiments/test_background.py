@@ -100,3 +100,25 @@ def test_a_plan_that_names_files_cannot_read_them_here(make):
     plan = PLAN.replace('name = "timed"', 'name = "timed"\nprompts = ["/etc/passwd.txt"]')
     with pytest.raises(InputError, match="There is no set of prompts"):
         background.start(Request(plan, "small.toml", paths=False))
+
+
+ENGINES = '[[engine]]\n{} = "fast"\nlimit = 1\n'
+
+
+def test_a_plan_of_the_page_starts_no_server(make, monkeypatch, tmp_path):
+    file = tmp_path / "engines.toml"
+    file.write_text(f"[fast]\nstart = 'touch {tmp_path}/started --port {{port}}'\n")
+    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
+    background = make()
+    background.start(Request(ENGINES.format("start"), "engines.toml"))
+    background.join()
+    assert "run it in the terminal, with --start-engines" in background.work.fault
+    assert not (tmp_path / "started").exists()
+
+
+def test_a_shared_machine_puts_no_load_on_engines(make, monkeypatch):
+    monkeypatch.setattr(plan_file, "shipped", lambda: ["engines"])
+    plan = ENGINES.format("name")
+    monkeypatch.setattr(plan_file, "find", lambda name: plan_file.parse(plan, "engines.toml"))
+    with pytest.raises(InputError, match="puts no load on engines"):
+        make(public=True).start(Request(plan, "engines.toml"))

@@ -3,7 +3,9 @@
 Skipped where Ray is not installed."""
 
 import os
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -111,6 +113,20 @@ def test_what_fails_there_is_a_row_with_its_own_sentence(four, tmp_path):
     id = ran(four, journal, FAILING)
     errors = {e for kept in journal.kept(id) for row in kept.rows.values() for e in row.errors}
     assert errors == {"ValueError: broken there"}
+
+
+def test_a_server_is_started_where_a_worker_runs(four, tmp_path, monkeypatch):
+    server = Path(__file__).parents[1] / "engines" / "startable.py"
+    file = tmp_path / "engines.toml"
+    file.write_text(f"[fake]\nstart = '{sys.executable} {server} --port {{port}}'\n")
+    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
+    plan = '[[engine]]\nstart = "fake"\nlimit = 2\nmax_new_tokens = 4\ntimings = 1\n'
+    journal = Journal(tmp_path / "j.sqlite")
+    experiment = driver.prepare(Request(plan, "cluster.toml"), four, starts=True)
+    *_, last = driver.run(experiment, journal, four)
+    (kept,) = journal.kept(experiment.id)
+    assert (last.done, last.failed) == (1, 0)
+    assert kept.rows[0].metrics["new_tokens"] == 8
 
 
 def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
