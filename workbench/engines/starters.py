@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from decoders.errors import InputError, refuse
 
-FIELDS = ("start", "draft", "model", "kind")
+FIELDS = ("start", "draft", "model", "kind", "gpus")
+MOST_GPUS = 1024
 PORT, LENGTH = "{port}", "{length}"
 
 
@@ -21,6 +22,7 @@ class Starter:
             the command unless nothing is drafted
         model: the model that it should serve; None takes the one that it serves
         kind: its dialect; None finds out
+        gpus: GPUs that a cluster must give it
     """
 
     name: str
@@ -28,6 +30,7 @@ class Starter:
     draft: tuple[str, ...] = ()
     model: str | None = None
     kind: str | None = None
+    gpus: int = 1
 
     def drafting(self, length: int) -> tuple[str, ...]:
         """The words that let it draft this many tokens; none for 0."""
@@ -54,7 +57,14 @@ def starter(where: str, name: str, fields: Mapping[str, str]) -> Starter:
         _words(f"{where}: `{field}` of the engine {name}", fields.get(field, ""), within)
         for field, within in (("start", PORT), ("draft", LENGTH))
     )
-    return Starter(name, start, draft, fields.get("model"), fields.get("kind"))
+    gpus = fields.get("gpus", "1")
+    refuse(
+        (
+            not (gpus.isdecimal() and 1 <= int(gpus) <= MOST_GPUS),
+            f"{where}: `gpus` of the engine {name} must be text, a number from 1 to {MOST_GPUS}.",
+        )
+    )
+    return Starter(name, start, draft, fields.get("model"), fields.get("kind"), int(gpus))
 
 
 def _words(what: str, text: str, within: str) -> tuple[str, ...]:

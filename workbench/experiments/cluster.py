@@ -28,13 +28,18 @@ class Cluster:
         address: of the cluster; "auto" for this machine's, "local" to start one here
         make: makes an actor's bench
         most: the most actors, None for as many as there is room for
+        gpus: GPUs of each actor, where there are any: a server that it starts may need several
 
     Raises:
         InputError: if Ray is not installed or the cluster cannot be reached
     """
 
     def __init__(
-        self, address: str = "local", make: Callable[[], Any] = Bench, most: int | None = None
+        self,
+        address: str = "local",
+        make: Callable[[], Any] = Bench,
+        most: int | None = None,
+        gpus: int = 1,
     ):
         try:
             import ray
@@ -65,21 +70,28 @@ class Cluster:
                 f"The Ray cluster at {quoted(address)} cannot be reached ({why}); start it with "
                 "`ray start --head`."
             ) from None
-        self._gpus = ray.cluster_resources().get("GPU", 0) >= 1
+        there = int(ray.cluster_resources().get("GPU", 0))
+        self._gpus = gpus if there else 0
+        if there < self._gpus:
+            raise InputError(
+                f"A server of this plan needs {gpus} GPUs, and the cluster has {there}; add nodes, "
+                "or lower `gpus` in the file of engines."
+            )
         nodes = sum(node["Alive"] for node in ray.nodes())
         self.says = (
             f"{self.count} Ray actors on {nodes} nodes, one for each "
-            f"{'GPU' if self._gpus else 'core'}"
+            f"{'core' if not self._gpus else 'GPU' if gpus == 1 else f'{gpus} GPUs'}"
         )
 
     @property
     def count(self) -> int:
         """The number of actors for which the nodes now have room."""
-        room = max(1, int(self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)))
+        there = self._ray.cluster_resources().get("GPU" if self._gpus else "CPU", 1)
+        room = max(1, int(there) // (self._gpus or 1))
         return min(room, self._most or room)
 
     def start(self, number: int) -> "Remote":
-        needs = {"num_gpus": 1, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
+        needs = {"num_gpus": self._gpus, "num_cpus": 0} if self._gpus else {"num_cpus": 1}
         make = self._ray.remote(Actor).options(**needs).remote
         return Remote(self._ray, make(self._make, {} if self._gpus else THREADS))
 

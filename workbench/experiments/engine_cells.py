@@ -109,6 +109,13 @@ def places(plan: Plan, starts: bool, environ: Mapping[str, str] = os.environ) ->
     return {engine.name: _place(engine, starts, environ) for engine in plan.engines}
 
 
+def gpus(plan: Plan, environ: Mapping[str, str] = os.environ) -> int:
+    """The most GPUs that a server needs which a plan starts; 1 if it starts none."""
+    known = starters(environ) if any(engine.starts for engine in plan.engines) else {}
+    named = [known[engine.name].gpus for engine in plan.engines if engine.name in known]
+    return max(named, default=1)
+
+
 def _place(of: PlanEngine, starts: bool, environ: Mapping[str, str]) -> Place:
     if not of.starts:
         return _named(of.name, engines(environ), f"name it in {LISTED}, or in the file {FILE}.")

@@ -21,7 +21,7 @@ def entry(**fields: str) -> str:
 
 
 def test_an_entry_with_a_command_is_a_starter_and_no_running_engine(tmp_path):
-    environ = of_file(tmp_path, entry(start=START, draft=DRAFT, model="m", kind="vllm"))
+    environ = of_file(tmp_path, entry(start=START, draft=DRAFT, model="m", kind="vllm", gpus="2"))
     environ[LISTED] = "fast=http://127.0.0.1:8000"
     assert engines(environ) == {"fast": Engine("fast", "http://127.0.0.1:8000")}
     (found,) = starters(environ).values()
@@ -31,6 +31,7 @@ def test_an_entry_with_a_command_is_a_starter_and_no_running_engine(tmp_path):
         ("--speculative-config", '{"num_speculative_tokens": {length}, "model": "a/b"}'),
         "m",
         "vllm",
+        2,
     )
 
 
@@ -56,6 +57,8 @@ def test_the_words_of_a_command_are_not_a_shells(tmp_path):
         ({"start": START, "draft": "--draft 3"}, "must say where {length} stands"),
         ({"start": START, "url": "http://h"}, "an engine with `start` has no field 'url'"),
         ({"start": START, "key": "KEY"}, "an engine with `start` has no field 'key'"),
+        ({"start": START, "gpus": "0"}, "`gpus` of the engine slow must be text, a number from 1"),
+        ({"start": START, "gpus": "two"}, "`gpus` of the engine slow must be text, a number from 1"),
         ({"draft": DRAFT}, "has no `url`"),
         ({"url": "http://h", "draft": DRAFT}, "an engine has no field 'draft'"),
     ],

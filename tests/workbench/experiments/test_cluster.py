@@ -14,7 +14,9 @@ from tests.models import build, build_tokenizer
 from tests.workbench.experiments import benches, killed
 from tests.workbench.experiments.conftest import answers
 from workbench.experiments import driver
+from workbench.experiments.engine_cells import gpus
 from workbench.experiments.journal import Journal
+from workbench.experiments.plan_file import parse
 from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
@@ -151,3 +153,43 @@ def test_a_worker_killed_and_a_node_removed_lose_nothing(nodes, four, tmp_path):
 def test_a_cluster_that_is_not_there():
     with pytest.raises(InputError, match="cannot be reached"):
         Cluster("127.0.0.1:1")
+
+
+class Asked:
+    """What an actor is made with, in place of an actor."""
+
+    def __init__(self, *_):
+        self.needs = []
+
+    def options(self, **needs):
+        self.needs.append(needs)
+        return self
+
+    def remote(self, *_):
+        return self
+
+
+def test_each_worker_gets_the_gpus_that_a_server_needs(monkeypatch):
+    asked = Asked()
+    monkeypatch.setattr(ray, "init", lambda *_, **__: None)
+    monkeypatch.setattr(ray, "cluster_resources", lambda: {"GPU": 9.0, "CPU": 64.0})
+    monkeypatch.setattr(ray, "nodes", lambda: [{"Alive": True}] * 2)
+    monkeypatch.setattr(ray, "remote", lambda _: asked)
+    cluster = Cluster("auto", gpus=4)
+    assert (cluster.count, cluster.says) == (2, "2 Ray actors on 2 nodes, one for each 4 GPUs")
+    cluster.start(0)
+    assert asked.needs == [{"num_gpus": 4, "num_cpus": 0}]
+    assert Cluster("auto").says == "9 Ray actors on 2 nodes, one for each GPU"
+    with pytest.raises(InputError, match="needs 16 GPUs, and the cluster has 9"):
+        Cluster("auto", gpus=16)
+
+
+def test_a_plan_needs_as_many_gpus_as_its_largest_server(tmp_path, monkeypatch):
+    file = tmp_path / "engines.toml"
+    entry = "[{}]\nstart = 'serve {{port}}'\ngpus = '{}'\n"
+    file.write_text(entry.format("small", 1) + entry.format("large", 4))
+    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(file))
+    plan = '[[engine]]\nstart = "{}"\n'
+    assert gpus(parse(plan.format("large") + plan.format("small"), "x.toml")) == 4
+    assert gpus(parse(plan.format("small"), "x.toml")) == 1
+    assert gpus(parse(FAILING, "x.toml")) == 1

@@ -17,7 +17,7 @@ from transformers.utils import logging as transformers_logging
 
 from decoders import InputError
 from decoders.errors import quoted
-from workbench.experiments import driver, plan_file
+from workbench.experiments import driver, engine_cells, plan_file
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal, Progress
 from workbench.experiments.plan import Plan
@@ -133,7 +133,7 @@ def asked(name: str, args: argparse.Namespace) -> Request:
     )  # fmt: skip
 
 
-def pool(args: argparse.Namespace) -> Pool:
+def pool(args: argparse.Namespace, plan: Plan) -> Pool:
     if args.gpus and args.ray:
         raise InputError("Give either --gpus or --ray, not both.")
     if args.gpus:
@@ -141,7 +141,7 @@ def pool(args: argparse.Namespace) -> Pool:
     if args.ray:
         from workbench.experiments.cluster import Cluster  # an extra
 
-        return Cluster(args.ray)
+        return Cluster(args.ray, gpus=engine_cells.gpus(plan))
     return InProcess(Device(PairKeeper()))
 
 
@@ -164,8 +164,8 @@ def follow(
     Returns:
         the exit status: 0, 1 if a row failed, 130 if it was stopped
     """
-    request.read()  # raises errors of the plan before models are loaded
-    with Crew(pool(args)) as crew:
+    found, _ = request.read()  # raises errors of the plan before models are loaded
+    with Crew(pool(args, found)) as crew:
         with Console(stderr=True).status("Loading the models"):
             transformers_logging.disable_progress_bar()
             experiment = driver.prepare(request, crew, args.start_engines)
