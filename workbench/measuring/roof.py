@@ -4,7 +4,6 @@ Both are measured alone, on more memory than caches hold and on one large produc
 in a data sheet are meant.
 """
 
-import statistics
 import time
 from collections.abc import Callable
 
@@ -14,7 +13,7 @@ from decoders.devices import device_of
 
 READ_BYTES = 2**28
 WIDTH_ON_HOST, WIDTH = 1024, 8192  # rows and columns of the product
-REPEATS, WARM_UPS = 7, 2
+REPEATS = 9
 
 
 def measured(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
@@ -35,12 +34,12 @@ def measured(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
 
 
 def _seconds(action: Callable[[], object], wait: Callable[[], None]) -> float:
-    """The median of a few runs, after some that warm up."""
+    """The quickest of a few runs: whatever else the machine does only ever slows one."""
     each = []
-    for _ in range(WARM_UPS + REPEATS):
+    for _ in range(REPEATS):
         wait()
         began = time.perf_counter()
         action()
         wait()
         each.append(time.perf_counter() - began)
-    return statistics.median(each[WARM_UPS:])
+    return min(each)

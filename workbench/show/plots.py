@@ -157,6 +157,7 @@ def curves(
     x_title: str,
     y_title: str,
     levels: Sequence[tuple[str, Look, float]] = (),
+    decades: float = math.inf,
 ) -> str:
     """Figures over a setting, with their ranges.
 
@@ -167,9 +168,10 @@ def curves(
         x_title: the name of the setting
         y_title: the name of the figure
         levels: (name, look, figure) of decoders without the setting, drawn as dotted lines across
+        decades: see `Axis`, of the setting
     """
     at, width, height = sorted({x for curve in found for x in curve.points}), 460, 280
-    x = Axis(at, LEFT, width - RIGHT, math.inf)
+    x = Axis(at, LEFT, width - RIGHT, decades)
     values = [v for curve in found for point in curve.points.values() for v in point]
     y = Axis([*values, *(v for _, _, v in levels)], height - BOTTOM, TOP)
     parts = [grid(x, y, width, height, x_title, y_title, at)]

@@ -23,6 +23,11 @@ SAYS = (
     "Predicts from acceptance and costs whether speculative decoding pays with this pair on this "
     "machine, shows measurements beside the prediction, and says at which load it stops paying."
 )
+LABELS = {
+    "loads": "Requests at once",
+    "gpu_bandwidth": "GPU: bandwidth",
+    "gpu_tflops": "GPU: operations",
+}
 START = {**Advice.usual, "max_new_tokens": 48}
 OPENING = {"prompts": {"name": "stories", "count": 5}, "settings": {**START, "temperature": 1.0}}
 
@@ -108,8 +113,12 @@ class AdviceCard(StudyTab):
 
 def _input(field: Field) -> gr.components.Component:
     """The input of one of advice's own settings."""
-    label, name = field.name.replace("_", " "), field.name.replace("_", "-")
-    options: dict[str, Any] = {"label": label, "info": field.metadata["help"], "min_width": 180}
+    name = field.name.replace("_", "-")
+    options: dict[str, Any] = {
+        "label": LABELS[field.name],
+        "info": field.metadata["help"],
+        "min_width": 180,
+    }
     if is_list(field):
         shown = _shown(field, field.default)
         return gr.Textbox(shown, max_lines=1, elem_id=f"advice-{name}", **options)

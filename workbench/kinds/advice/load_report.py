@@ -68,18 +68,18 @@ def verdict(gains: Mapping[int, Gain], largest: str) -> str:
     after = [load for load in loses if load > max(pays, default=0)]
     unsure = [load for load in gains if load not in pays and load not in loses]
     if pays and pays[-1] == max(gains):
-        says = f"Speculation pays up to {largest}."
+        says = f"speculation pays up to {largest}."
     elif pays and after:
         says = (
-            f"Speculation pays up to {counted(pays[-1], 'request')} at once, and stops paying at "
+            f"speculation pays up to {counted(pays[-1], 'request')} at once, and stops paying at "
             f"{after[0]:,}."
         )
     elif after and after[0] == min(gains):
-        says = f"Speculation does not pay, from {counted(after[0], 'request')} at once on."
+        says = f"speculation does not pay, from {counted(after[0], 'request')} at once on."
     elif after:
-        says = f"Speculation stops paying at {counted(after[0], 'request')} at once."
+        says = f"speculation stops paying at {counted(after[0], 'request')} at once."
     else:
-        says = f"Speculation does not surely pay or stop paying up to {largest}."
+        says = f"speculation does not surely pay or stop paying up to {largest}."
     if unsure:
         says += f" Whether it pays is uncertain at {_list(unsure)}."
     return says + flags({load: gains[load].length if load in pays else 0 for load in gains})
@@ -129,6 +129,7 @@ def chart(found: Loads) -> str:
         "requests at once",
         "x greedy",
         [("greedy", Look("currentColor", "dot", "circle"), 1.0)],
+        decades=2.0,  # loads are doubled
     )
 
 
