@@ -113,11 +113,11 @@ def _written(result: Result) -> float | None:
 TOKENS_PER_SECOND = "tokens/s"
 FIGURES = (
     EngineFigure(
-        TOKENS_PER_SECOND, "output tokens of all requests by the seconds of the load",
+        TOKENS_PER_SECOND, "output tokens of all requests, divided by the seconds of the load",
         lambda kept: figure(TOKENS_PER_SECOND, kept),
     ),
     EngineFigure(
-        "tokens/s each", "of a single request, the prompt's time included; median",
+        "tokens/s each", "of a single request, with the time of its prompt; median",
         _of_requests(speed, 0.5),
     ),
     EngineFigure(
@@ -126,7 +126,7 @@ FIGURES = (
     EngineFigure("first token, 95%", "its 95th percentile", _of_requests(first, TAIL)),
     EngineFigure(
         "between tokens, ms",
-        "from the first token of a request to its last, by the number of tokens after the first; "
+        "from the first token of a request to its last, divided by the tokens after the first; "
         "median",
         _of_requests(between, 0.5),
     ),
@@ -137,7 +137,7 @@ FIGURES = (
         lambda kept: ratio(kept, _written, metric("verifications")),
     ),
     EngineFigure(
-        "accepted", "accepted draft tokens by all draft tokens",
+        "accepted", "accepted draft tokens, divided by all draft tokens",
         lambda kept: ratio(kept, metric("accepted"), metric("drafted")),
     ),
 )  # fmt: skip

@@ -1,6 +1,7 @@
 """What a report says of engines: the loads, the best draft lengths, energy."""
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 
 from workbench.experiments import figures
 from workbench.experiments.engine_energy import PARTS, spent
@@ -23,8 +24,8 @@ SAYS = (
 )
 ESTIMATED = "Parts are estimated: passes times the costs that the plan states."
 BEST = (
-    "At each concurrency the draft length with the most tokens/s, and what the server is started "
-    "with. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings."
+    "The draft length with the most tokens/s at each concurrency, and the flags that started its "
+    "server. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings."
 )
 
 
@@ -36,9 +37,9 @@ def engines(found: Report) -> list[Content]:
     accepted = [acceptance(found, engine.part) for engine in parts]
     content: list[Content | None] = [
         *(engine.about for engine in parts),
+        *best(found, parts),
         loads(found, parts),
         SAYS,
-        *best(found, parts),
         *energy(found, parts),
         *accepted,
         _remarks(found, parts),
@@ -92,46 +93,52 @@ def _shown(value: Interval | None) -> str:
 
 
 def best(found: Report, parts: Sequence[PlanEngine]) -> Iterator[Content]:
-    """The best draft length at each concurrency, as the flag that the engine takes."""
-    rows = []
+    """The best draft length at each concurrency, and the flags that the engine takes for it."""
+    rows, flags = [], dict[tuple[str, str], list[str]]()
     for engine in parts:
-        if len(engine.draft_lengths) < 2:
-            continue
-        for prompts in engine.prompts:
-            for size in engine.concurrency:
-                cells = [
-                    cell
-                    for cell in found.of_part(engine.part)
-                    if (cell.asked["prompts"], cell.asked["batch_size"]) == (prompts, size)
-                ]
-                if row := _best(cells):
-                    name = engine.part if len(engine.prompts) == 1 else f"{engine.part}, {prompts}"
-                    rows.append([name, str(size), *row])
+        for prompts, size in product(engine.prompts, engine.concurrency):
+            same = (prompts, size)
+            cells = [
+                cell
+                for cell in found.of_part(engine.part)
+                if (cell.asked["prompts"], cell.asked["batch_size"]) == same and _speed(cell)
+            ]
+            if len(cells) < 2:
+                continue
+            name = engine.part if len(engine.prompts) == 1 else f"{engine.part}, {prompts}"
+            chosen = max(cells, key=_fast)
+            rows.append([name, str(size), *_best(chosen, cells)])
+            flags.setdefault((name, _flag(chosen)), []).append(str(size))
     if rows:
         yield BEST
         yield Table(
-            ["engine", "concurrency", "draft length", TOKENS_PER_SECOND, "over no draft", "flag"],
-            rows,
+            ["engine", "concurrency", "draft length", TOKENS_PER_SECOND, "over no draft"], rows
         )
+        yield [
+            f"{name}, concurrency {', '.join(sizes)}: {flag}"
+            for (name, flag), sizes in flags.items()
+        ]
 
 
-def _best(cells: Sequence[Kept]) -> list[str] | None:
-    speeds = [(speed.value, cell) for cell in cells if (speed := _speed(cell))]
-    if len(speeds) < 2:
-        return None
-    _, chosen = max(speeds, key=lambda each: each[0])
-    length = chosen.asked["settings"]["draft_length"]
-    plain = next((c for _, c in speeds if c.asked["settings"]["draft_length"] == 0), None)
+def _best(chosen: Kept, cells: Sequence[Kept]) -> list[str]:
+    """Its draft length, its speed, and how that compares with drafting nothing."""
+    plain = next((c for c in cells if c.asked["settings"]["draft_length"] == 0), None)
     words = MISSING
     if plain and plain is not chosen and (gain := over(chosen, plain)):
         few = len(figures.common(chosen, plain)) < figures.LEAST_ITEMS
         unclear = few or gain.low <= 1 <= gain.high
         words = f"{_shown(gain)}{', unclear' if unclear else ''}"
-    flag = next(
-        (str(row.result.settings["flag"]) for row in figures.good(chosen).values()
-         if "flag" in row.result.settings), "none",
-    )  # fmt: skip
-    return [str(length), _shown(_speed(chosen)), words, flag]
+    return [str(chosen.asked["settings"]["draft_length"]), _shown(_speed(chosen)), words]
+
+
+def _flag(cell: Kept) -> str:
+    """The flags that its server drafts by."""
+    settings = (row.result.settings for row in figures.good(cell).values())
+    return next((str(each["flag"]) for each in settings if "flag" in each), "no flag")
+
+
+def _fast(cell: Kept) -> float:
+    return speed.value if (speed := _speed(cell)) else 0.0
 
 
 def _speed(cell: Kept) -> Interval | None:
