@@ -1,10 +1,13 @@
 """[[engine]] in plans: what it means, every fault named, and no address anywhere."""
 
 import dataclasses
+import re
+from pathlib import Path
 
 import pytest
 
 from decoders import InputError
+from workbench.engines.addresses import FILE, starters
 from workbench.experiments.plan import Costs, PlanEngine
 from workbench.experiments.plan_file import parse
 from workbench.kinds.experiment.described import described
@@ -118,3 +121,15 @@ def test_a_plan_in_words_says_what_it_starts():
     assert described(parse(RUNNING, "mine.toml")).splitlines()[-1] == (
         "fast: engine fast; stories; concurrency 1; 64 tokens"
     )
+
+
+def test_the_examples_of_the_documentation_can_be_used(tmp_path):
+    page = Path(__file__).parents[3] / "docs" / "experiments.md"
+    whole = page.read_text(encoding="utf-8").partition("## Engines in a plan")[2]
+    plan, file, costs = re.findall(r"```toml.*?\n(.*?)```", whole, re.S)
+    started, running = parse(plan + costs, "drafts.toml").engines
+    assert (started.draft_lengths, running.costs) == ((0, 2, 3), Costs(3.0, 0.1, 0.05))
+    (tmp_path / "engines.toml").write_text(file)
+    known = starters({FILE: str(tmp_path / "engines.toml")})
+    assert started.name in known
+    assert all("3" in " ".join(each.drafting(3)) for each in known.values())
