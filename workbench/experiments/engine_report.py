@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from itertools import product
 
 from workbench.experiments import figures
+from workbench.experiments.charts import draw
 from workbench.experiments.engine_energy import PARTS, spent
 from workbench.experiments.engine_figures import FIGURES, TOKENS_PER_SECOND
 from workbench.experiments.figures import Interval
@@ -44,6 +45,12 @@ def engines(found: Report) -> list[Content]:
         *accepted,
         _remarks(found, parts),
         *(chart for engine in parts for chart in _charts(found, engine)),
+        *(
+            Figure(chart)
+            for drawing in found.plan.drawings
+            if drawing.part in {engine.part for engine in parts}
+            for chart in draw(found, drawing)
+        ),
     ]
     return [each for each in content if each]
 

@@ -104,6 +104,15 @@ def test_the_chart_has_a_line_for_each_length():
     assert "draft length 2" in chart.markup
 
 
+def test_a_plan_may_draw_engines_too():
+    drawn = (
+        '[[draw]]\nkind = "curve"\npart = "fast"\nx = "draft_length"\ny = ["accepted/drafted"]\n'
+    )
+    charts = [e for e in engines(report(*CELLS, plan=PLAN + drawn)) if isinstance(e, Figure)]
+    assert len(charts) == 2
+    assert "accepted/drafted by draft length" in charts[1].markup
+
+
 def test_what_servers_say_is_text():
     facts = {"name": "fast", "kind": "vllm", "version": "<b>1</b>", "model": "m", "flags": "",
              "generator": "this workbench", "host": "here", "started": True}  # fmt: skip
