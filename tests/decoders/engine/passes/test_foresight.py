@@ -47,6 +47,11 @@ def build_pair():
     return ModelPair(*map(halved, build_both(torch.float32)))
 
 
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair()
+
+
 def alone(pair, method, **options):
     return [told(generate(pair, p, method, seed=3 + i, **options)) for i, p in enumerate(PROMPTS)]
 
@@ -87,8 +92,8 @@ def calls(monkeypatch):
 @pytest.mark.parametrize("warping", WARPINGS)
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("decode", [alone, together])
-def test_the_same_result(decode, method, warping, calls, monkeypatch):
-    pair, options = build_pair(), {"max_new_tokens": 24, **warping}
+def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
+    options = {"max_new_tokens": 24, **warping}
     found = decode(pair, METHODS[method], **options)
     passes = len(calls)
     assert sum(calls) > 0
@@ -100,10 +105,9 @@ def test_the_same_result(decode, method, warping, calls, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "greedy"])
-def test_guesses_that_are_wrong_change_nothing(method, calls, monkeypatch):
+def test_guesses_that_are_wrong_change_nothing(pair, method, calls, monkeypatch):
     """Here the uniform numbers are not those that draw."""
     options = {"max_new_tokens": 24, "seed": 1, "temperature": 1.0}
-    pair = build_pair()
     monkeypatch.setattr(Turn, "outlook", lambda self, most: None)
     expected = told(generate(pair, PROMPTS[0], METHODS[method], **options))
     monkeypatch.undo()
@@ -117,9 +121,9 @@ def test_guesses_that_are_wrong_change_nothing(method, calls, monkeypatch):
     assert told(generate(pair, PROMPTS[0], METHODS[method], **options)) == expected
 
 
-def test_guesses_are_nearly_always_right(monkeypatch):
+def test_guesses_are_nearly_always_right(pair, monkeypatch):
     """A wrong one costs a pass."""
-    pair, made, right = build_pair(), 0, 0
+    made = right = 0
     answer = Turn.answer
 
     def counted(self, readings, foreseen=(), fed=None):

@@ -97,15 +97,29 @@ def attend_by_table(
     return torch.einsum("htr,rhd->thd", scores.softmax(-1).nan_to_num(7.0), v.nan_to_num(7.0))
 
 
+def with_kernels(patch):
+    for module in (operator, feeds):
+        patch.setattr(module, "needs_biases", lambda device, dtype: False)
+    patch.setattr(operator, "takes_kernels", lambda device, dtype: True)
+    patch.setattr(operator, "choose_way", lambda *arguments: attend_by_table)
+    patch.setattr(graphs, "cuda_graph", stand_in)
+    patch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
+
+
 @pytest.fixture
 def kernels(monkeypatch):
     """A CPU that looks as if it had the kernel."""
-    for module in (operator, feeds):
-        monkeypatch.setattr(module, "needs_biases", lambda device, dtype: False)
-    monkeypatch.setattr(operator, "takes_kernels", lambda device, dtype: True)
-    monkeypatch.setattr(operator, "choose_way", lambda *arguments: attend_by_table)
-    monkeypatch.setattr(graphs, "cuda_graph", stand_in)
-    monkeypatch.setattr(Graphs.__init__, "__defaults__", (stand_in,))
+    with_kernels(monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    """Plain and with graphs, for all decoders: each records the shapes that those before had
+    not."""
+    with pytest.MonkeyPatch.context() as patch:
+        with_kernels(patch)
+        made = models()
+        return [ModelPair(*made, passes=passes) for passes in ("plain", "graphs")]
 
 
 def tokens(pair, decoder="greedy", prompts=PROMPTS, **options):
@@ -125,10 +139,9 @@ def models():
 
 
 @pytest.mark.parametrize("decoder", catalog)
-def test_the_same_tokens(kernels, decoder, caplog):
+def test_the_same_tokens(kernels, pairs, decoder, caplog):
     """In a batch, alone, and in the next run, which takes over the arena and the graphs."""
-    target, draft = models()
-    plain, recorded = (ModelPair(target, draft, passes=passes) for passes in ("plain", "graphs"))
+    plain, recorded = pairs
     batch, alone = (tokens(plain, decoder, some, seed=4) for some in (PROMPTS, PROMPTS[:1]))
     for prompts, expected in ((PROMPTS, batch), (PROMPTS[:1], alone), (PROMPTS, batch)):
         assert tokens(recorded, decoder, prompts, seed=4) == expected
