@@ -21,8 +21,9 @@ def app() -> Iterator[str]:
         probe.bind(("127.0.0.1", 0))
         port = str(probe.getsockname()[1])
     process = subprocess.Popen(
-        [sys.executable, ROOT / "docs" / "examples" / "components.py"],
-        env={**os.environ, "GRADIO_SERVER_PORT": port, "PYTHONPATH": str(ROOT)},
+        [sys.executable, "-m", "tests.small", "docs/examples/components.py"],
+        cwd=ROOT,
+        env={**os.environ, "GRADIO_SERVER_PORT": port},
         stdout=subprocess.DEVNULL,
     )
     address, began = f"http://127.0.0.1:{port}/", time.monotonic()

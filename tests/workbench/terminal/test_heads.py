@@ -7,16 +7,17 @@ import pytest
 from rich.console import Console
 
 from decoders.engine.loading import load
-from workbench.terminal.heads import advise
+from workbench.terminal import heads
 
 
 def test_it_says_whether_the_head_pays(small, monkeypatch):
     """After an hour of training the advice ended in "No decoder is chosen"."""
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
+    monkeypatch.setattr(heads, "ADVISED", 2)
     said = io.StringIO()
     folders = {role: str(load.EMBEDDED / role) for role in ("target", "head")}
     asked = Namespace(target=folders["target"], out=folders["head"], device="auto")
-    advise(asked, Console(file=said, width=200))
+    heads.advise(asked, Console(file=said, width=200))
     assert "The best exact decoder is speculative draft_length=" in said.getvalue()
     assert "draft_length=8" in said.getvalue()  # each length is measured
 
