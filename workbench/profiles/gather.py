@@ -77,7 +77,8 @@ def _rounds(decoder: str, settings: Mapping[str, Any], budget: int, sample: Samp
     if is_engine(decoder):
         # The first token comes from the pass over the prompt, which verifies nothing.
         steps = replace(sample, gained=sample.gained[1:], drafted=sample.drafted[1:])
-        return Rounds(decoder, max(sample.drafted), budget - sample.gained[0], steps)
+        length = settings.get("draft_length") or max(sample.drafted)
+        return Rounds(decoder, length, budget - sample.gained[0], steps)
     method = catalog[decoder](**settings)
     return Rounds(named(method), depth(method, sample), budget, sample)
 

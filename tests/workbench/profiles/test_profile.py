@@ -146,6 +146,17 @@ def test_an_experiment_has_a_curve_for_each_category_and_whatever_varies():
     assert found.source == "experiment abc"
 
 
+def test_an_engine_of_a_plan_has_the_draft_length_it_was_started_with():
+    asked = {"decoder": "engine:fast", "settings": {"concurrency": 4, "draft_length": 3},
+             "pair": "fast", "temperature": 1.0, "max_new_tokens": 50}  # fmt: skip
+    outputs = [sample(0, gained=[1, 3, 1, 3], drafted=[0, 2, 2, 2])]
+    cell = Kept("part", "c", "fast", "block", 1, asked, {0: row("c", 0, outputs)})
+    found = gather.of_report(Report("x", None, SimpleNamespace(id="abc"), {}, [cell]))
+    (curve,) = found.curves
+    assert (curve.method, curve.points[0].draft_length) == ("engine:fast", 3)
+    assert curve.points[0].length == 2.0  # the round in which the text ended does not count
+
+
 # ---- files
 
 

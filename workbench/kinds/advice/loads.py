@@ -82,7 +82,10 @@ def under_load(run: Run, found: Findings) -> Loads | None:
     alone = {n: found.costs.round(n) / found.costs.step for n in TIMED_LENGTHS}
     timed: dict[int, list[Costs]] = {1: [alone], **timings(run)}
     measured = {
-        load: best({n: [tokens[n] / between(c, n) for c in each] for n in LENGTHS})
+        # Costs between the lengths that were timed are interpolated; none is beyond them.
+        load: best(
+            {n: [tokens[n] / between(c, n) for c in each] for n in LENGTHS if n <= _longest(each)}
+        )
         for load, each in timed.items()
         if load in study.loads
     }
@@ -132,6 +135,11 @@ def _of_round(result: Result) -> float | None:
     """Seconds of a round after the first, which also reads the prompt; None if there is none."""
     seconds, rounds = (result.metrics.get(name) for name in ("decode_seconds", "passes"))
     return None if result.errors or not (seconds and rounds) else float(seconds) / float(rounds)
+
+
+def _longest(timed: Sequence[Costs]) -> int:
+    """The longest draft that every timing has."""
+    return min(max(costs) for costs in timed)
 
 
 def best(gains: Mapping[int, Sequence[float]]) -> Gain:
