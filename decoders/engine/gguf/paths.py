@@ -11,6 +11,7 @@ are fed again if they are needed.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol
 
 import numpy as np
@@ -148,7 +149,8 @@ class Paths:
         Args:
             tree: the request's tree
             leaf: a node that no sequence holds
-            placed: paths of the same call, which stay as they are; fewer than there are sequences
+            placed: what was placed for the same call, and is no other leaf's; fewer paths than
+                there are sequences
 
         Returns:
             the path, and the nodes that it lacks, the leaf first
@@ -158,15 +160,15 @@ class Paths:
         length = tree.depths[above] + 1 if above >= 0 else 0
         sources = [path for path in self.of[tree] if above >= 0 and path.holds(above)]
         ends = [p for p in sources if len(p.nodes) == length and p not in placed]
-        path = ends[0] if ends else self._branch(tree, sources[:1], length, placed)
+        path = ends[0] if ends else self._branch(tree, sources[:1], length)
         path.used = self._clock
         return path, lacking
 
-    def _branch(self, tree: TokenTree, source: list[Path], length: int, placed: list[Path]) -> Path:
+    def _branch(self, tree: TokenTree, source: list[Path], length: int) -> Path:
         """A new path that shares the first `length` nodes of another, if there is one."""
         if not self._free:
-            paths = (path for paths in self.of.values() for path in paths if path not in placed)
-            oldest = min(paths, key=lambda path: path.used)
+            # It is none of the same call, which were placed later and are fewer.
+            oldest = min(chain(*self.of.values()), key=lambda path: path.used)
             if oldest in source:
                 self._cut(oldest, length)
                 return oldest

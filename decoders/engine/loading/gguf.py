@@ -70,8 +70,8 @@ def opened(name: str) -> File:
 def reads_trees(model: GgufModel) -> None:
     """Check that the logits at the nodes of a tree are those of the texts that end there.
 
-    More than half of them must agree but for the rounding of float16, in which llama.cpp keeps keys
-    and values.
+    More than half of them must agree but for the rounding of eight bits: that many has a number
+    when it meets quantised weights, and keys and values have eleven.
 
     Raises:
         InputError: if they do not, or llama.cpp fails
@@ -84,7 +84,7 @@ def reads_trees(model: GgufModel) -> None:
             f"The {model.name} cannot read a tree in llama.cpp ({first_line(error)}); load the "
             "model from safetensors."
         ) from None
-    agreeing = [agree(of_tree, of_text, torch.float16) for of_tree, of_text in rows]
+    agreeing = [agree(of_tree, of_text, torch.bfloat16) for of_tree, of_text in rows]
     refuse(
         (
             all(of_text.isnan().any() for _, of_text in rows),

@@ -78,6 +78,7 @@ def test_a_chain_stays_in_one_sequence_and_shares_its_cells():
     tree.keep(forks[1:2])
     engine.run([(tree, [tree.add(forks[1], 7)])])
     assert engine.rows_of(tree) == len(context.cells) == 3 + 5 + 2
+    assert len({s for cell in context.cells for s in cell.sequences}) == 1
 
 
 def test_one_call_for_a_tree_that_fits_and_parts_for_a_wider_one():
