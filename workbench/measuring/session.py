@@ -60,8 +60,7 @@ def run(
         pair: the pair
         study: the study
         meter: by default the best one for the target's device
-        threads: the number of threads that compute, and why, for the run's environment; the caller
-            sets them
+        threads: the number of threads that the caller has set, and why, for the run's environment
         watch: reads the machine's counters; by default the real ones
         cancel: when set, or when it returns True, the study ends
         patience: seconds in all for further timings of decoders that were timed too briefly or too
@@ -189,10 +188,8 @@ class _Session:
                 self.over.add(at.job)
         else:
             # These laps exist to be timed without drawing.
-            again = replace(job, keep="lengths")
-            measured = yield from self._shown(
-                at, timed(self.work, again, self.references, drawn=False)
-            )
+            again = timed(self.work, replace(job, keep="lengths"), self.references, drawn=False)
+            measured = yield from self._shown(at, again)
             if self._is_half(job, measured.result):
                 return
             result = self._merged(at, job, measured)
