@@ -23,6 +23,12 @@ TEXTS = ("abab", "hello hello hel", "one two one two one", "x", "ding dong ding"
 FEW = PromptSet("few", tuple(Prompt(text, f"few, line {i}") for i, text in enumerate(TEXTS, 1)))
 
 
+@pytest.fixture(scope="session")
+def stories() -> decoders.ModelPair:
+    """The embedded pair, which the recorded servers served."""
+    return decoders.load_pair()
+
+
 def comparison(*names: str, prompt="abc", **shared) -> Comparison:
     settings = {"decoders": list(names), "max_new_tokens": 16, "timings": 1, **shared}
     return Comparison(prompt, Settings.from_json(settings))

@@ -21,11 +21,6 @@ TOKENS = 12
 
 
 @pytest.fixture(scope="module")
-def stories() -> decoders.ModelPair:
-    return decoders.load_pair()
-
-
-@pytest.fixture(scope="module")
 def greedy(stories) -> list[int]:
     return decoders.generate(stories, PROMPT, "greedy", max_new_tokens=TOKENS).tokens
 

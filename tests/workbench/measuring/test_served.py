@@ -5,7 +5,6 @@ import json
 
 import pytest
 
-import decoders
 from decoders import Fate
 from tests.workbench.engines.served import served
 from tests.workbench.engines.test_recorded import RECORDED, asked, prompt, replayed
@@ -18,11 +17,6 @@ from workbench.runs.record import Run
 from workbench.runs.trace import UNTOLD, Server
 from workbench.studies.methods import Served
 from workbench.studies.study import Job
-
-
-@pytest.fixture(scope="module")
-def stories() -> decoders.ModelPair:
-    return decoders.load_pair()
 
 
 def record(text="", tokens=None, count=None, **fields) -> Record:
