@@ -12,6 +12,7 @@ from workbench.show.looks import MARKS, Look, mark
 
 LEFT, RIGHT, TOP, BOTTOM = 44, 14, 10, 36  # room around the plot for its axes
 TICKS = 6
+LEAST = 1e-3  # part of a number by which others must differ from it for their labels to differ
 DASHED = {
     "solid": "",
     "dash": "7 4",
@@ -37,7 +38,9 @@ class Axis:
         low, high = min(values), max(values)
         self.log = low > 0 and high > decades * low
         self.low, self.high = (math.log10(low), math.log10(high)) if self.log else (low, high)
-        room = 0.08 * (self.high - self.low) or abs(self.high) * 0.1 or 1.0
+        spread = self.high - self.low
+        alike = spread <= LEAST * abs(self.high)
+        room = (abs(self.high) * 0.1 or 1.0) if alike else 0.08 * spread
         self.low, self.high = self.low - room, self.high + room
         if not self.log and low >= 0:
             self.low = max(0.0, self.low)
