@@ -13,7 +13,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 import decoders
 from decoders import InputError, catalog, generate, load_pair
-from decoders.engine.gguf import library
+from decoders.engine.gguf import context
 from decoders.engine.loading import gguf as loading
 from decoders.engine.loading.load import EMBEDDED
 from decoders.tree import TokenTree
@@ -178,7 +178,7 @@ def test_quantised_files_have_their_own_greedy_text(pair, folder, kind):
 
 
 def test_a_pass_with_more_tokens_than_one_call_takes(pair, folder, monkeypatch):
-    monkeypatch.setattr(library, "TOKENS", 256)
+    monkeypatch.setattr(context, "TOKENS", 256)
     parts, long = load_pair(folder / "target.gguf", folder / "draft.gguf"), list(range(1, 401))
     own = greedily(pair, long, 24)
     for decoder in ("greedy", "specinfer"):
