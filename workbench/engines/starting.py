@@ -47,7 +47,7 @@ def started(
     words = starter.command(length, flags, port)
     engine = Engine(starter.name, f"http://{HOST}:{port}", None, starter.model, starter.kind)
     with TemporaryFile() as log, guarded(words, environ, log) as process:
-        _await(process, engine, patience, log)
+        wait_for(process, engine, patience, log)
         client = connect(engine, environ=environ)
         try:
             yield client
@@ -62,10 +62,20 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def _await(
+def wait_for(
     process: subprocess.Popen[bytes], engine: Engine, patience: float, log: IO[bytes]
 ) -> None:
-    """Return when the server lists its models."""
+    """Return when the server lists its models.
+
+    Args:
+        process: that of the server, or its guard
+        engine: the server
+        patience: seconds until it must answer
+        log: what it writes
+
+    Raises:
+        InputError: if it ends before, or does not answer in time
+    """
     wire, deadline = Wire(engine, Bounds(connect=1.0, silence=5.0)), time.monotonic() + patience
     try:
         while time.monotonic() < deadline:
