@@ -3,7 +3,7 @@
 import json
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 
 import httpx
 import pytest
@@ -98,10 +98,13 @@ def test_a_closed_tab_frees_the_device(visit, address, client):
 
 
 def test_a_full_queue_turns_visitors_away(pair, tmp_path):
-    with serving(pair, tmp_path, queue_size=1) as (address, _):
-        visitors = [patient(address) for _ in range(4)]
-        settings = {"max_new_tokens": 300, "repeats": 5, **ONCE}
-        jobs = [v.submit("x", ["greedy"], settings, api_name="/compare") for v in visitors]
+    with serving(pair, tmp_path, queue_size=1) as (address, host):
+        visitor, settings = patient(address), {"max_new_tokens": 4, **ONCE}
+        with host.device.turn:  # the first gets no further
+            jobs = [
+                visitor.submit("x", ["greedy"], settings, api_name="/compare") for _ in range(4)
+            ]
+            wait(jobs, 60, FIRST_COMPLETED)
         errors = [job.exception(timeout=60) for job in jobs]
     assert any(error is None for error in errors)
     assert any("full" in str(error) for error in errors if error)

@@ -255,36 +255,46 @@ def at_the_end(page: Page, lanes: int) -> None:
     expect(page.locator(".wb-race .lane.done")).to_have_count(lanes)
 
 
-@pytest.mark.parametrize(("width", "height"), [(1400, 1000), (768, 1024), (390, 844), (360, 640)])
-def test_texts_show_whole_lines_and_the_speed_has_a_name(visit, server, width, height):
+def on_screens(page: Page, lanes: int, *screens: tuple[int, int]) -> Iterator[tuple[int, int]]:
+    """The race at its end, opened anew on each screen."""
+    for width, height in screens:
+        page.set_viewport_size({"width": width, "height": height})
+        opened(page, lanes)
+        at_the_end(page, lanes)
+        yield width, height
+        page.get_by_label("close the race").click()
+        expect(page.locator(".wb-race")).to_have_count(0)
+
+
+def test_texts_show_whole_lines_and_the_speed_has_a_name(visit, server):
     """Finished texts were cut in half a line, and nothing said what "a tenth" is of."""
-    page = visit(f"{server[0]}?run={recordings()[0].run.id}", width, height)
-    opened(page, 5)
-    at_the_end(page, 5)
-    for offsets in page.locator(".wb-race .wb-paper").evaluate_all(WHOLE):
-        assert max(map(abs, offsets)) < 0.5
-    expect(page.locator(".wb-race label", has_text="Speed").get_by_role("combobox")).to_be_visible()
+    page = visit(f"{server[0]}?run={recordings()[0].run.id}")
+    for _ in on_screens(page, 5, (1400, 1000), (768, 1024), (390, 844), (360, 640)):
+        for offsets in page.locator(".wb-race .wb-paper").evaluate_all(WHOLE):
+            assert max(map(abs, offsets)) < 0.5
+        speed = page.locator(".wb-race label", has_text="Speed")
+        expect(speed.get_by_role("combobox")).to_be_visible()
 
 
-@pytest.mark.parametrize(("width", "height"), [(1400, 800), (768, 1024), (390, 844)])
-def test_all_lanes_of_many_decoders_are_seen_at_once(visit, server, width, height):
+def test_all_lanes_of_many_decoders_are_seen_at_once(visit, server):
     """Only seven of sixteen decoders fitted on a screen."""
     run = next(r.run for r in recordings() if len(r.run.decoders) > 6)
-    page = visit(f"{server[0]}?run={run.id}", width, height)
-    opened(page, len(run.decoders))
-    at_the_end(page, len(run.decoders))
+    page = visit(f"{server[0]}?run={run.id}")
     race = page.locator(".wb-race .lanes")
-    race.evaluate("(lanes) => lanes.scrollIntoView({ block: 'end', behavior: 'instant' })")
-    assert race.bounding_box()["height"] <= 0.75 * height
-    tracks = {round(track.bounding_box()["width"]) for track in race.locator(".track").all()}
-    assert len(tracks) == 1  # bars are compared with each other
-    lines = race.locator(".lane").evaluate_all("(lanes) => lanes.map((lane) => lane.clientHeight)")
-    assert max(lines) <= 30
-    for lane in race.locator(".lane-state").all():
-        assert lane.evaluate("(state) => state.scrollWidth <= state.clientWidth")
-    if width > 640:
-        ends = race.locator(".wb-paper").evaluate_all(
-            "(all) => all.map((p) => p.scrollWidth - p.clientWidth - p.scrollLeft)"
+    for width, height in on_screens(page, len(run.decoders), (1400, 800), (768, 1024), (390, 844)):
+        race.evaluate("(lanes) => lanes.scrollIntoView({ block: 'end', behavior: 'instant' })")
+        assert race.bounding_box()["height"] <= 0.75 * height
+        tracks = {round(track.bounding_box()["width"]) for track in race.locator(".track").all()}
+        assert len(tracks) == 1  # bars are compared with each other
+        lines = race.locator(".lane").evaluate_all(
+            "(lanes) => lanes.map((lane) => lane.clientHeight)"
         )
-        assert max(map(abs, ends)) <= 1  # the end of each text is what is seen of it
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert max(lines) <= 30
+        for lane in race.locator(".lane-state").all():
+            assert lane.evaluate("(state) => state.scrollWidth <= state.clientWidth")
+        if width > 640:
+            ends = race.locator(".wb-paper").evaluate_all(
+                "(all) => all.map((p) => p.scrollWidth - p.clientWidth - p.scrollLeft)"
+            )
+            assert max(map(abs, ends)) <= 1  # the end of each text is what is seen of it
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
