@@ -79,7 +79,8 @@ class GgufModel:
 
     packed, why, reaches, spread = True, "", (None,), False
     reads: Layers = ()
-    device, dtype, copied_bytes = torch.device("cpu"), torch.float32, 0
+    # Keys and values have this dtype, which rounds more than the float32 of the logits.
+    device, dtype, copied_bytes = torch.device("cpu"), torch.float16, 0
 
     def __init__(self, weights: Weights, role: str, vocabulary: int | None = None):
         self.weights = weights

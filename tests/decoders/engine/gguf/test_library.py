@@ -238,7 +238,7 @@ def test_places_are_read(pair):
 def test_what_is_said_of_it(pair):
     facts = environment(pair)
     target = facts["target"]
-    assert (target["type"], facts["dtype"], facts["device"]) == ("llama", "float32", "cpu")
+    assert (target["type"], facts["dtype"], facts["device"]) == ("llama", "float16", "cpu")
     assert target["bytes"] == pair.target.weight_bytes
     assert target["parameters"] == pair.target.weights.parameters > 1000
     assert "llama.cpp" in target["engine"]
