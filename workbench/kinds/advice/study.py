@@ -19,7 +19,8 @@ LENGTHS = tuple(range(1, 9))
 LOADS = (1, 2, 4, 8, 16)  # requests at once
 MOST_LOADS, LARGEST_LOAD = 8, 64
 LOADED_LENGTHS = (1, 4)  # draft lengths whose rounds are timed under load
-LOADED_PROMPTS = 2  # prompts on which they are
+LOADED_PROMPTS = 2  # prompts on which they are, but for large loads, whose timings are long
+MOST_COPIES = 16  # copies of texts at one load, on all prompts together, unless it is one prompt
 TEXTS = catalog["multinomial"]()  # writes the texts that both models read
 OTHERS = ("lookup", "ngram", "spectr", "specinfer", "mcss", "typical", "bild", "mtad", "dsbd")
 
@@ -170,6 +171,7 @@ class Advice(Study):
             Job(method, i, seed, size, keep="figures", prompt=i)
             for i in range(min(LOADED_PROMPTS, len(self.prompts)))
             for size in sizes
+            if not i or (i + 1) * size <= MOST_COPIES
             for method in (reversed(self.loaded) if i % 2 else self.loaded)
         ]
 

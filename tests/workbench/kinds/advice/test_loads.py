@@ -67,6 +67,13 @@ def test_a_batch_of_copies_is_full_from_its_first_round_to_its_last(run):
         assert result.metrics["new_tokens"] == result.batch_size * alone.metrics["new_tokens"]
 
 
+def test_large_loads_are_timed_on_one_prompt_so_that_load_takes_seconds():
+    batches = [(j.batch_size, j.prompt) for j in advice(loads=[1, 8, 9, 16]).jobs()]
+    assert [b for b in batches if b[0] > 1] == [
+        *[(8, 0)] * 3, *[(9, 0)] * 3, *[(16, 0)] * 3, *[(8, 1)] * 3,
+    ]  # fmt: skip
+
+
 def test_gains_are_the_tokens_of_a_round_over_its_measured_cost(run):
     cheap = costed(run, {2: 0.5, 4: 2.0})
     found = findings(cheap)
