@@ -112,37 +112,27 @@ class File:
         )
 
     def _refuse_other_kinds(self) -> None:
-        llama, model = self.llama, self.pointer
-        recurrent = llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model)
+        llama, model, fix = self.llama, self.pointer, "load the model from safetensors"
         refuse(
-            *(
-                (holds, f"{self.source} {why}, so trees of drafts cannot be read with it; {fix}.")
-                for holds, why, fix in (
-                    (
-                        recurrent,
-                        "has recurrent layers, whose state llama.cpp keeps once for a sequence",
-                        "load the model from safetensors",
-                    ),
-                    (
-                        llama.llama_model_rope_type(model) in SEVERAL_POSITIONS,
-                        "has positions of several numbers (M-RoPE), which only go forward in "
-                        "llama.cpp",
-                        "load the model from safetensors",
-                    ),
-                    (
-                        llama.llama_model_n_swa(model) > 0,
-                        "has layers with a sliding window, whose cells llama.cpp may use again "
-                        "while a draft can still be taken back",
-                        "load the model from safetensors",
-                    ),
-                    (
-                        llama.llama_model_has_encoder(model)
-                        or llama.llama_model_is_diffusion(model),
-                        "is no causal language model",
-                        "name one that generates text",
-                    ),
-                )
-            )
+            (
+                llama.llama_model_is_recurrent(model) or llama.llama_model_is_hybrid(model),
+                f"{self.source} has recurrent layers, of which llama.cpp keeps one state for a "
+                f"sequence, so drafts cannot branch; {fix}.",
+            ),
+            (
+                llama.llama_model_rope_type(model) in SEVERAL_POSITIONS,
+                f"{self.source} has positions of several numbers (M-RoPE), with which drafts that "
+                f"branch have not been tried; {fix}.",
+            ),
+            (
+                llama.llama_model_n_swa(model) > 0,
+                f"{self.source} has layers with a sliding window, whose cells llama.cpp may use "
+                f"again while a draft can still be rejected; {fix}.",
+            ),
+            (
+                llama.llama_model_has_encoder(model) or llama.llama_model_is_diffusion(model),
+                f"{self.source} is no causal language model; name one that generates text.",
+            ),
         )
 
     def context(self, rows: int) -> LlamaContext:
