@@ -4,32 +4,22 @@ import os
 import signal
 import sys
 import threading
-from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
 import pytest
-import torch
 
 from decoders import InputError
-from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
 from tests.workbench.experiments.conftest import answers
-from workbench.engines.addresses import FILE, LISTED, Engine
+from workbench.engines.addresses import FILE
 from workbench.engines.generators import VARIABLE
-from workbench.engines.probe import PROMPT
-from workbench.experiments import driver, engine_bench
+from workbench.experiments import driver
 from workbench.experiments.engine_bench import EngineBench
-from workbench.experiments.engine_cells import EngineUnit
-from workbench.experiments.engine_rows import untold
-from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.journal import Journal
-from workbench.experiments.report import report
 from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
-from workbench.measuring import meter
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
-from workbench.runs.trace import Energy
 
 SERVER = Path(__file__).parents[1] / "engines" / "startable.py"
 PLAN = """
@@ -193,98 +183,6 @@ def test_drafting_needs_words_for_it(pids, workers):
         prepared(PLAN.format(pids=pids), workers)
     plan = PLAN.format(pids=pids).replace("[0, 2]", "[0]")
     assert len(prepared(plan, workers).blocks) == 1
-
-
-NAMED = '[[engine]]\nname = "fast"\nlimit = 2\nmax_new_tokens = 2\ntimings = 1\n'
-
-
-def answer(call):
-    return a_stream([chunk(" a", [1]), chunk(" b", [2], finish_reason="length"), usage(2)])
-
-
-def test_a_running_server_is_asked_by_its_name_and_its_address_is_kept_nowhere(
-    workers, journal, monkeypatch
-):
-    monkeypatch.setenv(VARIABLE, "own")
-    monkeypatch.setenv("FAST_KEY", "secret-secret")
-    with served(vllm(answer)) as server:
-        monkeypatch.setenv(LISTED, f"fast={server.url} key=FAST_KEY")
-        experiment = prepared(NAMED, workers, starts=False)
-        assert finished(experiment, journal, workers).failed == 0
-        assert {call.key for call in server.calls} == {"Bearer secret-secret"}
-        port = server.url.rsplit(":", 1)[1]
-    found = report(journal, experiment.id)
-    written = [text for write in WRITERS.values() for text in write(found).values()]
-    assert "fast" in markdown(found)
-    for text in (*written, journal.path.read_bytes().decode("latin-1")):
-        assert f":{port}" not in text
-        assert "secret-secret" not in text
-
-
-def test_a_server_that_tells_no_number_of_tokens_has_no_speed(workers, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "own")
-    with served(vllm(lambda call: a_stream([chunk(" a", finish_reason="length")]))) as server:
-        monkeypatch.setenv(LISTED, f"fast={server.url}")
-        with pytest.raises(InputError, match="Engine fast does not tell how many tokens"):
-            prepared(NAMED, workers)
-
-
-def test_tokens_that_are_not_told_later_fail_the_load(workers, journal, monkeypatch):
-    monkeypatch.setenv(VARIABLE, "own")
-
-    def only_the_first(call):
-        told = call.body["prompt"] == PROMPT
-        return answer(call) if told else a_stream([chunk(" a", finish_reason="length")])
-
-    with served(vllm(only_the_first)) as server:
-        monkeypatch.setenv(LISTED, f"fast={server.url}")
-        experiment = prepared(NAMED.replace("2", "1"), workers)
-        assert finished(experiment, journal, workers).failed == 1
-    (kept,) = journal.kept(experiment.id)
-    assert kept.rows[0].errors == [str(untold("fast"))]
-
-
-@dataclass
-class Meter:
-    """Counts the windows that were open, a joule each."""
-
-    windows: int = 0
-
-    def start(self):
-        self.windows += 1
-
-    def stop(self, begun, seconds):
-        return Energy(1.0, "a made-up meter")
-
-
-def test_energy_is_that_of_each_load_where_the_server_runs_here(workers, journal, monkeypatch):
-    gauge = Meter()
-    monkeypatch.setattr(engine_bench, "open_meter", lambda device: meter.Meter(gauge))
-    monkeypatch.setenv(VARIABLE, "own")
-    with served(vllm(answer)) as server:
-        monkeypatch.setenv(LISTED, f"fast={server.url}")
-        experiment = prepared(NAMED.replace("timings = 1", "timings = 3"), workers)
-        finished(experiment, journal, workers)
-    (kept,) = journal.kept(experiment.id)
-    assert [row.metrics["joules"] for row in kept.rows.values()] == [1.0] * 3
-    assert {row.result.energy.source for row in kept.rows.values()} == {"a made-up meter"}
-    assert gauge.windows == 3
-
-
-@pytest.mark.parametrize(
-    ("url", "gpus", "says"),
-    [
-        ("http://host.example", 0, "the server runs on another machine"),
-        ("http://localhost:8000", 2, "which of 2 GPUs it uses is not known"),
-    ],
-)
-def test_energy_that_cannot_be_the_servers_is_not_measured(url, gpus, says, monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    unit = EngineUnit((), (), 0, (), (), Engine("fast", url), "own")
-    with EngineBench()._meter(unit).window() as window:
-        pass
-    assert window.energy.joules is None
-    assert says in window.energy.source
 
 
 def test_an_identity_has_version_flags_and_model(pids, workers):
