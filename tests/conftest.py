@@ -6,6 +6,7 @@ not recorded:
     PASSES=plain python -m pytest tests/decoders --ignore tests/decoders/engine/recording
 """
 
+import gc
 import os
 import time
 from collections.abc import Iterator
@@ -26,6 +27,8 @@ from workbench.measuring import device
 settings.register_profile("repeatable", deadline=None, derandomize=True, max_examples=60)
 settings.load_profile("repeatable")
 torch.set_num_threads(1)
+# Modules and tests are a million objects: looking through all of them took a ninth of the time.
+gc.set_threshold(10_000, 20, 20)
 # Beside other tests the clock would wait for a steadiness that does not come.
 device.PATIENCE_SECONDS = 0.0
 # A hub that does not answer is asked five times, 23 seconds in all.
