@@ -56,23 +56,17 @@ class Readings(Sequence["Reading"]):
         if device_of(rows.device).on_host:
             self.host = rows.numpy()
             first = self.host.argmax(-1)  # of equals, the lowest id
-            self.first, self.highest = (
-                first.tolist(),
-                self.host[np.arange(len(first)), first].tolist(),
-            )
+            self.first = first.tolist()
+            self.highest = self.host[np.arange(len(first)), first].tolist()
             several = self.every and self.held > 1
             self.found = [x.tolist() for x in self._top(rows)] if several else None
             return
         values, ids = self._top(rows)
         temperatures = [1.0, *sorted(set(temperatures) - {0, 1})]
         over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
-        columns = [
-            values,
-            ids,
-            *((over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures),
-        ]
+        sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures]
         # Float64 holds every logit and every id: one transfer.
-        together = torch.cat([x.double() for x in columns], -1).cpu().numpy()
+        together = torch.cat([x.double() for x in (values, ids, *sums)], -1).cpu().numpy()
         size = values.shape[-1]
         self.values, self.ids = together[:, :size], together[:, size : 2 * size].astype(np.int64)
         self.excesses = {t: together[:, 2 * size + i].tolist() for i, t in enumerate(temperatures)}

@@ -15,14 +15,8 @@ from decoders.engine.gguf.model import GgufModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
-    as_ids,
-    as_prompts,
-    as_seeds,
-    as_stops,
-    cancel_check,
-    encode,
-    stop_finder,
-)
+    as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder,
+)  # fmt: skip
 from decoders.options import LONGEST_BUDGET, Batching, Prompt, Sampling
 from decoders.penalties import applied, on_host, processors
 from decoders.settings import Method

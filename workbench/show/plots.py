@@ -10,19 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.show.axes import (
-    BOTTOM,
-    LEFT,
-    RIGHT,
-    TOP,
-    Axis,
-    framed,
-    grid,
-    legend,
-    mark_at,
-    nothing,
-    path,
-    picture,
-    stroke,
+    BOTTOM, LEFT, RIGHT, TOP, Axis, framed, grid, legend, mark_at, nothing, path, picture, stroke,
 )  # fmt: skip
 from workbench.show.looks import COLOURS, Look, mark
 
