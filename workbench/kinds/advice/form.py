@@ -17,7 +17,7 @@ from workbench.page.parts.results import Figures
 from workbench.page.widgets.handlers import Updates, Values
 from workbench.runs.events import Finished, Progress, Started
 from workbench.runs.record import Run
-from workbench.studies.text import counted, is_list, written
+from workbench.studies.text import counted, parse, written
 
 SAYS = (
     "Predicts from acceptance and costs whether speculative decoding pays with this pair on this "
@@ -84,11 +84,11 @@ class AdviceCard(StudyTab):
         return {
             self.temperature: settings.get("temperature", 1.0),
             self.count: data.get("prompts", {}).get("count", 5),
-            **{self.own[f.name]: _shown(f, settings.get(f.name, f.default)) for f in Advice.own()},
+            **{self.own[f.name]: written(f, settings.get(f.name, f.default)) for f in Advice.own()},
         }
 
     def typed(self, values: Values) -> dict[str, Any]:
-        own = {name: values[box] for name, box in self.own.items()}
+        own = {f.name: parse(f, values[self.own[f.name]]) for f in Advice.own()}
         with suppress(InputError):  # the study says what is wrong with it
             own["loads"] = read_loads("advice", own["loads"])
         settings = {**START, "temperature": float(values[self.temperature] or 0), **own}
@@ -105,25 +105,20 @@ class AdviceCard(StudyTab):
         found |= {each: f"{each.label} is empty." for each in needed if values[each] is None}
         for field in Advice.own():
             try:
-                check("advice", field, values[self.own[field.name]])
+                check("advice", field, parse(field, values[self.own[field.name]]))
             except InputError as error:
                 found[self.own[field.name]] = found[self.count] = str(error)  # the fold may be shut
         return found
 
 
-def _input(field: Field) -> gr.components.Component:
+def _input(field: Field) -> gr.Textbox:
     """The input of one of advice's own settings."""
-    name = field.name.replace("_", "-")
-    options: dict[str, Any] = {
-        "label": LABELS[field.name],
-        "info": field.metadata["help"],
-        "min_width": 180,
-    }
-    if is_list(field):
-        shown = _shown(field, field.default)
-        return gr.Textbox(shown, max_lines=1, elem_id=f"advice-{name}", **options)
-    return gr.Number(None, elem_id=f"advice-{name}", **options)
-
-
-def _shown(field: Field, value: Any) -> Any:
-    return written(field, value) if is_list(field) else value
+    # Of a number that is left empty, Gradio makes 0.
+    return gr.Textbox(
+        written(field, field.default),
+        label=LABELS[field.name],
+        info=field.metadata["help"],
+        min_width=180,
+        max_lines=1,
+        elem_id=f"advice-{field.name.replace('_', '-')}",
+    )

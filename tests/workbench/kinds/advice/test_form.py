@@ -52,8 +52,9 @@ def test_what_cannot_be_advised_on_is_refused_at_its_field(page):
     ("name", "value", "says"),
     [
         ("loads", "1, 100", "whole numbers from 1 to 64"),
-        ("gpu-bandwidth", -1, "gpu_bandwidth must be"),
-        ("gpu-tflops", 0, "gpu_tflops must be"),
+        ("gpu-bandwidth", "-1", "gpu_bandwidth must be"),
+        ("gpu-tflops", "0", "gpu_tflops must be"),
+        ("gpu-tflops", "many", "gpu_tflops must be"),
     ],
 )
 def test_bad_loads_and_gpus_are_refused_in_their_fold_and_at_a_field_that_is_open(
@@ -68,7 +69,7 @@ def test_bad_loads_and_gpus_are_refused_in_their_fold_and_at_a_field_that_is_ope
 
 def test_half_a_gpu_is_refused(page):
     visitor = Visitor(page)
-    visitor.put("advice-gpu-tflops", 989)
+    visitor.put("advice-gpu-tflops", "989")
     visitor.press("advice-run")
     assert "give both, or neither" in visitor.message("advice-count")
 
