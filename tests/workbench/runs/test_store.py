@@ -3,14 +3,11 @@
 import dataclasses
 import json
 import os
-import resource
 import shutil
 import signal
 import sqlite3
 import stat
 import tempfile
-import time
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -18,6 +15,7 @@ import pytest
 
 from decoders import InputError
 from tests.processes import CLEAN
+from tests.workbench.runs import others
 from workbench.page.tabs.runs import best
 from workbench.runs.database import data_folder
 from workbench.runs.record import Run
@@ -167,14 +165,8 @@ def test_a_run_whose_json_is_damaged_is_one_sentence(store, small, json):
     store.delete(small.id)
 
 
-def _add_many(path, run):
-    store = RunStore(path)
-    for _ in range(10):
-        store.add(run)
-
-
 def test_two_processes_that_add_the_same_run_at_once_lose_none(store, small):
-    workers = [CLEAN.Process(target=_add_many, args=(store.path, small)) for _ in range(2)]
+    workers = [CLEAN.Process(target=others.add_many, args=(store.path, small)) for _ in range(2)]
     assert _exit_codes(workers) == [0, 0]
     assert len(store.list()) == 20
 
@@ -292,31 +284,21 @@ def test_a_file_of_version_1_is_taken_over_with_its_rows_untouched(old, small):
     assert rows(old)[: len(before)] == before
 
 
-def _open_when(path, barrier):
-    barrier.wait()
-    RunStore(path).list()
-
-
 def test_processes_that_take_over_a_file_of_version_1_at_once_all_succeed(old):
     before = rows(old)
     barrier = CLEAN.Barrier(4)
     assert (
-        _exit_codes([CLEAN.Process(target=_open_when, args=(old, barrier)) for _ in range(4)])
+        _exit_codes([CLEAN.Process(target=others.open_when, args=(old, barrier)) for _ in range(4)])
         == [0] * 4
     )
     assert rows(old) == before
     assert len(RunStore(old).list(kind="comparison")) == len(before)
 
 
-def _save_many(path, run, first):
-    store = RunStore(path)
-    for i in range(first, first + 20):
-        store.save(dataclasses.replace(run, id=f"{i:x}"))
-
-
 def test_two_processes_use_the_file_at_once(store, small):
     workers = [
-        CLEAN.Process(target=_save_many, args=(store.path, small, first)) for first in (100, 200)
+        CLEAN.Process(target=others.save_many, args=(store.path, small, first))
+        for first in (100, 200)
     ]
     for worker in workers:
         worker.start()
@@ -330,22 +312,9 @@ def test_two_processes_use_the_file_at_once(store, small):
     assert seen == sorted(seen)
 
 
-def _die_in_mid_write(path, run, ready):
-    store = RunStore(path)
-    store.save(run)
-    db = sqlite3.connect(path)
-    db.execute("DELETE FROM runs")
-    db.execute(
-        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', "
-        "'[]', '', 'half a ru')"
-    )
-    ready.set()
-    time.sleep(60)
-
-
 def test_a_crash_loses_at_most_the_run_that_was_being_written(store, small):
     ready = CLEAN.Event()
-    worker = CLEAN.Process(target=_die_in_mid_write, args=(store.path, small, ready))
+    worker = CLEAN.Process(target=others.die_in_mid_write, args=(store.path, small, ready))
     worker.start()
     assert ready.wait(30)
     os.kill(worker.pid, signal.SIGKILL)
@@ -376,28 +345,6 @@ def test_a_file_that_broke_meanwhile_says_so_whatever_is_asked_of_it(store, smal
         assert "\n" not in str(refusal.value)
 
 
-def _refusal(act: Callable[[], object]) -> None:
-    """The exit status says whether there was one sentence."""
-    try:
-        act()
-    except InputError as refusal:
-        os._exit(
-            0
-            if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal)
-            else 1
-        )
-    except BaseException:
-        os._exit(2)
-    os._exit(3)
-
-
-def _as_nobody(act: Callable[[], object]) -> None:
-    if os.getuid() == 0:
-        os.setegid(65534)
-        os.seteuid(65534)
-    _refusal(act)
-
-
 def test_a_folder_that_may_not_be_written_is_one_sentence(small):
     """A run that could not be kept killed the page without a reason."""
     folder = Path(tempfile.mkdtemp())
@@ -407,25 +354,21 @@ def test_a_folder_that_may_not_be_written_is_one_sentence(small):
             file.chmod(stat.S_IRUSR | stat.S_IRGRP | stat.S_IROTH)
         folder.chmod(0o555)
         assert _exit_codes(
-            [CLEAN.Process(target=_as_nobody, args=(partial(store.save, small),))]
+            [CLEAN.Process(target=others.as_nobody, args=(partial(store.save, small),))]
         ) == [0]
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)
 
 
-def _on_a_full_disk(store: RunStore, run: Run) -> None:
-    """No file may grow any more, which is what a full disk looks like."""
-    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    size = store.path.stat().st_size
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
-    _refusal(lambda: store.save(run))
-
-
 def test_a_full_disk_is_one_sentence_and_what_was_there_stays(store, run, small):
     store.save(small)
     assert _exit_codes(
-        [CLEAN.Process(target=_on_a_full_disk, args=(store, dataclasses.replace(run, id="ff")))]
+        [
+            CLEAN.Process(
+                target=others.on_a_full_disk, args=(store, dataclasses.replace(run, id="ff"))
+            )
+        ]
     ) == [0]
     assert [r.id for r in store.list()] == [small.id]
     assert store.get(small.id) == small

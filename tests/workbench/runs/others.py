@@ -1,0 +1,73 @@
+"""What other processes do with a file of runs. They import this alone: the page takes seconds."""
+
+import dataclasses
+import os
+import resource
+import signal
+import sqlite3
+import time
+from collections.abc import Callable
+
+from decoders import InputError
+from workbench.runs.record import Run
+from workbench.runs.store import RunStore
+
+
+def add_many(path, run):
+    store = RunStore(path)
+    for _ in range(10):
+        store.add(run)
+
+
+def open_when(path, barrier):
+    barrier.wait()
+    RunStore(path).list()
+
+
+def save_many(path, run, first):
+    store = RunStore(path)
+    for i in range(first, first + 20):
+        store.save(dataclasses.replace(run, id=f"{i:x}"))
+
+
+def die_in_mid_write(path, run, ready):
+    store = RunStore(path)
+    store.save(run)
+    db = sqlite3.connect(path)
+    db.execute("DELETE FROM runs")
+    db.execute(
+        "INSERT INTO runs (id, created, prompt, decoders, models, json) VALUES ('dd', '', '', "
+        "'[]', '', 'half a ru')"
+    )
+    ready.set()
+    time.sleep(60)
+
+
+def refusal(act: Callable[[], object]) -> None:
+    """The exit status says whether there was one sentence."""
+    try:
+        act()
+    except InputError as refusal:
+        os._exit(
+            0
+            if "set WORKBENCH_DATA to another folder" in str(refusal) and "\n" not in str(refusal)
+            else 1
+        )
+    except BaseException:
+        os._exit(2)
+    os._exit(3)
+
+
+def as_nobody(act: Callable[[], object]) -> None:
+    if os.getuid() == 0:
+        os.setegid(65534)
+        os.seteuid(65534)
+    refusal(act)
+
+
+def on_a_full_disk(store: RunStore, run: Run) -> None:
+    """No file may grow any more, which is what a full disk looks like."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    size = store.path.stat().st_size
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
+    refusal(lambda: store.save(run))
