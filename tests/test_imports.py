@@ -113,7 +113,7 @@ WORKBENCH = {
     "theory": {"runs", "show"},
     "engines": set(),
     "experiments": {"assets", "engines", "studies", "models", "runs", "measuring", "show"},
-    "profiles": {"engines", "experiments", "kinds", "runs", "studies", "theory"},
+    "profiles": {"engines", "experiments", "kinds", "runs", "show", "studies", "theory"},
     "kinds.study": {"studies"},
     "kinds": {"studies", "runs", "kinds.study"},
     "kinds.work": BELOW | {"kinds.study"},

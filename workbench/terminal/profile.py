@@ -2,7 +2,6 @@
 
 import argparse
 import dataclasses
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,14 +16,13 @@ from workbench.experiments.journal import Journal
 from workbench.experiments.report import report
 from workbench.profiles import costs, files, inferencex, vllm
 from workbench.profiles.costs import LARGEST, Steps
-from workbench.profiles.gain import Gain, best, gains, needed
+from workbench.profiles.gain import gains, needed
 from workbench.profiles.gather import ALL, of_report, of_run
 from workbench.profiles.profile import Curve, Profile, listed
+from workbench.profiles.report import sentences, table
 from workbench.runs.store import RunStore
-from workbench.show.tables import Table
 from workbench.studies.text import counted
 from workbench.terminal import flags, show, study
-from workbench.theory.schedules import vllm_flag
 
 SOURCE = """a profile, a run's JSON, a `--speculative-config` of vLLM, a golden curve of InferenceX
 (YAML); or the id of a kept run or of an experiment"""
@@ -54,7 +52,6 @@ FIGURES = {
     "tflops": "its dense 16-bit TFLOP/s",
     "parameters": "parameters of the target, in thousands of millions",
 }
-HEADS = ["method", "texts", "at once", "drafts", "tokens", "steps"]
 
 
 def register(commands: Any) -> None:
@@ -229,49 +226,3 @@ def of_server(args: argparse.Namespace, most: int) -> Steps:
         number(f"--{name}", figures[name], 1e-3, 1e6) for name in FIGURES
     )
     return costs.of_figures(bandwidth, tflops, billions, most)
-
-
-def table(found: dict[Curve, list[Gain]], drafting: float | None) -> Table:
-    """A row for each curve and load, with the draft length that gains most."""
-    rows = [
-        [
-            curve.method, curve.category, f"{load:,}", str(gain.point.draft_length),
-            f"{gain.point.length:.2f}", f"{gain.cost:.2f}", f"{gain.times:.2f}",
-        ]
-        for curve, each in found.items()
-        for load, gain in best(each).items()
-    ]  # fmt: skip
-    return Table([*HEADS, "x greedy, at most" if drafting is None else "x greedy"], rows)
-
-
-def sentences(
-    found: dict[Curve, list[Gain]], steps: Steps, loads: Sequence[int], drafting: float | None
-) -> list[str]:
-    """What a reader of the table must know."""
-    says = [
-        "Tokens are those that a verification writes, the target's included; steps are its cost in "
-        "plain steps of the server at the same load.",
-        f"Costs of {steps.server}. A verification of k + 1 tokens for c requests is taken to cost "
-        "a plain step of c (k + 1) requests.",
-    ]
-    says.append(
-        "Drafting is not counted, so the gains are upper bounds where it costs anything; name its "
-        "cost with --drafting."
-        if drafting is None
-        else f"A draft token is taken to cost {drafting:g} of a plain step at every load."
-    )
-    known = {gain.requests for each in found.values() for gain in each}
-    if missing := [load for load in loads if load not in known]:
-        says.append(
-            f"Not known at {', '.join(map(str, missing))} at once: costs are measured up to "
-            f"{steps.largest:,} requests."
-        )
-    if len(found) == 1:
-        (each,) = found.values()
-        lengths = {n: g.point.draft_length if g.times > 1 else 0 for n, g in best(each).items()}
-        says.append(
-            f"vLLM takes these lengths as {vllm_flag(lengths)}, with its method and draft added."
-            if any(lengths.values())
-            else "Drafts do not pay at these loads."
-        )
-    return says
