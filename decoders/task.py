@@ -15,7 +15,13 @@ from decoders.engine.gguf.model import GgufModel
 from decoders.engine.loading.pair import ModelPair
 from decoders.errors import InputError, first_line, plain, quoted, refuse, whole
 from decoders.inputs import (
-    as_ids, as_prompts, as_seeds, as_stops, cancel_check, encode, stop_finder,
+    as_ids,
+    as_prompts,
+    as_seeds,
+    as_stops,
+    cancel_check,
+    encode,
+    stop_finder,
 )  # fmt: skip
 from decoders.options import LONGEST_BUDGET, Batching, Prompt, Sampling
 from decoders.penalties import applied, on_host, processors
@@ -175,28 +181,16 @@ def _packs(pair: ModelPair, method: Method, batching: Batching) -> None:
                 "load another pair."
             )
         packed: Any = pair.packed[role]
-        refuse(
-            (
-                padded and isinstance(packed, GgufModel),
-                f"padding is for models of transformers, and llama.cpp runs the {role} model; "
-                "leave it out.",
-            ),
-            (
-                padded and any(packed.reaches),
-                "padding is for models whose layers all see the whole text, and some of the "
-                f"{role} model's have a window; leave it out, or load another pair.",
-            ),
-            (
-                padded and packed.spread,
-                f"padding is for models on one device, and the {role} model is on several; leave "
-                "it out.",
-            ),
-            (
-                padded and role == "draft" and not pair.one_tokenizer,
-                "padding is for models with one tokenizer; leave it out, or load a draft of the "
-                "target's family.",
-            ),
-        )
+        foreign = isinstance(packed, GgufModel)
+        translated = role == "draft" and not pair.one_tokenizer
+        whose = {
+            f"of transformers, and llama.cpp runs the {role} model; leave it out.": foreign,
+            f"whose layers all see the whole text, and some of the {role} model's have a window; "
+            "leave it out, or load another pair.": any(packed.reaches),
+            f"on one device, and the {role} model is on several; leave it out.": packed.spread,
+            "with one tokenizer; leave it out, or load a draft of the target's family.": translated,
+        }
+        refuse(*((padded and has, f"padding is for models {why}") for why, has in whose.items()))
 
 
 def roles(method: Method) -> tuple[str, ...]:

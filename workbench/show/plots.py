@@ -1,8 +1,4 @@
-"""Plots of points as inline pictures that grow with their column.
-
-They are a scatter with its legend, lines over a few places, curves over a setting, and ratios as a
-coloured table.
-"""
+"""Plots of points that grow with their column: scatter, lines, curves, ratios as a table."""
 
 import html
 import math
@@ -10,7 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from workbench.show.axes import (
-    BOTTOM, LEFT, RIGHT, TOP, Axis, framed, grid, legend, mark_at, nothing, path, picture, stroke,
+    BOTTOM,
+    LEFT,
+    RIGHT,
+    TOP,
+    Axis,
+    framed,
+    grid,
+    legend,
+    mark_at,
+    nothing,
+    path,
+    picture,
+    stroke,
 )  # fmt: skip
 from workbench.show.looks import COLOURS, Look, mark
 
