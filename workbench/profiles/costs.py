@@ -136,16 +136,26 @@ def measured(
             break  # also when asked again: the first time, this machine may have been busy
         seconds[requests] = step
     if not seconds:
-        raise InputError("It was stopped before anything was measured; nothing is known.")
+        raise InputError(
+            "Nothing was measured: it was stopped before that, or the server sent all tokens at "
+            "once; ask again, or name a server that streams."
+        )
     return Steps(f"{client.wire.engine.name}, {client.dialect.kind}, measured", seconds)
 
 
 def _together(client: Client, requests: int) -> float | None:
-    """Seconds of a step of so many requests; None if they were not decoded together."""
+    """Seconds of a step of this many requests; None if they were not decoded together."""
     queries = [Query(PROMPT, TOKENS, temperature=0.0) for _ in range(requests)]
-    records = Own().make(client, queries, requests).records
-    step = median(_step(record) for record in records)
-    return step if at_once(records) >= TOGETHER * requests else None
+    load = Own().make(client, queries, requests)
+    refuse(
+        (
+            load.speculation is not None and load.speculation.drafted,
+            f"Engine {client.wire.engine.name} drafts, and only plain steps tell the cost of a "
+            "verification; name a server that was started without drafts.",
+        )
+    )
+    step = median(_step(record) for record in load.records)
+    return step if at_once(load.records) >= TOGETHER * requests else None
 
 
 def at_once(records: Sequence[Record]) -> float:
@@ -161,18 +171,12 @@ def at_once(records: Sequence[Record]) -> float:
 
 def _step(record: Record) -> float:
     """Seconds between two tokens of an answer."""
-    name = f"Engine {record.engine}"
     refuse(
         (
-            record.speculation is not None and record.speculation.drafted,
-            f"{name} drafts, and what is asked is the cost of plain steps; name a server that was "
-            "started without drafts.",
-        ),
-        (
             len(record.arrivals) < 3,
-            f"{name} sent fewer than three pieces, from which nobody can tell its steps; name one "
-            "that streams tokens.",
-        ),
+            f"Engine {record.engine} sent fewer than three pieces, from which nobody can tell its "
+            "steps; name one that streams tokens.",
+        )
     )
     (first, some), *_, (last, _) = record.arrivals
     pieces = len(record.arrivals) - 1

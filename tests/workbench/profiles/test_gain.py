@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from itertools import count
 from typing import Any
 
 import pytest
@@ -128,6 +129,23 @@ def test_a_server_that_drafts_is_refused():
         costs.measured(connect(server.engine()), 1)
 
 
+def test_a_server_whose_counters_alone_tell_of_drafts_is_refused():
+    asked = count(1)
+
+    def counters() -> Reply:
+        number = next(asked)
+        names = {"drafts": 4, "draft_tokens": 8, "accepted_tokens": 2}
+        lines = (f"vllm:spec_decode_num_{name}_total {n * number}" for name, n in names.items())
+        return Reply("\n".join(lines).encode(), type="text/plain")
+
+    plain = streaming(0.0)
+    with (
+        served(lambda call: counters() if call.path == "/metrics" else plain(call)) as server,
+        pytest.raises(InputError, match="drafts"),
+    ):
+        costs.measured(connect(server.engine()), 1)
+
+
 def test_a_server_that_sends_all_at_once_is_refused():
     with (
         served(streaming(0.0, tokens=2)) as server,
@@ -159,5 +177,5 @@ def test_a_stopped_measurement_keeps_what_it_has():
         client, asked = connect(server.engine()), list[int]()
         found = costs.measured(client, 8, asked.append, lambda: len(asked) == 2)
         assert sorted(found.seconds) == [1, 2]
-        with pytest.raises(InputError, match="stopped before"):
+        with pytest.raises(InputError, match="Nothing was measured: it was stopped"):
             costs.measured(client, 8, stopped=lambda: True)
