@@ -136,7 +136,7 @@ def speed() -> Iterator[str]:
         for kind in ("plain", recorded()[0]):
             packed = PackedModel(model, "target", passes=kind)
             times = [seconds_of_pass(packed, tokens) for tokens in (1, 8)]
-            floor = packed.weight_bytes / rate
+            floor = packed.bytes_read(1) / rate
             yield (
                 f"{name}, {kind}: one token {1e3 * times[0]:.2f} ms ({floor / times[0]:.0%} of the "
                 f"floor of {1e3 * floor:.2f} ms), "

@@ -20,7 +20,7 @@ from decoders.engine.memory.rows import Layout
 from decoders.engine.models.loaded import undisturbed
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded
-from decoders.engine.weights.linear import COPIED_BYTES, PassLinear
+from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear
 from decoders.errors import InputError
 from decoders.tree import TokenTree
 
@@ -100,6 +100,7 @@ class Head:
         self.weight_bytes = sum(
             weight.nbytes for weight in self.module.parameters() if id(weight) not in tables
         )
+        self.bytes_read = BytesRead(self.module, self._dtype, self.weight_bytes)
         self._examples = 0
         self.forward: Pass = self.plain
         small = device_of(self._device).on_host and self.weight_bytes <= COPIED_BYTES

@@ -26,6 +26,7 @@ class Waiting:
         whole: whether all its nodes are fed, not only a part of the prompt
         logits: those found so far, (V,) by node
         passes: the passes that it took part in
+        read: the bytes of weights that they read
     """
 
     tree: TokenTree
@@ -35,6 +36,7 @@ class Waiting:
     whole: bool = True
     logits: dict[NodeId, torch.Tensor] = field(default_factory=dict)
     passes: int = 0
+    read: int = 0
 
 
 class HeadPasses(Passes):
@@ -86,7 +88,7 @@ class HeadPasses(Passes):
                     part,
                     self.arenas.bytes(each.known.caches)
                     + len(each.known.true) * self.model.state_bytes,
-                    each.passes * self.model.weight_bytes,
+                    each.read,
                     passes=each.passes,
                 )
             )
@@ -138,3 +140,4 @@ class HeadPasses(Passes):
             done = set(feed.nodes)
             each.missing = [node for node in each.missing if node not in done]
             each.passes += 1
+            each.read += self.model.bytes_read(inputs.input_ids.numel())

@@ -35,7 +35,7 @@ class Loaded:
         name: its name in messages
         positions: the most tokens that it can see, or None if its config does not say
         keeps: whether it computes the logits of chosen tokens alone
-        weight_bytes: bytes of the weights that one pass reads
+        weight_bytes: bytes of the weights that one pass reads, if it reads no copies
         reads: see `Passes`
 
     Raises:

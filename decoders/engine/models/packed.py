@@ -19,7 +19,7 @@ from decoders.engine.passes.graphs import Graphs
 from decoders.engine.passes.packed import PackedPasses
 from decoders.engine.protocols import Layers, Passes
 from decoders.engine.recording.replay import Pass, Recorded, run_plainly
-from decoders.engine.weights.linear import COPIED_BYTES, hasten
+from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
@@ -72,6 +72,7 @@ class PackedModel(Loaded):
         self.layout = layout_of(model, self.positions)
         self._twin = twin(model, interface.NAME)
         hasten(self._twin)
+        self.bytes_read = BytesRead(self._twin, self.dtype, self.weight_bytes)
         self.by_request = passes != "compiled" and not operator.takes_kernels(
             self.device, self.dtype
         )

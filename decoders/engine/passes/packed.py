@@ -97,6 +97,7 @@ class PackedPasses(Passes):
         parts = any(f.wanted != list(nodes) for f, (_, nodes) in zip(feeds, wants, strict=True))
         if any(foresee) and not features and not parts:
             logits, guessed = ahead(self.model, feeds, inputs, logits, foresee)
+        weights = self.model.bytes_read(inputs.input_ids.numel())
         answers, start, fed = [], 0, 0
         for place, (feed, (_, nodes)) in enumerate(zip(feeds, wants, strict=True)):
             part = slice(start, start := start + len(feed.wanted))
@@ -111,7 +112,7 @@ class PackedPasses(Passes):
                     logits,
                     part if feed.wanted == list(nodes) else None,
                     self.arenas.bytes(self.caches[feed.tree]),
-                    self.model.weight_bytes,
+                    weights,
                     features=seen,
                     guessed=guessed[place],
                     later=[place + len(feeds) * (1 + i) for i in range(len(guessed[place]))],

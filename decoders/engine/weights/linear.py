@@ -182,6 +182,30 @@ def _fake(x: torch.Tensor, layer: int, size: int) -> torch.Tensor:
     return x.new_empty(*x.shape[:-1], size)
 
 
+class BytesRead:
+    """Bytes of the weights that passes of a model read: of few tokens, copies in float16.
+
+    Args:
+        model: the model, which makes its copies in its first pass
+        dtype: of its weights
+        whole: bytes of its weights, without the tables of which a pass reads some rows
+    """
+
+    def __init__(self, model: torch.nn.Module, dtype: torch.dtype, whole: int):
+        self._model, self._dtype, self._whole = model, dtype, whole
+        self._few: int | None = None
+
+    def __call__(self, tokens: int) -> int:
+        """The bytes that a pass of so many tokens has read."""
+        if self._dtype not in MANY or not few(tokens, self._dtype):
+            return self._whole
+        if self._few is None:
+            layers = [m for m in self._model.modules() if isinstance(m, PassLinear)]
+            spared = sum(m.weight.nbytes - m.copied_bytes for m in layers if m.copied_bytes)
+            self._few = self._whole - spared
+        return self._few
+
+
 def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     """Turn the plain linear layers of a model into PassLinear.
 

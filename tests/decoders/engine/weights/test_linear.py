@@ -5,7 +5,8 @@ import torch
 
 import decoders
 from decoders.engine.kernels.loading import kernels
-from decoders.engine.weights.linear import COPIED_BYTES, PassLinear, half_of, hasten
+from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, PassLinear, half_of, hasten
+from tests.models import build_both
 
 
 @pytest.mark.parametrize("copied", [True, False])
@@ -105,3 +106,30 @@ def test_weights_that_float16_would_change_are_not_halved(weight):
     assert half_of(torch.tensor([[0.0, 0.0], [-1.5, 2.0**-24]]))[1] == 1
     # too small for float16 as they are
     assert half_of(torch.tensor([[2.0**-30, 3 * 2.0**-28]]))[1] < 1
+
+
+@needs_halves
+def test_a_pass_of_few_tokens_is_charged_for_the_copies_that_it_reads():
+    """It was charged for the weights in float32, twice of what it read."""
+    layer = torch.nn.Linear(64, 256, bias=False)
+    layer.weight.data = layer.weight.data.half().float()
+    model = torch.nn.Sequential(layer, torch.nn.LayerNorm(256))
+    whole = sum(weight.nbytes for weight in model.parameters())
+    hasten(model)
+    read = BytesRead(model, torch.float32, whole)
+    model(torch.ones(1, 64))
+    assert read(1) == whole - layer.weight.nbytes // 2
+    assert read(10**6) == whole
+
+
+@needs_halves
+def test_a_decoding_is_charged_for_them():
+    model = build_both(torch.float32)[0]
+    for weight in model.parameters():
+        weight.data = weight.data.half().float()
+    pair = decoders.ModelPair(model, None)
+    found = decoders.generate(pair, [1], "greedy", max_new_tokens=1, ignore_eos=True).metrics
+    linear = sum(m.weight.nbytes for m in model.modules() if isinstance(m, torch.nn.Linear))
+    packed = pair.packed["target"]
+    copies = packed.copied_bytes
+    assert found.bytes_read == packed.weight_bytes - linear + copies + packed.row_bytes
