@@ -4,6 +4,7 @@ It is asked by a thread, which notes when each piece arrives; meanwhile the stud
 draws, and hears that it is stopped. Connecting and a short first request are not timed.
 """
 
+import re
 import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
@@ -82,7 +83,8 @@ def hidden(words: str, engine: Engine) -> str:
     bare = engine.url.split("://", 1)[-1]
     place = bare.split("/", 1)[0]
     for address in (engine.url, bare, place, place.rsplit(":", 1)[0]):
-        words = words.replace(address, "[address]")
+        # Of a model "meta-llama/X", a host called "llama" is no part.
+        words = re.sub(rf"(?<![\w.-]){re.escape(address)}(?![\w-])", "[address]", words)
     return words
 
 

@@ -16,6 +16,7 @@ from workbench.runs.doubts import disturbances
 from workbench.runs.estimates import rows, uncertain
 from workbench.runs.record import Result
 from workbench.runs.trace import Lap, TokenRecord
+from workbench.studies.methods import is_engine
 from workbench.studies.schemes import BASELINE
 from workbench.studies.study import Job
 
@@ -173,6 +174,32 @@ def compared(first: Measured, other: Measured, job: Job, temperature: float) -> 
         same_rounds=first.rounds == other.rounds,
         same_tokens=watches_clock or dict(first.outputs) == dict(other.outputs),
     )
+
+
+def timed_again(
+    result: Result, first: Measured, other: Measured, job: Job, temperature: float, number: int
+) -> Result:
+    """The result with one timing more, or with a sentence on why that does not count.
+
+    Args:
+        result: the result so far
+        first: its first timing
+        other: the further one
+        job: its job
+        temperature: that of the study
+        number: how many timings there are with this one
+    """
+    kept = len(result.laps)
+    before = f"the {kept} before it count{'' if kept > 1 else 's'}."
+    lengths = [sum(map(len, each.outputs.values())) for each in (first, other)]
+    if other.result.errors:
+        remark = f"Timing {number} failed ({other.result.errors[0]}); {before}"
+    # Decoders draw the same tokens with the same seed; a server may not.
+    elif is_engine(job.method.name) and lengths[0] != lengths[1]:
+        remark = f"Timing {number} wrote {lengths[1]} tokens, not {lengths[0]}; {before}"
+    else:
+        return with_lap(result, compared(first, other, job, temperature))
+    return replace(result, remarks=[*result.remarks, remark])
 
 
 def with_lap(result: Result, lap: Lap) -> Result:

@@ -13,10 +13,9 @@ from workbench.measuring import roof
 from workbench.measuring.asking import Engines, chosen, texts
 from workbench.measuring.cycles import (
     References,
-    compared,
     laps_in_order,
     needs_more_laps,
-    with_lap,
+    timed_again,
 )
 from workbench.measuring.disturbance import Watch
 from workbench.measuring.disturbance import watch as watching
@@ -207,16 +206,8 @@ class _Session:
         result = self.run.results[place]
         if measured.result.errors:
             self.over.add(at.job)
-            why, kept = measured.result.errors[0], len(result.laps)
-            remark = (
-                f"Timing {at.lap + 1} failed ({why}); the {kept} before it "
-                f"count{'' if kept > 1 else 's'}."
-            )
-            result = replace(result, remarks=[*result.remarks, remark])
-        else:
-            result = with_lap(
-                result, compared(self.first[at.job], measured, job, self.study.settings.temperature)
-            )
+        temperature = self.study.settings.temperature
+        result = timed_again(result, self.first[at.job], measured, job, temperature, at.lap + 1)
         return self._replaced(place, result)
 
     def _replaced(self, place: int, result: Result) -> Result:

@@ -193,6 +193,52 @@ def test_no_server_is_one_sentence_without_its_address(stories, unmetered):
     assert "127.0.0.1" not in error
 
 
+def test_a_timing_with_another_number_of_tokens_does_not_count(stories, unmetered, greedy):
+    """The tokens of the first text were divided by the seconds of a short one."""
+    count = itertools.count()
+
+    def answers(call):
+        ids = greedy[:3] if next(count) == 2 else greedy  # after the short request and a whole one
+        last = chunk("x", ids, finish_reason="length")
+        return a_stream([last if call.body["max_tokens"] == TOKENS else chunk("x", [1]) | last])
+
+    with served(vllm(answers)) as server:
+        what = study(temperature=1.0, timings=2)
+        _, found = run(stories, unmetered, server, what)
+    result = of_engine(found)
+    assert len(result.laps) == 1
+    assert result.remarks == [f"Timing 2 wrote 3 tokens, not {TOKENS}; the 1 before it counts."]
+
+
+def test_an_address_that_a_server_repeats_is_hidden(stories, unmetered):
+    place = []
+
+    def answers(call):
+        if call.body["max_tokens"] < TOKENS:
+            return a_stream([chunk("x", [1], finish_reason="length")])
+        return a_stream([BEFORE, {"error": {"message": f"{place[0]} lost its worker"}}])
+
+    with served(vllm(answers)) as server:
+        place.append(server.url)
+        _, found = run(stories, unmetered, server)
+    assert "[address] lost its worker" in of_engine(found).error
+    assert "127.0.0.1" not in found.dumps()
+
+
+@pytest.mark.parametrize(
+    ("url", "words", "told"),
+    [
+        ("http://10.0.0.5:8000", "no route to 10.0.0.5:8000.", "no route to [address]."),
+        ("http://10.0.0.5:8000", "10.0.0.51 is another", "10.0.0.51 is another"),
+        ("https://gpu7.corp/v", "not valid for 'gpu7.corp'", "not valid for '[address]'"),
+        ("http://llama:8080", "meta-llama/X by llama:8080", "meta-llama/X by [address]"),
+    ],
+)
+def test_only_whole_addresses_are_hidden(url, words, told):
+    """The model "meta-llama/X" of a host called "llama" became "meta-[address]/X"."""
+    assert asking.hidden(words, Engine("fast", url)) == told
+
+
 @pytest.mark.parametrize("silent", [False, True])
 def test_stop_is_heard_while_a_server_answers(silent, stories, unmetered, monkeypatch):
     monkeypatch.setattr(asking, "UPDATE_SECONDS", 0.0)
