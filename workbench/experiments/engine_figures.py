@@ -78,13 +78,17 @@ def quantile(groups: Iterable[list[float]], share: float) -> Interval | None:
 
 
 def first(sample: Sample) -> float | None:
-    """Milliseconds to the first token."""
-    return MILLISECONDS * sample.arrivals[0] if sample.arrivals else None
+    """Milliseconds to the first token; None if it came together with others."""
+    whole = len(sample.arrivals) == 1 and sample.count != 1  # not streamed
+    return MILLISECONDS * sample.arrivals[0] if sample.arrivals and not whole else None
 
 
 def between(sample: Sample) -> float | None:
-    """Milliseconds from one token to the next, on average: several may arrive at once."""
-    if not sample.arrivals or (sample.count or 0) < 2:
+    """Milliseconds from one token to the next, on average: several may arrive at once.
+
+    None if all came at once.
+    """
+    if len(sample.arrivals) < 2 or (sample.count or 0) < 2:
         return None
     return MILLISECONDS * (sample.arrivals[-1] - sample.arrivals[0]) / ((sample.count or 0) - 1)
 

@@ -26,7 +26,8 @@ SAYS = (
 ESTIMATED = "Parts are estimated: passes times the costs that the plan states."
 BEST = (
     "The draft length with the most tokens/s at each concurrency, and the flags that started its "
-    "server. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings."
+    "server. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings: after a "
+    "draft length, its ratio to the next best one."
 )
 
 
@@ -132,10 +133,16 @@ def _best(chosen: Kept, cells: Sequence[Kept]) -> list[str]:
     plain = next((c for c in cells if c.asked["settings"]["draft_length"] == 0), None)
     words = MISSING
     if plain and plain is not chosen and (gain := over(chosen, plain)):
-        few = len(figures.common(chosen, plain)) < figures.LEAST_ITEMS
-        unclear = few or gain.low <= 1 <= gain.high
-        words = f"{_shown(gain)}{', unclear' if unclear else ''}"
-    return [str(chosen.asked["settings"]["draft_length"]), _shown(_speed(chosen)), words]
+        words = f"{_shown(gain)}{_doubt(chosen, plain)}"
+    second = max((cell for cell in cells if cell is not chosen), key=_fast)
+    length = f"{chosen.asked['settings']['draft_length']}{_doubt(chosen, second)}"
+    return [length, _shown(_speed(chosen)), words]
+
+
+def _doubt(cell: Kept, other: Kept) -> str:
+    """ ", unclear" unless the timings of both cells show that one of them is faster."""
+    gain, few = over(cell, other), len(figures.common(cell, other)) < figures.LEAST_ITEMS
+    return ", unclear" if few or gain is None or gain.low <= 1 <= gain.high else ""
 
 
 def _flag(cell: Kept) -> str:

@@ -41,6 +41,16 @@ def test_what_is_not_told_is_not_there():
     assert value("accepted", partly) == 0.5
 
 
+def test_an_answer_that_comes_at_once_has_no_times_of_tokens():
+    """A server that does not stream had 0 ms between tokens, and its whole answer's time as that of
+    the first token."""
+    cell = kept(load([[0.4], [0.5]]))
+    assert value("between tokens, ms", cell) is None
+    assert value("first token, ms", cell) is None
+    assert value("tokens/s each", cell) == pytest.approx(3 / 0.5)
+    assert value("first token, ms", kept(load([[0.4]], count=1))) == pytest.approx(400)
+
+
 def test_the_acceptance_length_is_over_all_verifications():
     loads = (
         load([[1.0]], drafted=9, accepted=6, verifications=3),

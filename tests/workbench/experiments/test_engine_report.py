@@ -67,14 +67,31 @@ def test_the_best_length_is_printed_as_its_flag_and_an_unclear_one_is_called_so(
 
 def test_few_timings_make_nothing_clear():
     best, _ = tables(report(cell(0, 1, 1.0, 1.0), cell(2, 1, 0.5, 0.5)))
+    assert best.rows[0][2] == "2, unclear"
     assert best.rows[0][4] == "2, unclear"
 
 
 def test_where_nothing_drafted_is_best_there_is_no_flag():
-    found = report(cell(0, 1, 0.5), cell(2, 1, 1.0))
+    found = report(cell(0, 1, 0.5, 0.5, 0.5), cell(2, 1, 1.0, 1.0, 1.0))
     best, _ = tables(found)
     assert best.rows[0][2:] == ["0", "12", "–"]
     assert ["fast, concurrency 1: no flag"] in engines(found)
+
+
+def test_a_choice_is_unclear_also_where_nothing_drafted_is_best_or_two_lengths_tie():
+    """Only a draft was compared, and only with no draft.
+
+    So length 0, timed once or best by noise, and the first of two equal lengths seemed certain."""
+    for cells in (
+        [cell(0, 1, 0.5), cell(2, 1, 1.0)],
+        [cell(0, 1, 0.5, 0.8, 0.5), cell(2, 1, 0.6, 0.6, 0.7)],
+    ):
+        best, _ = tables(report(*cells))
+        assert best.rows[0][2] == "0, unclear"
+    tied = [cell(0, 1, 1.0, 1.0, 1.0), cell(2, 1, 0.5, 0.5, 0.5), cell(3, 1, 0.5, 0.5, 0.5)]
+    best, _ = tables(report(*tied, plan=PLAN.replace("[0, 2]", "[0, 2, 3]")))
+    assert best.rows[0][2] == "2, unclear"
+    assert best.rows[0][4] == "2"
 
 
 def test_with_one_length_there_is_nothing_to_choose():
