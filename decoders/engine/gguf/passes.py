@@ -104,7 +104,9 @@ class GgufPasses(Passes):
                 return asked, leaves, paths
             if self._most is not None:
                 raise RuntimeError("a request needs more cache rows than its decoder announced")
-            # A context cannot grow: another one reads the texts again.
+            # A context cannot grow: another one reads the texts again. Until it is there, there is
+            # none: memory may be short, and this one is freed.
+            self._paths = None
             paths.context.close()
             paths = self._begin(2 * rows)
 

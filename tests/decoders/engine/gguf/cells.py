@@ -37,12 +37,14 @@ class Cells:
                 cell.sequences.add(to)
 
     def cut(self, sequence, length):
+        assert not self.closed
         for cell in self.of(sequence):
             if cell.position >= length:
                 cell.sequences.remove(sequence)
         self.cells = [cell for cell in self.cells if cell.sequences]
 
     def clear(self):
+        assert not self.closed
         self.cells = []
 
     def close(self):

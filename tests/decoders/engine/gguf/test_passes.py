@@ -118,6 +118,22 @@ def test_a_context_that_is_full_gives_way_to_a_larger_one():
     assert [(context.rows, context.closed) for context in table.made] == [(8, True), (18, False)]
 
 
+def test_after_a_larger_context_found_no_memory_the_freed_one_is_not_used(monkeypatch):
+    """Its memory was freed, and yet `release` and the next run went on with it."""
+    table, trees = Table(), [TokenTree([1, 2, 3]), TokenTree([1, 2, 4])]
+    engine, long = GgufModel(table, "target").engine(rows=8), [trees[0].add(2, i) for i in range(7)]
+    assert all(engine.admit(tree, 8) for tree in trees)
+    engine.run([(trees[0], [2]), (trees[1], [2])])
+    with monkeypatch.context() as short, pytest.raises(ZeroDivisionError):
+        short.setattr(table, "context", lambda rows: 1 // 0)
+        engine.run([(trees[0], long)])
+    engine.release(trees[0])
+    (answer,) = engine.run([(trees[1], [2])])
+    right(table, trees[1], [2], answer)
+    engine.release(trees[1])
+    assert [context.closed for context in table.made] == [True, False]
+
+
 def test_a_limit_keeps_requests_waiting():
     table = Table()
     engine, trees = GgufModel(table, "target").engine(0, 30), [TokenTree([1]), TokenTree([2])]
