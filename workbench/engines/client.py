@@ -101,7 +101,7 @@ class Client:
                 raise self.wire.fault("broke off the answer")
         except InputError as error:
             if not answer.arrivals:
-                raise InputError(self._sentence(error)) from None
+                raise type(error)(self._sentence(error)) from None
             note = self._sentence(error)
         seconds = time.monotonic() - start
         record = self._record(answer, began.isoformat(timespec="milliseconds"), seconds, note)

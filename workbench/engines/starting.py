@@ -11,9 +11,11 @@ from typing import IO
 
 from decoders.errors import InputError
 from workbench.engines.addresses import Engine
+from workbench.engines.answers import Unready
 from workbench.engines.client import Client
 from workbench.engines.guard import guarded, last_words
-from workbench.engines.probe import connect
+from workbench.engines.probe import PROMPT, connect
+from workbench.engines.record import Query
 from workbench.engines.starters import Starter
 from workbench.engines.wire import Bounds, Wire
 
@@ -65,7 +67,7 @@ def free_port() -> int:
 def wait_for(
     process: subprocess.Popen[bytes], engine: Engine, patience: float, log: IO[bytes]
 ) -> None:
-    """Return when the server lists its models.
+    """Return when the server lists its models and writes: some still load when they list them.
 
     Args:
         process: that of the server, or its guard
@@ -74,20 +76,40 @@ def wait_for(
         log: what it writes
 
     Raises:
-        InputError: if it ends before, or does not answer in time
+        InputError: if it ends before, does not answer in time, or serves another model
     """
     wire, deadline = Wire(engine, Bounds(connect=1.0, silence=5.0)), time.monotonic() + patience
     try:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise wire.fault(f"ended before it answered; its last words: {last_words(log)}")
-            try:
-                wire.get("/v1/models")
+            if _lists(wire) and _writes(engine):
                 return
-            except InputError:
-                time.sleep(PAUSE)
+            time.sleep(PAUSE)
     finally:
         wire.close()
     raise wire.fault(
         f"did not answer within {patience:g} s of its start; its last words: {last_words(log)}"
     )
+
+
+def _lists(wire: Wire) -> bool:
+    try:
+        wire.get("/v1/models")
+    except InputError:
+        return False
+    return True
+
+
+def _writes(engine: Engine) -> bool:
+    """Whether a server does anything but say that it is not ready, if it is asked for a token."""
+    client = connect(engine)
+    try:
+        client.ask(Query(PROMPT, 1))
+    except Unready:
+        return False
+    except InputError:
+        pass  # whoever asks next hears of it
+    finally:
+        client.wire.close()
+    return True

@@ -12,7 +12,7 @@ import httpx
 
 from decoders.errors import InputError, first_line
 from workbench.engines.addresses import Engine
-from workbench.engines.answers import Event, message
+from workbench.engines.answers import Event, Unready, message
 
 STREAM = "text/event-stream"
 SAID = 65_536  # bytes of an error that are read
@@ -188,7 +188,8 @@ class Wire:
             )
         if status == 404:
             raise self.fault(f"has no {path} (HTTP 404){words or '; correct its address'}")
-        raise self.fault(f"failed (HTTP {status}){words}")
+        failed = self.fault(f"failed (HTTP {status}){words}")
+        raise Unready(str(failed)) if status == 503 else failed
 
 
 class _Pieces:

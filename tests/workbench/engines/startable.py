@@ -21,6 +21,7 @@ parser.add_argument("--version", default="1.2.3")
 parser.add_argument("--mute", action="store_true", help="never listen")
 parser.add_argument("--end", help="write this and end at once")
 parser.add_argument("--dies", help="end at the first request with this in its prompt")
+parser.add_argument("--unready", type=int, default=0, help="refuse so many requests at first")
 parser.add_argument("--pid", help="file for the process's id")
 options = parser.parse_args()
 
@@ -53,6 +54,10 @@ class Handler(BaseHTTPRequestHandler):
         asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
         if options.dies is not None and options.dies in asked["prompt"]:
             os._exit(1)
+        if options.unready > 0:
+            options.unready -= 1
+            self.send_error(503)
+            return
         self.send_response(200)
         self.send_header("content-type", "text/event-stream")
         self.send_header("connection", "close")

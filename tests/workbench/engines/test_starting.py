@@ -83,6 +83,13 @@ def test_a_server_that_does_not_come_up_is_one_sentence(flags, patience, says):
     assert str(error.value).endswith(says)
 
 
+def test_a_server_that_lists_its_models_before_it_can_write_is_waited_for():
+    """Its first loads failed with HTTP 503."""
+    with starting.started(starter("--unready", "2")) as client:
+        assert client.ask(Query("Once", 8)).count == 8
+    refused(starter("--unready", "99"), "did not answer within 0.5 s of its start", patience=0.5)
+
+
 def test_a_program_that_is_not_there():
     words = ("no-such-program", "{port}")
     refused(Starter("fake", words), "last words: no-such-program: No such file or directory")
