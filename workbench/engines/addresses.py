@@ -21,6 +21,7 @@ from workbench.engines.starters import Starter, starter
 LISTED, FILE = "WORKBENCH_ENGINES", "WORKBENCH_ENGINES_FILE"
 FIELDS = ("url", "key", "model", "kind", "dtype")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
+HERE = ("127.0.0.1", "localhost", "::1")
 LONGEST = 1_000_000  # bytes of a file
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -46,6 +47,11 @@ class Engine:
     model: str | None = None
     kind: str | None = None
     dtype: str | None = None
+
+    @property
+    def here(self) -> bool:
+        """Whether it runs on this machine."""
+        return urlsplit(self.url).hostname in HERE
 
     def secret(self, environ: Mapping[str, str] = os.environ) -> str | None:
         """The key, read when it is used.

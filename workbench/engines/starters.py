@@ -22,7 +22,8 @@ class Starter:
             the command unless nothing is drafted
         model: the model that it should serve; None takes the one that it serves
         kind: its dialect; None finds out
-        gpus: GPUs that a cluster must give it
+        gpus: GPUs that it uses, and a cluster must give it; 0 if it runs on CPUs, None if the file
+            does not say
     """
 
     name: str
@@ -30,7 +31,7 @@ class Starter:
     draft: tuple[str, ...] = ()
     model: str | None = None
     kind: str | None = None
-    gpus: int = 1
+    gpus: int | None = None
 
     def drafting(self, length: int) -> tuple[str, ...]:
         """The words that let it draft this many tokens; none for 0."""
@@ -57,14 +58,21 @@ def starter(where: str, name: str, fields: Mapping[str, str]) -> Starter:
         _words(f"{where}: `{field}` of the engine {name}", fields.get(field, ""), within)
         for field, within in (("start", PORT), ("draft", LENGTH))
     )
-    gpus = fields.get("gpus", "1")
+    gpus = fields.get("gpus")
     refuse(
         (
-            not (gpus.isdecimal() and 1 <= int(gpus) <= MOST_GPUS),
-            f"{where}: `gpus` of the engine {name} must be text, a number from 1 to {MOST_GPUS}.",
+            gpus is not None and not (gpus.isdecimal() and int(gpus) <= MOST_GPUS),
+            f"{where}: `gpus` of the engine {name} must be text, a number from 0 to {MOST_GPUS}.",
         )
     )
-    return Starter(name, start, draft, fields.get("model"), fields.get("kind"), int(gpus))
+    return Starter(
+        name,
+        start,
+        draft,
+        fields.get("model"),
+        fields.get("kind"),
+        None if gpus is None else int(gpus),
+    )
 
 
 def _words(what: str, text: str, within: str) -> tuple[str, ...]:

@@ -8,7 +8,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
-from urllib.parse import urlsplit
 
 import torch
 
@@ -30,9 +29,13 @@ from workbench.measuring.meter import Meter, open_meter
 from workbench.runs.record import Result
 from workbench.runs.trace import Energy, Server
 
-HERE = ("127.0.0.1", "localhost", "::1")
 TOGETHER = "The server and the generator of load shared one machine."
 OUTSIDE = "not measured: the server runs on another machine"
+UNDECLARED = (
+    "not measured: whether the server uses a GPU is not known (`gpus` in the file of engines says it "
+    "of those that are started)"
+)
+SEVERAL = "not measured: the server uses several GPUs"
 TRIED_TOKENS = 8
 UNTIMED = "not measured: the generator does not say when its requests begin"
 Up = tuple[Place, int | None, tuple[str, ...], str]
@@ -99,7 +102,7 @@ class EngineBench:
         }
         own = {}
         if not isinstance(place, Engine):
-            kind = "cuda" if torch.cuda.is_available() else "cpu"
+            kind = "cuda" if torch.cuda.is_available() and place.gpus != 0 else "cpu"
             own = {"command": digest([place.start, place.draft]), "device": kind}
         where = {"name": place.name, "flags": shlex.join(flags), "host": platform.node()}
         return {
@@ -176,19 +179,24 @@ class EngineBench:
 
     def _meter(self, unit: EngineUnit) -> Meter:
         """The meter of what the server runs on, as far as it is known."""
-        place, count = unit.place, torch.cuda.device_count()
+        place, there = unit.place, torch.cuda.device_count()
         if not _here(place):
             return Meter(NoGauge(OUTSIDE))
-        if unit.device != "auto":
-            return open_meter(unit.device)
-        if count > 1:
-            return Meter(NoGauge(f"not measured: which of {count} GPUs it uses is not known"))
-        return open_meter("cuda" if count else "cpu")
+        declared = None if isinstance(place, Engine) else place.gpus
+        if declared == 0 or not there:
+            return open_meter("cpu")
+        if declared is None:
+            return Meter(NoGauge(UNDECLARED))
+        if declared > 1:
+            return Meter(NoGauge(SEVERAL))
+        if unit.device == "auto" and there > 1:
+            return Meter(NoGauge(f"not measured: which of {there} GPUs it uses is not known"))
+        return open_meter("cuda" if unit.device == "auto" else unit.device)
 
 
 def _here(place: Place) -> bool:
     """Whether a server runs on this machine."""
-    return not isinstance(place, Engine) or urlsplit(place.url).hostname in HERE
+    return not isinstance(place, Engine) or place.here
 
 
 def _visible(device: str) -> dict[str, str]:

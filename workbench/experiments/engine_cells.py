@@ -110,10 +110,9 @@ def places(plan: Plan, starts: bool, environ: Mapping[str, str] = os.environ) ->
 
 
 def gpus(plan: Plan, environ: Mapping[str, str] = os.environ) -> int:
-    """The most GPUs that a server needs which a plan starts; 1 if it starts none."""
+    """The most GPUs that a server needs which a plan starts; at least 1."""
     known = starters(environ) if any(engine.starts for engine in plan.engines) else {}
-    named = [known[engine.name].gpus for engine in plan.engines if engine.name in known]
-    return max(named, default=1)
+    return max([1, *(known[e.name].gpus or 1 for e in plan.engines if e.name in known)])
 
 
 def _place(of: PlanEngine, starts: bool, environ: Mapping[str, str]) -> Place:

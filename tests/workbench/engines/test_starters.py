@@ -57,7 +57,7 @@ def test_the_words_of_a_command_are_not_a_shells(tmp_path):
         ({"start": START, "draft": "--draft 3"}, "must say where {length} stands"),
         ({"start": START, "url": "http://h"}, "an engine with `start` has no field 'url'"),
         ({"start": START, "key": "KEY"}, "an engine with `start` has no field 'key'"),
-        ({"start": START, "gpus": "0"}, "`gpus` of the engine slow must be text"),
+        ({"start": START, "gpus": "-1"}, "`gpus` of the engine slow must be text"),
         ({"start": START, "gpus": "two"}, "`gpus` of the engine slow must be text"),
         ({"draft": DRAFT}, "has no `url`"),
         ({"url": "http://h", "draft": DRAFT}, "an engine has no field 'draft'"),

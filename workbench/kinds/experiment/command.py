@@ -137,6 +137,11 @@ def pool(args: argparse.Namespace, plan: Plan) -> Pool:
     if args.gpus and args.ray:
         raise InputError("Give either --gpus or --ray, not both.")
     if args.gpus:
+        if (most := engine_cells.gpus(plan)) > 1:
+            raise InputError(
+                f"--gpus gives each worker one GPU, but a server of this plan needs {most}; use "
+                "--ray instead, as in --ray local."
+            )
         return gpus(args.gpus)
     if args.ray:
         from workbench.experiments.cluster import Cluster  # an extra

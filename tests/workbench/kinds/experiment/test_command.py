@@ -72,6 +72,19 @@ def test_what_an_earlier_version_did_and_what_is_damaged_is_said_when_an_experim
     assert out.startswith("An earlier version of the workbench")
 
 
+def test_a_process_for_each_gpu_is_refused_to_a_server_that_needs_several(
+    call, tmp_path, monkeypatch
+):
+    """Such a server was started on one GPU all the same."""
+    entries, file = tmp_path / "engines.toml", tmp_path / "large.toml"
+    entries.write_text("[large]\nstart = 'serve {port}'\ngpus = '4'\n")
+    file.write_text('[[engine]]\nstart = "large"\n')
+    monkeypatch.setenv("WORKBENCH_ENGINES_FILE", str(entries))
+    status, _, err = call("experiment", str(file), "--gpus", "all", "--start-engines")
+    assert status != 0
+    assert "a server of this plan needs 4; use --ray instead" in " ".join(err.split())
+
+
 def test_show_says_what_a_plan_measures(call):
     status, out, _ = call("experiment", "show", "stories")
     assert status == 0
