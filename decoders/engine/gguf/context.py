@@ -14,7 +14,8 @@ from decoders.errors import InputError, ModelError
 TOKENS = 2048
 
 
-def freed(llama: Any, context: Any, batch: Any) -> None:
+def freed(llama: Any, context: Any, batch: Any, file: Any) -> None:
+    """Free a context; its file is kept until then, for llama.cpp reads the model meanwhile."""
     llama.llama_free(context)
     llama.llama_batch_free(batch)
 
@@ -46,7 +47,7 @@ class LlamaContext:
         # Looked up once: each look-up makes an object.
         self._tokens, self._positions, self._wanted = batch.token, batch.pos, batch.logits
         self._counts, self._sets = batch.n_seq_id, batch.seq_id
-        self._free = weakref.finalize(self, freed, self.llama, self.pointer, batch)
+        self._free = weakref.finalize(self, freed, self.llama, self.pointer, batch, file)
         self._memory = self.llama.llama_get_memory(self.pointer)
         self._threads = 0
 

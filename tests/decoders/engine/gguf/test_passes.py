@@ -124,9 +124,10 @@ def test_after_a_larger_context_found_no_memory_the_freed_one_is_not_used(monkey
     engine, long = GgufModel(table, "target").engine(rows=8), [trees[0].add(2, i) for i in range(7)]
     assert all(engine.admit(tree, 8) for tree in trees)
     engine.run([(trees[0], [2]), (trees[1], [2])])
-    with monkeypatch.context() as short, pytest.raises(ZeroDivisionError):
-        short.setattr(table, "context", lambda rows: 1 // 0)
+    monkeypatch.setattr(table, "context", lambda rows: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
         engine.run([(trees[0], long)])
+    monkeypatch.undo()
     engine.release(trees[0])
     (answer,) = engine.run([(trees[1], [2])])
     right(table, trees[1], [2], answer)
