@@ -30,6 +30,11 @@ def text(name: str, value: str) -> str:
     return value
 
 
+def is_gguf(name: Any) -> bool:
+    """Whether a name is that of a GGUF file, there or not."""
+    return isinstance(name, (str, Path)) and Path(name).suffix.lower() == ".gguf"
+
+
 def as_list(value: Any) -> Any:
     """Tensors, arrays, tuples and ranges as lists (up to MOST_LISTED); anything else unchanged."""
     if isinstance(value, range):

@@ -9,6 +9,7 @@ import torch
 
 from decoders import InputError
 from decoders.errors import quoted
+from decoders.inputs import is_gguf
 from decoders.settings import nearest
 from workbench.models.rights import Account
 
@@ -66,7 +67,7 @@ class PairChoice:
     def files(self) -> list[Path]:
         """The GGUF files among its models, which llama.cpp runs."""
         names = (name for name in (self.target, self.draft) if name)
-        return [Path(name) for name in names if name.lower().endswith(".gguf")]
+        return [Path(name) for name in names if is_gguf(name)]
 
     @property
     def preset(self) -> "PairPreset | None":

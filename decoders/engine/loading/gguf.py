@@ -12,8 +12,9 @@ from decoders.engine.gguf.model import GgufModel
 from decoders.engine.gguf.tokenizer import GgufTokenizer
 from decoders.engine.loading.admission import agree
 from decoders.engine.loading.pair import ModelPair, translation_between
-from decoders.engine.loading.sources import is_gguf, refuse_unnameable
+from decoders.engine.loading.sources import refuse_unnameable
 from decoders.errors import InputError, first_line, refuse
+from decoders.inputs import is_gguf
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 

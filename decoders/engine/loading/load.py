@@ -19,7 +19,6 @@ from decoders.engine.loading.sources import (
     base_of,
     fetch,
     head_name,
-    is_gguf,
     model_names,
     said_in_one_sentence,
 )
@@ -28,6 +27,7 @@ from decoders.engine.models.loaded import twin
 from decoders.engine.models.packed import PASSES
 from decoders.engine.weights.quantization import options
 from decoders.errors import InputError, allowed, refuse
+from decoders.inputs import is_gguf
 
 EMBEDDED = assets() / "stories"
 

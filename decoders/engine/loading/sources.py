@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from decoders.errors import InputError, first_line, quoted, refuse
+from decoders.inputs import is_gguf
 
 ADAPTER = "adapter_config.json"
 MTP = "mtp"  # in the place of a draft: a layer that the target brings along
@@ -108,11 +109,6 @@ def model_names(target: str | Path, draft: str | Path | None) -> list[str]:
     for name in names:
         _look(name)
     return names
-
-
-def is_gguf(name: Any) -> bool:
-    """Whether a name is that of a GGUF file, there or not."""
-    return isinstance(name, (str, Path)) and Path(name).suffix.lower() == ".gguf"
 
 
 def head_name(target: str | Path, draft: str | Path | None, head: str | Path | None) -> str | None:
