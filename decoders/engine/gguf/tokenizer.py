@@ -13,8 +13,8 @@ from decoders.engine.gguf.library import File
 from decoders.errors import InputError
 from decoders.shapes import TokenId
 
-# Vocabularies in which letters stand for bytes, as in GPT-2's.
-BYTE_PAIRS = 2
+# Kinds of vocabularies: SentencePiece's, and those in which letters stand for bytes, as in GPT-2's.
+PIECES, BYTE_PAIRS = 1, 2
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,11 @@ class GgufTokenizer:
         self.name_or_path, self._file = file.source, file
         self.bos_token_id = self._role(self.llama.llama_vocab_bos)
         self.eos_token_id = self._role(self.llama.llama_vocab_eos)
-        self.byte_level = self.llama.llama_vocab_type(self.vocab) == BYTE_PAIRS
+        kind = self.llama.llama_vocab_type(self.vocab)
+        self.byte_level = kind == BYTE_PAIRS
+        # Whether texts get a space in front, which is no part of them.
+        said = file.said("tokenizer.ggml.add_space_prefix")
+        self._strips = said == "true" if said else kind == PIECES
         template = self.llama.llama_model_chat_template(file.pointer, None)
         self.chat_template = template.decode(errors="replace") if template else None
 
@@ -118,15 +122,27 @@ class GgufTokenizer:
             skip_special_tokens: whether those that are no text are left out
             clean_up_tokenization_spaces: not done, whatever it is
         """
-        ids: Any = (self.llama.llama_token * len(tokens))(*tokens)
-        size = 16 * len(tokens) + 64
+        # Piece by piece: llama_detokenize would take spaces away, as those before commas.
+        pieces = (
+            self._piece(token, self._strips and not place, not skip_special_tokens)
+            for place, token in enumerate(tokens)
+        )
+        return b"".join(pieces).decode(errors="replace")
+
+    def _piece(self, token: TokenId, strip: bool, special: bool) -> bytes:
+        """The bytes of a token.
+
+        Args:
+            token: its id
+            strip: whether a space at its start is left out
+            special: whether it has a name if it is no text; otherwise it has no bytes
+        """
+        size = 64
         while True:
             text = ctypes.create_string_buffer(size)
-            length = self.llama.llama_detokenize(
-                self.vocab, ids, len(tokens), text, size, False, not skip_special_tokens
-            )
+            length = self.llama.llama_token_to_piece(self.vocab, token, text, size, strip, special)
             if length >= 0:
-                return text.raw[:length].decode(errors="replace")
+                return text.raw[:length]
             size = -length
 
     def batch_decode(self, texts: Sequence[Sequence[TokenId]], **options: Any) -> list[str]:
