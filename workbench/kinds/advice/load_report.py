@@ -60,26 +60,27 @@ def verdict(gains: Mapping[int, Gain], largest: str) -> str:
     """At which load speculation stops paying, and the flags.
 
     Args:
-        gains: by number of requests at once
+        gains: by number of requests at once, in order
         largest: words for the largest of these numbers
     """
     pays = [load for load, gain in gains.items() if gain.times.low > 1]
     loses = [load for load, gain in gains.items() if gain.times.high < 1]
-    after = [load for load in loses if load > max(pays, default=0)]
     unsure = [load for load in gains if load not in pays and load not in loses]
-    if pays and pays[-1] == max(gains):
-        says = f"speculation pays up to {largest}."
-    elif pays and after:
-        says = (
-            f"speculation pays up to {counted(pays[-1], 'request')} at once, and stops paying at "
-            f"{after[0]:,}."
-        )
-    elif after and after[0] == min(gains):
-        says = f"speculation does not pay, from {counted(after[0], 'request')} at once on."
-    elif after:
-        says = f"speculation stops paying at {counted(after[0], 'request')} at once."
-    else:
+    if pays and loses and loses[0] < pays[-1]:
+        says = f"speculation pays at {_requests(pays)}, and does not pay at {_list(loses)}."
+    elif pays and loses:
+        says = f"speculation pays up to {_requests(pays[-1:])}, and stops paying at {loses[0]:,}."
+    elif pays:
+        most = largest if pays[-1] == max(gains) else _requests(pays[-1:])
+        says = f"speculation pays up to {most}."
+    elif not loses:
         says = f"speculation does not surely pay or stop paying up to {largest}."
+    elif not unsure:
+        says = f"speculation does not pay, from {_requests(loses[:1])} on."
+    elif max(unsure) < loses[0]:
+        says = f"speculation stops paying at {_requests(loses[:1])}."
+    else:
+        says = f"speculation does not pay at {_requests(loses)}."
     if unsure:
         says += f" Whether it pays is uncertain at {_list(unsure)}."
     return says + flags({load: gains[load].length if load in pays else 0 for load in gains})
@@ -153,5 +154,9 @@ def _times(gains: Mapping[int, Gain], load: int) -> str:
 
 
 def _list(loads: Sequence[int]) -> str:
-    *first, last = map(str, loads)
+    *first, last = (f"{load:,}" for load in loads)
     return f"{', '.join(first)} and {last}" if first else last
+
+
+def _requests(loads: Sequence[int]) -> str:
+    return f"{_list(loads)} {'request' if loads == [1] else 'requests'} at once"

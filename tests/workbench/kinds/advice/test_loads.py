@@ -8,12 +8,10 @@ from dataclasses import replace
 import pytest
 
 from decoders import InputError, catalog
-from workbench.experiments.figures import Interval
 from workbench.kinds.advice import loads as under
 from workbench.kinds.advice.command import under_load as printed
 from workbench.kinds.advice.findings import findings
-from workbench.kinds.advice.load_report import loads_of, sentences, table, verdict
-from workbench.kinds.advice.loads import Gain
+from workbench.kinds.advice.load_report import loads_of, sentences, table
 from workbench.kinds.advice.study import Advice
 from workbench.kinds.advice.view import answer
 from workbench.kinds.links import from_query, to_query
@@ -114,36 +112,6 @@ def test_a_gpu_reads_the_pair_in_16_bits_and_is_asked_beyond_the_loads_of_this_m
     assert [row[0] for row in shown.rows][-1] == "1,024"
     assert shown.rows[-1][1:4] == ["–"] * 3
     assert any("GPU of 1,000 GB/s and 100 TFLOP/s" in words for words in sentences(loads))
-
-
-def gain(low: float, high: float, length: int = 3) -> Gain:
-    return Gain(length, Interval((low + high) / 2, low, high))
-
-
-@pytest.mark.parametrize(
-    ("gains", "says"),
-    [
-        ({1: gain(1.5, 1.6), 16: gain(1.1, 1.2)}, "pays up to the largest load measured, 16."),
-        (
-            {1: gain(1.5, 1.6), 4: gain(1.1, 1.2), 8: gain(0.8, 0.9)},
-            "pays up to 4 requests at once, and stops paying at 8.",
-        ),
-        ({1: gain(0.9, 1.6), 4: gain(0.7, 0.8)}, "stops paying at 4 requests at once."),
-        ({1: gain(0.8, 0.9), 4: gain(0.7, 0.8)}, "does not pay, from 1 request at once on."),
-        ({1: gain(0.0, math.inf)}, "does not surely pay or stop paying"),
-        ({1: gain(1.5, 1.6), 2: gain(0.9, 1.1), 4: gain(0.7, 0.8)}, "uncertain at 2"),
-        ({1: gain(0.8, 0.9), 2: gain(1.2, 1.3), 4: gain(0.7, 0.8)}, "up to 2 requests"),
-    ],
-)
-def test_the_verdict_follows_from_the_gains(gains, says):
-    assert says in verdict(gains, "the largest load measured, 16")
-
-
-def test_the_flag_drafts_only_where_it_pays():
-    says = verdict({1: gain(1.5, 1.6, 4), 4: gain(1.1, 1.2, 1), 8: gain(0.8, 0.9, 1)}, "8")
-    assert "For 1 request: --set speculative.draft_length=4;" in says
-    assert "[[1, 3, 4], [4, 7, 1], [8, 8, 0]]" in says
-    assert "--set" not in verdict({1: gain(0.8, 0.9)}, "1")
 
 
 def test_page_terminal_and_a_file_show_the_same(run):
