@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from math import ceil, floor
 from statistics import median
 from typing import Annotated, Any, Final, Literal
 
@@ -20,13 +21,16 @@ from decoders.errors import InputError, refuse
 from workbench.engines.client import Client
 from workbench.engines.load import Own
 from workbench.engines.record import Query, Record
-from workbench.profiles.profile import validated
+from workbench.profiles.profile import LONGEST, validated
 from workbench.theory.roofline import Roof, Size
 
 FORMAT: Final = "decoding-workbench costs"
 PROMPT, TOKENS = "Once upon a time", 64  # what a server is asked for
-LARGEST = 4096  # requests at once in a file
+LARGEST = 4096  # requests at once that can be asked about
+LONGEST_STEP = 3600  # seconds
 LARGEST_ASKED = 64  # requests at once that a server is asked for
+# The least share of a request's time over which its tokens arrive; it is less behind a buffer.
+SPREAD = 0.1
 TOGETHER = 0.75  # the least share of the requests that are decoded at once, on average
 HALF = 2  # bytes of a number in 16 bits
 
@@ -47,8 +51,9 @@ class Steps:
     server: Annotated[str, Field(max_length=200)]
     seconds: Annotated[
         dict[
-            Annotated[int, Field(ge=1, le=LARGEST)],
-            Annotated[float, Field(gt=0, le=3600)],
+            # Those that stand for the longest drafts of so many requests, doubled up.
+            Annotated[int, Field(ge=1, le=2 * LARGEST * (LONGEST + 1))],
+            Annotated[float, Field(gt=0, le=LONGEST_STEP)],
         ],
         Field(min_length=1, max_length=1000),
     ]
@@ -179,6 +184,14 @@ def _step(record: Record) -> float:
         )
     )
     (first, some), *_, (last, _) = record.arrivals
+    refuse(
+        (
+            last - first <= SPREAD * last,
+            f"Engine {record.engine} was silent for {first:.2g} s and then sent all tokens within "
+            f"{last - first:.2g} s, so it or a proxy holds them back; name one that streams, or "
+            "ask again if it had just started.",
+        )
+    )
     pieces = len(record.arrivals) - 1
     steps = pieces if record.count is None else max(pieces, record.count - (some or 1))
     return (last - first) / steps
@@ -192,6 +205,9 @@ def of_figures(bandwidth: float, tflops: float, billions: float, most: int) -> S
         tflops: dense 16-bit TFLOP/s
         billions: parameters of the target, in thousands of millions; in 16 bits
         most: the largest number of requests that has to be known
+
+    Raises:
+        InputError: if a step would take longer than LONGEST_STEP
     """
     size = Size(1e9 * billions, HALF * 1e9 * billions)
     roof = Roof(1e9 * bandwidth, 1e12 * tflops)
@@ -199,4 +215,17 @@ def of_figures(bandwidth: float, tflops: float, billions: float, most: int) -> S
         f"a device of {bandwidth:,g} GB/s and {tflops:,g} TFLOP/s with {billions:g}B parameters in "
         "16 bits, by a model without caches"
     )
-    return Steps(name, {n: size.seconds(roof, n, 1) for n in doublings(most)})
+    numbers = doublings(most)
+    # Where computing begins to take longer than reading: straight lines lead there and on.
+    knee = roof.operations * size.bytes / (2 * size.weights * roof.bandwidth)
+    if knee < numbers[-1]:
+        numbers = sorted({*numbers, *(n for n in (floor(knee), ceil(knee)) if n > 0)})
+    seconds = {n: size.seconds(roof, n, 1) for n in numbers}
+    refuse(
+        (
+            max(seconds.values()) > LONGEST_STEP,
+            f"A step of {name} would take more than {LONGEST_STEP:,} s; give other figures, or "
+            "smaller loads.",
+        )
+    )
+    return Steps(name, seconds)

@@ -4,6 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any
 
@@ -12,10 +13,12 @@ import pytest
 from decoders import InputError
 from tests.workbench.engines.served import Answers, Call, Reply, a_json, a_stream, served
 from workbench.engines.probe import connect
+from workbench.engines.record import Record
 from workbench.profiles import costs
-from workbench.profiles.costs import Steps
+from workbench.profiles.costs import LARGEST, Steps
 from workbench.profiles.gain import best, gains, needed
-from workbench.profiles.profile import Curve, Point
+from workbench.profiles.profile import LONGEST, Curve, Point
+from workbench.theory.roofline import Roof, Size
 
 FLAT = Steps("flat", {1: 1.0, 2: 1.0, 4: 1.0, 8: 2.0, 16: 4.0, 32: 8.0})
 CURVE = Curve("m", "all", (Point(1, 1.8), Point(3, 2.6)))
@@ -56,6 +59,27 @@ def test_figures_are_a_roofline():
     assert found.seconds[1] == found.seconds[64] == pytest.approx(2e-3)
     assert found.seconds[512] == pytest.approx(2 * 512e9 / 1e14)
     assert "by a model" in found.server
+
+
+def test_a_roofline_has_its_knee_between_powers_of_two():
+    """It was a straight line from 256 to 512, so 320 tokens cost more than the model says."""
+    h100, size = Roof(3350e9, 989e12), Size(32e9, 64e9)
+    found = costs.of_figures(3350.0, 989.0, 32.0, 320)
+    for requests, tokens in ((64, 5), (64, 4), (1, 290), (60, 8)):
+        exact = size.seconds(h100, requests, tokens) / size.seconds(h100, requests, 1)
+        assert found.cost(requests, tokens) == pytest.approx(exact)
+    assert min(costs.of_figures(1000.0, 0.1, 1.0, 8).seconds) == 1  # a knee below one request
+
+
+def test_figures_of_a_device_that_takes_hours_for_a_step_are_refused():
+    """Their costs could be written, and then not be read."""
+    with pytest.raises(InputError, match="would take more than 3,600 s"):
+        costs.of_figures(1e-3, 1.0, 1e6, 8)
+
+
+def test_costs_for_the_longest_drafts_come_back_from_their_file():
+    found = costs.of_figures(3350.0, 989.0, 32.0, LARGEST * (LONGEST + 1))
+    assert costs.loads(json.loads(found.dumps())) == found
 
 
 def test_costs_come_back_from_their_file():
@@ -152,6 +176,17 @@ def test_a_server_that_sends_all_at_once_is_refused():
         pytest.raises(InputError, match="three pieces"),
     ):
         costs.measured(connect(server.engine()), 1)
+
+
+@pytest.mark.parametrize(
+    "arrivals", [(2.0, 2.05, 2.1), (2.0, 2.0, 2.0), (0.0, 0.0, 0.0)], ids=["late", "once", "zero"]
+)
+def test_a_stream_that_a_proxy_holds_back_is_refused(arrivals):
+    """Its steps looked almost free, or took 0 s, and the cost was divided by them."""
+    record = Record("fast", "vllm", "m", "", "", None, 3, tuple((at, 1) for at in arrivals), 3, "")
+    with pytest.raises(InputError, match=r"Engine fast was silent for .* holds them back"):
+        costs._step(record)
+    assert costs._step(replace(record, arrivals=((1.0, 1), (1.5, 1), (2.0, 1)))) == 0.5
 
 
 def test_requests_that_wait_for_others_are_no_load():

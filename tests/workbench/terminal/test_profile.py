@@ -64,6 +64,21 @@ def test_a_device_is_described_by_figures(golden, tmp_path, capsys):
     assert json.loads(out.read_text())["format"] == "decoding-workbench costs"
 
 
+def test_saved_costs_of_large_loads_are_read_again(tmp_path, capsys):
+    """`--save` wrote 16,384 requests at once, and `--costs` took up to 4,096."""
+    config, out = tmp_path / "vllm.json", tmp_path / "made.json"
+    config.write_text(
+        '{"num_speculative_tokens": 8, "rejection_sample_method": "synthetic", '
+        '"synthetic_acceptance_length": 3}'
+    )
+    figures = ["--bandwidth", "1000", "--tflops", "100", "--parameters", "8", "--save", str(out)]
+    asked = ["profile", "gain", str(config), "--loads", "1024"]
+    assert main([*asked, *figures]) == 0
+    said = capsys.readouterr().out
+    assert main([*asked, "--costs", str(out)]) == 0
+    assert capsys.readouterr().out == said
+
+
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
