@@ -17,14 +17,14 @@ class Gain:
         point: what the method's rounds write
         cost: a verification over a plain step
         times: the speed over the server's greedy decoding
-        bound: whether drafting is left out, so that the gain is an upper bound
+        free: whether drafting is left out
     """
 
     requests: int
     point: Point
     cost: float
     times: float
-    bound: bool
+    free: bool
 
 
 def gains(

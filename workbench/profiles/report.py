@@ -22,7 +22,7 @@ def table(found: Found, drafting: float | None) -> Table:
         for curve, each in found.items()
         for load, gain in best(each).items()
     ]  # fmt: skip
-    return Table([*HEADS, "x greedy, at most" if drafting is None else "x greedy"], rows)
+    return Table([*HEADS, "x, drafts free" if drafting is None else "x greedy"], rows)
 
 
 def sentences(
@@ -33,11 +33,12 @@ def sentences(
         "Tokens are those that a verification writes, the target's included; steps are its cost in "
         "plain steps of the server at the same load.",
         f"Costs of {steps.server}. A verification of k + 1 tokens for c requests is taken to cost "
-        "a plain step of c (k + 1) requests.",
+        "a plain step of c (k + 1) requests. Where texts are long, or between numbers of requests "
+        "that were measured, it may cost less, and the gain is larger.",
     ]
     says.append(
-        "Drafting is not counted, so the gains are upper bounds where it costs anything; name its "
-        "cost with --drafting."
+        "Drafting is not counted, so where it costs anything the gains are too high by that; name "
+        "its cost with --drafting."
         if drafting is None
         else f"A draft token is taken to cost {drafting:g} of a plain step at every load."
     )

@@ -32,15 +32,15 @@ def test_a_verification_costs_a_step_of_as_many_tokens():
     assert Steps("late", {4: 1.0, 8: 1.0}).cost(2, 2) is None
 
 
-def test_the_gain_is_the_tokens_over_the_cost_and_an_upper_bound_without_drafting():
+def test_the_gain_is_the_tokens_over_the_cost_and_drafting_is_free_unless_told():
     found = list(gains(CURVE, FLAT, [1, 4, 32]))
     assert [(g.requests, g.point.draft_length) for g in found] == [(1, 1), (1, 3), (4, 1), (4, 3)]
     assert [g.times for g in found] == pytest.approx([1.8, 2.6, 0.9, 0.65])
-    assert all(g.bound for g in found)
+    assert all(g.free for g in found)
     assert {load: g.point.draft_length for load, g in best(found).items()} == {1: 3, 4: 1}
     told = list(gains(CURVE, FLAT, [1], drafting=0.2))
     assert [g.times for g in told] == pytest.approx([1.8 / 1.2, 2.6 / 1.6])
-    assert not any(g.bound for g in told)
+    assert not any(g.free for g in told)
 
 
 def test_rounds_without_a_draft_are_plain_steps_and_trees_cost_their_tokens():
