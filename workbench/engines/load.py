@@ -2,17 +2,27 @@
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from itertools import count
-from threading import Event
+from threading import Event, Thread
 from typing import Any, Protocol
 
 from decoders.errors import InputError
 from workbench.engines import counters
 from workbench.engines.client import Client
 from workbench.engines.record import Query, Record, Speculation
+
+LISTEN_SECONDS = 0.2  # how soon Stop is heard
+
+
+class Stopped(Exception):
+    """Somebody has stopped the load, which counts for nothing."""
+
+
+def never() -> bool:
+    """That nobody stops a load."""
+    return False
 
 
 @dataclass(frozen=True)
@@ -44,12 +54,17 @@ class Generator(Protocol):
     @property
     def says(self) -> str: ...
 
+    def unfit(self, client: Client) -> str:
+        """Why it makes no load for a server, as a sentence; "" if it does."""
+        ...
+
     def make(
         self,
         client: Client,
         queries: Sequence[Query],
         at_once: int,
         window: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        stopped: Callable[[], bool] = never,
     ) -> Load:
         """Send all requests, as many at once as said: each that ends makes room for the next.
 
@@ -61,9 +76,11 @@ class Generator(Protocol):
             at_once: the number of requests at once
             window: makes a context that is open while the counted requests are; a generator that
                 does not know when that is makes none
+            stopped: whether to end
 
         Raises:
             InputError: if a request fails
+            Stopped: if it was stopped
         """
         ...
 
@@ -77,43 +94,63 @@ class Own:
         "slower than the server."
     )
 
+    def unfit(self, client: Client) -> str:
+        """As of `Generator`."""
+        return ""
+
     def make(
         self,
         client: Client,
         queries: Sequence[Query],
         at_once: int,
         window: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        stopped: Callable[[], bool] = never,
     ) -> Load:
         """As of `Generator`."""
-        _ask(client, queries[:at_once], at_once)
+        _ask(client, queries[:at_once], at_once, stopped)
         before = client.counted()
         with window():
             began = time.monotonic()
-            records = _ask(client, queries, at_once)
+            records = _ask(client, queries, at_once, stopped)
             seconds = time.monotonic() - began
         return Load(records, seconds, together(records, before, client.counted()))
 
 
-def _ask(client: Client, queries: Sequence[Query], at_once: int) -> tuple[Record, ...]:
-    """The answers; after the first failure no more is asked."""
-    numbers, failed = count(), Event()
+def _ask(
+    client: Client, queries: Sequence[Query], at_once: int, stopped: Callable[[], bool]
+) -> tuple[Record, ...]:
+    """The answers; after the first failure no more is asked, and none is read on."""
+    numbers, over = count(), Event()
     found: dict[int, Record] = {}
+    faults: list[BaseException] = []
+
+    def check(*_: object) -> None:
+        if over.is_set():
+            raise InputError("Stopped.")
 
     def work() -> None:
-        while not failed.is_set() and (number := next(numbers)) < len(queries):
-            try:
-                record = client.ask(queries[number])
+        try:
+            while not over.is_set() and (number := next(numbers)) < len(queries):
+                record = client.ask(queries[number], heard=check)
                 if record.note:
                     raise InputError(record.note)
                 found[number] = record
-            except BaseException:
-                failed.set()
-                raise
+        except BaseException as fault:
+            faults.append(fault)
+            over.set()
 
-    with ThreadPoolExecutor(at_once, "load") as threads:
-        futures = [threads.submit(work) for _ in range(at_once)]
-    for future in futures:
-        future.result()
+    # A server may be silent for long: whoever is stopped does not wait for these threads.
+    threads = [Thread(target=work, name="load", daemon=True) for _ in range(at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        while thread.is_alive():
+            thread.join(LISTEN_SECONDS)
+            if stopped():
+                over.set()
+                raise Stopped
+    for fault in faults:
+        raise fault
     return tuple(found[number] for number in range(len(queries)))
 
 

@@ -65,14 +65,8 @@ def starter(where: str, name: str, fields: Mapping[str, str]) -> Starter:
             f"{where}: `gpus` of the engine {name} must be text, a number from 0 to {MOST_GPUS}.",
         )
     )
-    return Starter(
-        name,
-        start,
-        draft,
-        fields.get("model"),
-        fields.get("kind"),
-        None if gpus is None else int(gpus),
-    )
+    count = None if gpus is None else int(gpus)
+    return Starter(name, start, draft, fields.get("model"), fields.get("kind"), count)
 
 
 def _words(what: str, text: str, within: str) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from tempfile import TemporaryFile
 from typing import IO
@@ -14,6 +14,7 @@ from workbench.engines.addresses import Engine
 from workbench.engines.answers import Unready
 from workbench.engines.client import Client
 from workbench.engines.guard import guarded, last_words
+from workbench.engines.load import Stopped, never
 from workbench.engines.probe import PROMPT, connect
 from workbench.engines.record import Query
 from workbench.engines.starters import Starter
@@ -31,6 +32,7 @@ def started(
     flags: Sequence[str] = (),
     environ: Mapping[str, str] = os.environ,
     patience: float = PATIENCE,
+    stopped: Callable[[], bool] = never,
 ) -> Iterator[Client]:
     """A client of a new server, which ends with the context or with this process.
 
@@ -40,16 +42,18 @@ def started(
         flags: more words of its command
         environ: its environment
         patience: seconds until it must answer
+        stopped: whether to wait no longer
 
     Raises:
         InputError: if it cannot be started, ends at once, does not answer in time, or serves
             another model
+        Stopped: if it was stopped before it answered
     """
     port = free_port()
     words = starter.command(length, flags, port)
     engine = Engine(starter.name, f"http://{HOST}:{port}", None, starter.model, starter.kind)
     with TemporaryFile() as log, guarded(words, environ, log) as process:
-        wait_for(process, engine, patience, log)
+        wait_for(process, engine, patience, log, stopped)
         client = connect(engine, environ=environ)
         try:
             yield client
@@ -65,7 +69,11 @@ def free_port() -> int:
 
 
 def wait_for(
-    process: subprocess.Popen[bytes], engine: Engine, patience: float, log: IO[bytes]
+    process: subprocess.Popen[bytes],
+    engine: Engine,
+    patience: float,
+    log: IO[bytes],
+    stopped: Callable[[], bool] = never,
 ) -> None:
     """Return when the server lists its models and writes: some still load when they list them.
 
@@ -74,15 +82,19 @@ def wait_for(
         engine: the server
         patience: seconds until it must answer
         log: what it writes
+        stopped: whether to wait no longer
 
     Raises:
         InputError: if it ends before, does not answer in time, or serves another model
+        Stopped: if it was stopped
     """
     wire, deadline = Wire(engine, Bounds(connect=1.0, silence=5.0)), time.monotonic() + patience
     try:
         while time.monotonic() < deadline:
             if process.poll() is not None:
                 raise wire.fault(f"ended before it answered; its last words: {last_words(log)}")
+            if stopped():
+                raise Stopped
             if _lists(wire) and _writes(engine):
                 return
             time.sleep(PAUSE)

@@ -5,7 +5,9 @@ Source:
 """
 
 import json
+import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
@@ -21,9 +23,11 @@ from decoders.errors import InputError
 from workbench.engines.answers import Count, Shape, shaped
 from workbench.engines.client import Client
 from workbench.engines.guard import guarded, last_words
-from workbench.engines.load import Load
+from workbench.engines.load import LISTEN_SECONDS, Load, Stopped, never
 from workbench.engines.record import Query, Record, Speculation
 
+PATH = "/v1/completions"  # the only one that it asks here
+KEY = "OPENAI_API_KEY"
 STARTING = 300.0  # seconds for its own start, besides the requests
 LARGEST = 256 * 2**20  # bytes of its result
 OF_REQUESTS = ("prompt", "stream", "stream_options", "model")  # fields that it fills in itself
@@ -86,27 +90,29 @@ class VllmBench:
         words = told.stdout.decode(errors="replace").split()
         return VllmBench(program, words[-1][:80] if words else "of unknown version", environ)
 
+    def unfit(self, client: Client) -> str:
+        """As of `Generator`."""
+        if client.dialect.path != PATH:
+            return f"`vllm bench serve` asks {PATH}, but this server takes {client.dialect.path}."
+        if client.wire.engine.here:
+            return ""
+        return "`vllm bench serve` follows redirects, so it asks servers of its own machine only."
+
     def make(
         self,
         client: Client,
         queries: Sequence[Query],
         at_once: int,
         window: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        stopped: Callable[[], bool] = never,
     ) -> Load:
         """As of `Generator`; all requests have the first one's seed."""
-        secret = client.wire.engine.secret(self.environ)
-        key = {"OPENAI_API_KEY": secret} if secret else {}
         rounds = -(-len(queries) // at_once)
         patience = STARTING + client.wire.limits.total * rounds
         with TemporaryDirectory() as folder, TemporaryFile() as log:
             words = self._command(client, queries, at_once, Path(folder))
-            with guarded(words, {**self.environ, **key}, log) as process:
-                try:
-                    status = process.wait(patience)
-                except subprocess.TimeoutExpired:
-                    raise client.wire.fault(
-                        f"kept `vllm bench serve` busy for {patience:g} s, and it was ended"
-                    ) from None
+            with guarded(words, self._environ(client), log) as process:
+                status = _ended(process, client, patience, stopped)
             file = Path(folder, "result.json")
             if status or not file.is_file() or file.stat().st_size > LARGEST:
                 said = client.wire.hidden(last_words(log))
@@ -114,7 +120,17 @@ class VllmBench:
                     f"`vllm bench serve` failed; correct it, or set WORKBENCH_LOAD to `own`. Its "
                     f"last words: {said}."
                 )
-            return self._read(client, file.read_text(encoding="utf-8"), len(queries))
+            return self._read(client, file.read_text(encoding="utf-8"), queries)
+
+    def _environ(self, client: Client) -> dict[str, str]:
+        """Its environment, with no key but the server's, and no proxy and no .netrc."""
+        secret = client.wire.engine.secret(self.environ)
+        kept = {
+            name: value
+            for name, value in self.environ.items()
+            if name != KEY and not name.lower().endswith("_proxy")
+        }
+        return {**kept, "NETRC": os.devnull, **({KEY: secret} if secret else {})}
 
     def _command(
         self, client: Client, queries: Sequence[Query], at_once: int, folder: Path
@@ -141,7 +157,8 @@ class VllmBench:
             *(f"--{name}" for name in switches),
         ]  # fmt: skip
 
-    def _read(self, client: Client, text: str, count: int) -> Load:
+    def _read(self, client: Client, text: str, queries: Sequence[Query]) -> Load:
+        count, most = len(queries), queries[0].max_tokens
         try:
             found = shaped(Result, json.loads(text))
         except json.JSONDecodeError:
@@ -156,8 +173,26 @@ class VllmBench:
                 f"answered {found.completed} of {count} requests of `vllm bench serve`; the first "
                 f"failure: {why}".rstrip(".")
             )
+        if max(found.output_lens, default=0) > most:
+            raise client.wire.fault(
+                f"wrote {max(found.output_lens):,} tokens though {most:,} were asked for"
+            )
         records = tuple(_record(client, *each) for each in zip(*lists, strict=True))
         return Load(records, found.duration, _speculation(found))
+
+
+def _ended(
+    process: subprocess.Popen[bytes], client: Client, patience: float, stopped: Callable[[], bool]
+) -> int:
+    """The exit status, when it has ended."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        try:
+            return process.wait(LISTEN_SECONDS)
+        except subprocess.TimeoutExpired:
+            if stopped():
+                raise Stopped from None
+    raise client.wire.fault(f"kept `vllm bench serve` busy for {patience:g} s, and it was ended")
 
 
 def _record(

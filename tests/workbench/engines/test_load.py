@@ -9,7 +9,7 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import Reply, a_json, a_stream, chunk, served, usage, vllm
-from workbench.engines.load import Own, together
+from workbench.engines.load import Own, Stopped, together
 from workbench.engines.probe import connect
 from workbench.engines.record import Query, Record, Speculation
 
@@ -91,6 +91,24 @@ def test_an_answer_that_breaks_off_fails_the_load():
         pytest.raises(InputError, match="Engine fake broke off the answer"),
     ):
         Own().make(connect(server.engine()), QUERIES, 2)
+
+
+def test_stop_is_heard_while_a_server_is_silent():
+    """It was heard when the whole load was over."""
+    silent, stop = threading.Event(), threading.Event()
+
+    def answer(call):
+        stop.set()
+        silent.wait(20)
+        return a_stream([])
+
+    began = time.monotonic()
+    with served(vllm(answer)) as server:
+        with pytest.raises(Stopped):
+            Own().make(connect(server.engine()), QUERIES, 2, stopped=stop.is_set)
+        assert time.monotonic() - began < 5
+        silent.set()
+    assert len([call for call in server.calls if call.body]) == 2
 
 
 def record(speculation) -> Record:

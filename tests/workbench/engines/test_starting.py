@@ -11,6 +11,7 @@ import pytest
 
 from decoders import InputError
 from workbench.engines import starting
+from workbench.engines.load import Stopped
 from workbench.engines.record import Query
 from workbench.engines.starters import Starter
 
@@ -88,6 +89,18 @@ def test_a_server_that_lists_its_models_before_it_can_write_is_waited_for():
     with starting.started(starter("--unready", "2")) as client:
         assert client.ask(Query("Once", 8)).count == 8
     refused(starter("--unready", "99"), "did not answer within 0.5 s of its start", patience=0.5)
+
+
+def test_stop_is_heard_while_a_server_starts(tmp_path):
+    pid = tmp_path / "pid"
+    with (
+        pytest.raises(Stopped),
+        starting.started(starter("--mute", "--pid", str(pid)), stopped=pid.exists),
+    ):
+        raise AssertionError("it is not up")
+    while not pid.read_text():
+        time.sleep(0.01)
+    assert gone(int(pid.read_text()))
 
 
 def test_a_program_that_is_not_there():

@@ -2,18 +2,24 @@
 
 import json
 import os
+import re
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import served, vllm
+from workbench.engines.addresses import Engine
+from workbench.engines.client import Client
+from workbench.engines.dialects.table import DIALECTS
 from workbench.engines.generators import VARIABLE, generator
-from workbench.engines.load import Own
+from workbench.engines.load import Own, Stopped
 from workbench.engines.probe import connect
 from workbench.engines.record import Query, Speculation
 from workbench.engines.vllm_bench import VllmBench
+from workbench.engines.wire import Wire
 
 # Of vLLM 0.32.0 with the embedded pair, 8 prompts, 4 at once, 3 draft tokens, greedy.
 RECORDED = Path(__file__).parent / "load_recorded" / "vllm-bench.json"
@@ -110,6 +116,43 @@ def test_a_key_is_in_its_environment_and_not_among_its_words(program):
     assert not any("secret" in word for word in words)
 
 
+def test_no_key_and_no_proxy_of_the_user_is_in_its_environment(program):
+    """An engine without `key` got the user's key of OpenAI, and requests went through proxies."""
+    theirs = {"OPENAI_API_KEY": "mine", "https_proxy": "http://p", "HTTP_PROXY": "http://p"}
+    _, _, environ, _ = made(program(recorded()), **theirs)
+    assert not theirs.keys() & environ.keys()
+    assert environ["NETRC"] == os.devnull
+
+
+@pytest.mark.parametrize(
+    ("kind", "url", "says"),
+    [
+        ("vllm", "http://127.0.0.1:8000", "^$"),
+        ("other", "http://localhost:8000/path", "^$"),
+        ("sglang", "http://127.0.0.1:8000", "asks /v1/completions, but .* takes /generate"),
+        ("llama.cpp", "http://127.0.0.1:8000", "asks /v1/completions, but .* takes /completion"),
+        ("vllm", "http://host.example", "follows redirects"),
+        ("vllm", "http://localhost.example", "follows redirects"),
+    ],
+)
+def test_which_servers_it_asks(kind, url, says):
+    """SGLang was asked /v1/completions with the body of /generate: neither the number of tokens nor
+    the sampling was said. And it followed redirects of other machines."""
+    client = Client(Wire(Engine("fast", url)), DIALECTS[kind], "stories")
+    assert re.search(says, VllmBench("vllm", "0", {}).unfit(client))
+
+
+def test_it_is_ended_when_it_is_stopped(program, tmp_path):
+    """Stop was heard when all its requests were over."""
+    file = Path(program(recorded()))
+    began = time.monotonic()
+    file.write_text(file.read_text().replace("if 0:", "import time; time.sleep(60)\nif 0:"))
+    bench, stopped = VllmBench(str(file), "0", os.environ), (tmp_path / "called.json").exists
+    with served(vllm(lambda call: None)) as server, pytest.raises(Stopped):
+        bench.make(connect(server.engine()), QUERIES, 4, stopped=stopped)
+    assert time.monotonic() - began < 10
+
+
 def test_a_server_that_tells_no_number_of_tokens_has_none(program):
     load, *_ = made(program(recorded(output_lens=[1] * 8)))
     assert {record.count for record in load.records} == {None}
@@ -124,6 +167,7 @@ def test_a_server_that_tells_no_number_of_tokens_has_none(program):
         ("[]", 0, "another shape"),
         (recorded(ttfts=["soon"] * 8), 0, "another shape .*ttfts"),
         (recorded(ttfts=[0.1]), 0, "answered 8 of 8"),
+        (recorded(output_lens=[33] * 8), 0, "wrote 33 tokens though 32 were asked for"),
         (recorded(completed=7), 0, "answered 7 of 8 requests .*: no word"),
         (
             recorded(completed=7, errors=["", "Trace\n  back\nServerDisconnectedError: gone."]),
