@@ -11,6 +11,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import torch
@@ -105,6 +106,15 @@ class Bench:
         self._tools: tuple[ModelPair, Meter, Watch] | None = None
         self._warm: set[tuple[Any, ...]] = set()
         self._engines = EngineBench()
+
+    @property
+    def stopped(self) -> Event:
+        """Set to end the load at work."""
+        return self._engines.stopped
+
+    @stopped.setter
+    def stopped(self, event: Event) -> None:
+        self._engines.stopped = event
 
     def engine_facts(self, *arguments: Any) -> dict[str, Any]:
         """As of `EngineBench.facts`."""

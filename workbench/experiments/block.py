@@ -35,6 +35,7 @@ class Block:
         cells: the cells, all of one kind
         items: by number, in the order in which they run, the prompts that are decoded together; a
             number means the same prompts under any limit
+        alone: blocks with the same name here run one at a time, whoever runs them; "" beside others
     """
 
     part: str
@@ -43,6 +44,7 @@ class Block:
     labels: tuple[str, ...]
     cells: tuple[Line, ...]
     items: Mapping[int, tuple[int, ...]]
+    alone: str = ""
 
     @property
     def prompts(self) -> str:

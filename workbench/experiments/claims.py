@@ -5,6 +5,7 @@ import platform
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from sqlite3 import Connection
 
 from decoders import InputError
 from workbench.experiments.block import Block
@@ -73,6 +74,8 @@ class Claims(Database):
     def claim(self, block: Block, owner: str) -> int | None:
         """Claim an item of the block that is neither done nor claimed by a living driver.
 
+        If the block runs alone, that is claimed, too: as an item of a block with that name.
+
         Args:
             block: the block
             owner: name of the driver
@@ -83,14 +86,23 @@ class Claims(Database):
         with self._open() as db:
             db.execute("BEGIN IMMEDIATE")
             done = db.execute("SELECT DISTINCT item FROM rows WHERE block = ?", (block.id,))
-            gone = {item for (item,) in done}
-            claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block.id,))
-            gone |= {item for item, other, beat in claims if alive(other, beat, self._now())}
+            gone = {item for (item,) in done} | self._claimed(db, block.id)
             item = next((item for item in block.items if item not in gone), None)
+            if block.alone and self._claimed(db, block.alone):
+                item = None
             if item is not None:
-                claim = (block.id, item, owner, self._now())
-                db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
+                for name, number in (
+                    (block.id, item),
+                    *([(block.alone, 0)] if block.alone else []),
+                ):
+                    claim = (name, number, owner, self._now())
+                    db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?, ?)", claim)
         return item
+
+    def _claimed(self, db: Connection, block: str) -> set[int]:
+        """The items of a block that living drivers have claimed."""
+        claims = db.execute("SELECT item, owner, beat FROM claims WHERE block = ?", (block,))
+        return {item for item, owner, beat in claims if alive(owner, beat, self._now())}
 
     def left(self, blocks: Iterable[Block]) -> dict[str, int]:
         """For each block's id the number of items without rows, claimed or not."""
@@ -116,13 +128,16 @@ class Claims(Database):
         values = [(row.cell, item, block.id, date(), row.dumps()) for row in rows]
         with self._open() as db:
             claimed = db.execute(RELEASE, (block.id, item, owner)).rowcount > 0
+            db.execute(RELEASE, (block.alone, 0, owner))
             if claimed:
                 db.executemany("INSERT OR REPLACE INTO rows VALUES (?, ?, ?, ?, ?)", values)
             return claimed
 
     def release(self, block: Block, item: int, owner: str) -> None:
         """Give one item back."""
-        self._rows(RELEASE, block.id, item, owner)
+        with self._open() as db:
+            for name, number in ((block.id, item), (block.alone, 0)):
+                db.execute(RELEASE, (name, number, owner))
 
     def beat(self, id: str, owner: str, eta: float | None, doing: str) -> None:
         """Record that a driver is alive.

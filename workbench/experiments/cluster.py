@@ -130,5 +130,8 @@ class Remote:
         mine.add_done_callback(done)
         return found
 
+    def stop(self) -> None:
+        """Do nothing: an actor hears nothing while it works."""
+
     def close(self) -> None:
         self._ray.kill(self._actor)

@@ -10,6 +10,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import replace
 
 from decoders import InputError
+from workbench.engines.load import Stopped
 from workbench.experiments.block import Block
 from workbench.experiments.cells import merged
 from workbench.experiments.claims import new_owner
@@ -37,7 +38,8 @@ def run(
         experiment: the experiment
         journal: the file that keeps it
         crew: the workers
-        stopped: set to end it after the items at work; `Journal.ask_to_stop` does the same
+        stopped: set to end it after the items at work, of which loads on engines are given back;
+            `Journal.ask_to_stop` does the same
 
     Yields:
         the progress, for the last time when nothing is left or it was stopped
@@ -84,7 +86,9 @@ class _Driver:
             if self.fault:
                 raise self.fault
             stopping = self.stopped.is_set() or self.journal.asked_to_stop(self.experiment.id)
-            if not stopping:
+            if stopping:
+                self.crew.stop()
+            else:
                 self._fill()
             if not self.at_work:
                 if stopping or not any(self.journal.left(self.open).values()):
@@ -131,6 +135,9 @@ class _Driver:
                 self.journal.release(block, item, self.owner)
                 return
             rows = _failed(block, item, f"the worker died {MOST_DEATHS} times on it")
+        except Stopped:
+            self.journal.release(block, item, self.owner)
+            return
         except Exception as failure:
             # The models could not be loaded there, or the like: a row says so, the rest goes on.
             log.exception("an item failed")

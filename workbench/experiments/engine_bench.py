@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
+from threading import Event
+from typing import Any, overload
 
 import torch
 
@@ -15,7 +16,7 @@ from decoders import InputError
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client
 from workbench.engines.generators import generator
-from workbench.engines.load import Generator, Own
+from workbench.engines.load import Generator, Own, Stopped
 from workbench.engines.probe import PROMPT, connect, version
 from workbench.engines.record import Query
 from workbench.engines.starters import Starter
@@ -24,6 +25,7 @@ from workbench.experiments.block import digest
 from workbench.experiments.engine_cells import EngineCell, EngineUnit, Place
 from workbench.experiments.engine_rows import result, untold
 from workbench.experiments.rows import NEXT_TIMING, Row, failed
+from workbench.measuring.asking import hidden
 from workbench.measuring.gauges import NoGauge
 from workbench.measuring.meter import Meter, open_meter
 from workbench.runs.record import Result
@@ -32,8 +34,8 @@ from workbench.runs.trace import Energy, Server
 TOGETHER = "The server and the generator of load shared one machine."
 OUTSIDE = "not measured: the server runs on another machine"
 UNDECLARED = (
-    "not measured: whether the server uses a GPU is not known (`gpus` in the file of engines says it "
-    "of those that are started)"
+    "not measured: whether the server uses a GPU is not known (`gpus` in the file of engines says "
+    "it of those that are started)"
 )
 SEVERAL = "not measured: the server uses several GPUs"
 TRIED_TOKENS = 8
@@ -46,6 +48,9 @@ class EngineBench:
 
     Args:
         environ: of started servers and the generator of load, and where keys are
+
+    Attributes:
+        stopped: set to end the load at work
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ):
@@ -54,6 +59,7 @@ class EngineBench:
         self._client: Client | None = None
         self._version: str | None = None
         self._faults: dict[Up, str] = {}  # of servers that cannot be started
+        self.stopped = Event()
 
     @cached_property
     def _usual(self) -> Generator:
@@ -65,8 +71,11 @@ class EngineBench:
         Raises:
             InputError: if the generator fails, or if even ours counts no tokens
         """
+        query = Query(PROMPT, TRIED_TOKENS)
         for each in (self._usual, Own()):
-            load = each.make(client, [Query(PROMPT, TRIED_TOKENS)], 1)
+            if each.unfit(client):
+                continue
+            load = each.make(client, [query], 1, stopped=self.stopped.is_set)
             if load.records[0].count is not None:
                 return each.name
         raise untold(client.wire.engine.name)
@@ -92,13 +101,19 @@ class EngineBench:
 
         Raises:
             InputError: if it cannot be reached or started
+            Stopped: if it was stopped
         """
-        client = self._of(place, length, tuple(flags), device)
+        self.stopped.clear()
+        try:
+            client = self._of(place, length, tuple(flags), device)
+            made = self._tried(client)
+        except InputError as error:
+            raise InputError(_shown(str(error), place)) from None
         told = {
             "kind": client.dialect.kind,
-            "model": client.model,
+            "model": _shown(client.model, place),
             "version": self._version,
-            "generator": self._tried(client),
+            "generator": made,
         }
         own = {}
         if not isinstance(place, Engine):
@@ -111,11 +126,20 @@ class EngineBench:
         }
 
     def run(self, unit: EngineUnit) -> list[Row]:
-        """A row for each cell; a failure becomes a row with its error."""
+        """A row for each cell; a failure becomes a row with its error.
+
+        Raises:
+            Stopped: if it was stopped; then there is no row
+        """
+        self.stopped.clear()
         # In turns forward and backward, so that a machine that gets slower or faster favours no
         # load.
         step = -1 if (unit.item // NEXT_TIMING) % 2 else 1
-        rows = [self._row(unit, i) for i in range(len(unit.cells))[::step]]
+        try:
+            rows = [self._row(unit, i) for i in range(len(unit.cells))[::step]]
+        except Stopped:
+            self.close()  # it may go on with what it was asked
+            raise
         return rows[::step]
 
     def close(self) -> None:
@@ -129,8 +153,8 @@ class EngineBench:
             found = self._measured(unit, cell)
         except InputError as error:
             self.close()  # it may be dead; the next cell gets it anew
-            asked = cell.to_json()
-            return failed(unit.ids[i], unit.item, asked, unit.prompts, str(error), host)
+            asked, why = cell.to_json(), _shown(str(error), unit.place)
+            return failed(unit.ids[i], unit.item, asked, unit.prompts, why, host)
         return Row(unit.ids[i], unit.item, found, host)
 
     def _measured(self, unit: EngineUnit, cell: EngineCell) -> Result:
@@ -148,10 +172,11 @@ class EngineBench:
                 yield
             windows.append(each.energy)
 
-        load = by.make(client, queries, cell.concurrency, window)
+        load = by.make(client, queries, cell.concurrency, window, self.stopped.is_set)
         energy = windows[0] if windows else Energy(None, UNTIMED)
-        server = Server(client.dialect.kind, self._version, client.model)
-        says = filter(None, (by.says, TOGETHER if _here(place) else ""))
+        server = Server(client.dialect.kind, self._version, _shown(client.model, place))
+        unfit = self._usual.unfit(client)
+        says = filter(None, (by.says, unfit, TOGETHER if _here(place) else ""))
         flag = {} if isinstance(place, Engine) else _flag(place, cell)
         found = result(cell, unit.prompts, load, energy, server)
         return replace(found, remarks=[*says], settings=flag)
@@ -169,12 +194,14 @@ class EngineBench:
             self._open.callback(client.wire.close)
         else:
             environ = {**self._environ, **_visible(device)}
+            up = started(place, length or 0, flags, environ, stopped=self.stopped.is_set)
             try:
-                client = self._open.enter_context(started(place, length or 0, flags, environ))
+                client = self._open.enter_context(up)
             except InputError as error:
                 self._faults[wanted] = str(error)
                 raise
-        self._up, self._client, self._version = wanted, client, version(client)
+        self._up, self._client = wanted, client
+        self._version = _shown(version(client), place)
         return client
 
     def _meter(self, unit: EngineUnit) -> Meter:
@@ -192,6 +219,15 @@ class EngineBench:
         if unit.device == "auto" and there > 1:
             return Meter(NoGauge(f"not measured: which of {there} GPUs it uses is not known"))
         return open_meter("cuda" if unit.device == "auto" else unit.device)
+
+
+@overload
+def _shown(words: str, place: Place) -> str: ...
+@overload
+def _shown(words: str | None, place: Place) -> str | None: ...
+def _shown(words: str | None, place: Place) -> str | None:
+    """A server's words, without the address of one that runs."""
+    return hidden(words, place) if words and isinstance(place, Engine) else words
 
 
 def _here(place: Place) -> bool:

@@ -1,6 +1,7 @@
 """The engines of a plan spelled out: cells, blocks, and the servers that their names mean."""
 
 import os
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -191,7 +192,18 @@ def _block(
     return Block(
         engine.part, whole, tuple(digest([one, whole]) for one in each),
         tuple(_label(cell, engine) for cell in cells), tuple(cells), items,
+        _alone(engine.name, identity.get("device")),
     )  # fmt: skip
+
+
+def _alone(engine: str, device: str | None) -> str:
+    """What takes one load at a time: a server that runs, or the CPUs of started ones.
+
+    Started servers with GPUs run beside others, as they are placed.
+    """
+    if device is None:
+        return f"engine {engine}"
+    return f"CPUs of {platform.node()}" if device == "cpu" else ""
 
 
 def _label(cell: EngineCell, engine: PlanEngine) -> str:

@@ -26,8 +26,8 @@ SAYS = (
 ESTIMATED = "Parts are estimated: passes times the costs that the plan states."
 BEST = (
     "The draft length with the most tokens/s at each concurrency, and the flags that started its "
-    "server. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings: after a "
-    "draft length, its ratio to the next best one."
+    "server. “unclear” marks a ratio whose interval includes 1, or of fewer than three timings: "
+    "after a draft length, its ratio to the next best one."
 )
 
 

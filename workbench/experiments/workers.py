@@ -28,6 +28,10 @@ class Worker(Protocol):
         """Call `Bench.<name>(*arguments)` there."""
         ...
 
+    def stop(self) -> None:
+        """End the load on an engine that is at work, if there is one, with `Stopped`."""
+        ...
+
     def close(self) -> None: ...
 
 
@@ -79,6 +83,11 @@ class Crew:
         new = [n for n in range(self.pool.count) if n not in self._up and n not in busy]
         return up + new[: max(0, self.pool.count - len(self._up))]
 
+    def stop(self) -> None:
+        """End the loads on engines that are at work."""
+        for worker in self._up.values():
+            worker.stop()
+
     def lose(self, number: int) -> None:
         """Forget a dead worker; the next call starts another."""
         with contextlib.suppress(Exception):
@@ -120,7 +129,11 @@ class InProcess:
             self.waiting = False
             return self._device.call(getattr(self._bench, name), *arguments)
 
+    def stop(self) -> None:
+        self._bench.stopped.set()
+
     def close(self) -> None:
+        self.stop()
         self._thread.shutdown(wait=True)
         self._bench.close()
 
@@ -153,16 +166,27 @@ class OneProcess:
 
     def __init__(self, device: str):
         self._device = device
-        self._executor = ProcessPoolExecutor(1, get_context("spawn"))
+        context = get_context("spawn")
+        self._stopped = context.Event()
+        self._executor = ProcessPoolExecutor(1, context, heed, (self._stopped,))
 
     def submit(self, name: str, *arguments: Any) -> Future:
         return self._executor.submit(on_bench, name, *(placed(a, self._device) for a in arguments))
 
+    def stop(self) -> None:
+        self._stopped.set()
+
     def close(self) -> None:
+        self.stop()
         self._executor.shutdown(wait=True, cancel_futures=True)
 
 
 _bench = cache(Bench)  # of a worker's process
+
+
+def heed(stopped: Any) -> None:
+    """Let an event of another process stop the bench of this one."""
+    _bench().stopped = stopped
 
 
 def on_bench(name: str, *arguments: Any) -> Any:

@@ -4,16 +4,25 @@ import os
 import signal
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
+import torch
 
 from decoders import InputError
 from tests.workbench.experiments.conftest import answers
 from workbench.engines.addresses import FILE
 from workbench.engines.generators import VARIABLE
+from workbench.engines.load import Stopped
+from workbench.engines.starters import Starter
 from workbench.experiments import driver
+from workbench.experiments import workers as workers_of
+from workbench.experiments.bench import Bench
 from workbench.experiments.engine_bench import EngineBench
 from workbench.experiments.journal import Journal
 from workbench.experiments.request import Request
@@ -108,6 +117,22 @@ def test_stopped_and_resumed_it_does_nothing_twice(pids, workers, journal, tmp_p
     assert answers(journal, experiment.id) == answers(whole, experiment.id)
 
 
+def test_a_process_hears_stop_while_it_is_at_work(pids, monkeypatch):
+    """Only a worker in the driver's process could; one for each GPU ended its load first."""
+    monkeypatch.setattr(workers_of, "_bench", cache(Bench))
+    place = Starter("fake", (sys.executable, str(SERVER), "--port", "{port}", "--mute"))
+    # Its other side is in the driver's process; a real one would import everything anew.
+    stopped = get_context("spawn").Event()
+    workers_of.heed(stopped)
+    with ThreadPoolExecutor(1) as process:
+        asked = process.submit(workers_of.on_bench, "engine_facts", place, 0, ("--pid", str(pids)))
+        while not pids.exists():
+            time.sleep(0.01)
+        stopped.set()
+        with pytest.raises(Stopped):
+            asked.result(10)
+
+
 def test_a_server_that_dies_fails_its_load_and_is_started_anew_for_the_next(
     pids, workers, journal, monkeypatch
 ):
@@ -183,6 +208,21 @@ def test_drafting_needs_words_for_it(pids, workers):
         prepared(PLAN.format(pids=pids), workers)
     plan = PLAN.format(pids=pids).replace("[0, 2]", "[0]")
     assert len(prepared(plan, workers).blocks) == 1
+
+
+def test_servers_on_cpus_take_one_load_at_a_time_and_those_with_gpus_do_not(
+    pids, workers, journal, monkeypatch
+):
+    """Loads on started servers shared the CPUs, and slowed each other down."""
+    one, other = prepared(PLAN.format(pids=pids), workers).blocks
+    assert journal.claim(one, "a|1|?|0") == 0
+    for block in (one, other):
+        assert journal.claim(block, "a|1|?|0") is journal.claim(block, "b|1|?|0") is None
+    journal.release(one, 0, "a|1|?|0")
+    assert journal.claim(other, "b|1|?|0") == 0
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    blocks = prepared(PLAN.format(pids=pids), workers).blocks
+    assert {block.alone for block in blocks} == {""}
 
 
 def test_an_identity_has_version_flags_and_model(pids, workers):

@@ -1,19 +1,20 @@
 """Plans with engines that run already: what is kept of them, and energy where it is theirs."""
 
+import time
 from dataclasses import dataclass
+from itertools import count
+from threading import Event, Lock
 
 import pytest
-import torch
 
 from decoders import InputError
-from tests.workbench.engines.served import a_stream, chunk, served, usage, vllm
-from workbench.engines.addresses import LISTED, Engine
+from tests.workbench.engines.served import a_json, a_stream, chunk, served, usage, vllm
+from tests.workbench.experiments.killed import Pretend
+from workbench.engines.addresses import LISTED
 from workbench.engines.generators import VARIABLE
 from workbench.engines.probe import PROMPT
-from workbench.engines.starters import Starter
 from workbench.experiments import driver, engine_bench
-from workbench.experiments.engine_bench import EngineBench
-from workbench.experiments.engine_cells import EngineUnit
+from workbench.experiments.bench import Bench
 from workbench.experiments.engine_rows import untold
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.report import report
@@ -67,6 +68,113 @@ def test_a_running_server_is_asked_by_its_name_and_its_address_is_kept_nowhere(
         assert "secret-secret" not in text
 
 
+def test_an_address_that_a_server_repeats_is_kept_nowhere(workers, journal, monkeypatch):
+    """Its errors, its model's name and its version were kept and shown as it sent them."""
+    places, asked = [], count()
+
+    def answers(call):
+        name = f"stories of {places[0]}/v1"
+        if call.path == "/v1/models":
+            return a_json({"data": [{"id": name, "owned_by": "vllm"}]})
+        if call.path == "/version":
+            return a_json({"version": f"1.2 {places[0]}"})
+        if call.body is None:
+            raise KeyError(call.path)
+        if next(asked) > 4:  # two tell how tokens are counted, three are the first timing
+            return a_json({"error": {"message": f"no memory at {places[0]}"}}, 500)
+        piece = chunk(" a b", [1, 2], finish_reason="length", model=name)
+        return a_stream([piece, usage(2, model=name)])
+
+    with served(answers) as server:
+        places.append(server.url)
+        monkeypatch.setenv(LISTED, f"fast={server.url}")
+        experiment = prepared(NAMED.replace("timings = 1", "timings = 2"), workers)
+        last = finished(experiment, journal, workers)
+    assert (last.done, last.failed) == (2, 1)
+    (kept,) = journal.kept(experiment.id)
+    assert [e for row in kept.rows.values() for e in row.errors] == [
+        "Engine fast failed (HTTP 500); it says: no memory at [address]."
+    ]
+    server_of = kept.rows[0].result.server
+    assert (server_of.model, server_of.version) == ("stories of [address]/v1", "1.2 [address]")
+    told = str(report(journal, experiment.id).environment)
+    assert "stories of [address]/v1" in told
+    port = server.url.rsplit(":", 1)[1]
+    assert f":{port}" not in told + journal.path.read_bytes().decode("latin-1")
+
+
+def test_an_address_is_in_no_error_before_work_begins(workers, monkeypatch):
+    with served(lambda call: a_json({"error": {"message": f"no {places[0]}"}}, 500)) as server:
+        places = [server.url]
+        monkeypatch.setenv(LISTED, f"fast={server.url}")
+        with pytest.raises(InputError, match=r"it says: no \[address\]"):
+            prepared(NAMED, workers)
+
+
+class Two(Pretend):
+    """Two workers, each a thread of this process."""
+
+    count, says = 2, "two threads"
+
+    def __init__(self):
+        super().__init__(bench=Bench())
+
+    def start(self, number):
+        return Two()
+
+
+class Counting:
+    """Answers, and counts the requests that are open at once."""
+
+    def __init__(self):
+        self.open, self.most, self.lock = 0, 0, Lock()
+
+    def __call__(self, call):
+        with self.lock:
+            self.open += 1
+            self.most = max(self.most, self.open)
+        time.sleep(0.05)
+        with self.lock:
+            self.open -= 1
+        return answer(call)
+
+
+def test_a_server_gets_one_load_at_a_time_whoever_makes_it(journal, monkeypatch):
+    """Two workers put two loads on it at once, and each measured the other's, too."""
+    monkeypatch.setenv(VARIABLE, "own")
+    each, both = (Counting(), Counting()), Counting()
+    parts = [vllm(lambda call, one=one: both(call) and one(call)) for one in each]
+    plan = NAMED.replace("timings = 1", "timings = 3")
+    with served(parts[0]) as fast, served(parts[1]) as slow, Crew(Two()) as crew:
+        monkeypatch.setenv(LISTED, f"fast={fast.url}; slow={slow.url}")
+        experiment = prepared(plan + plan.replace("fast", "slow"), crew)
+        last = finished(experiment, journal, crew)
+    assert (last.done, last.failed) == (6, 0)
+    assert [one.most for one in each] == [1, 1]
+    assert both.most == 2  # one beside the other
+
+
+def test_a_load_that_is_stopped_is_given_back_at_once(workers, journal, monkeypatch):
+    """Stop waited for the whole load, and for whatever a silent server took."""
+    asked, silent, stop = count(), Event(), Event()
+
+    def answers(call):
+        if next(asked) >= 2 and not silent.is_set():
+            stop.set()
+            silent.wait(20)
+        return answer(call)
+
+    with served(vllm(answers)) as server:
+        monkeypatch.setenv(LISTED, f"fast={server.url}")
+        experiment, began = prepared(NAMED, workers), time.monotonic()
+        *_, last = driver.run(experiment, journal, workers, stop)
+        assert (last.done, last.running) == (0, False)
+        assert time.monotonic() - began < 5
+        silent.set()
+        last = finished(experiment, journal, workers)
+        assert (last.done, last.failed) == (1, 0)
+
+
 def test_a_server_that_tells_no_number_of_tokens_has_no_speed(workers, monkeypatch):
     with served(vllm(lambda call: a_stream([chunk(" a", finish_reason="length")]))) as server:
         monkeypatch.setenv(LISTED, f"fast={server.url}")
@@ -112,45 +220,3 @@ def test_energy_is_that_of_each_load_where_the_server_runs_here(workers, journal
     assert [row.metrics["joules"] for row in kept.rows.values()] == [1.0] * 3
     assert {row.result.energy.source for row in kept.rows.values()} == {"a made-up meter"}
     assert gauge.windows == 3
-
-
-NEAR = Engine("fast", "http://localhost:8000")
-
-
-def metered(place, gpus: int, device: str, monkeypatch) -> EngineUnit:
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
-    return EngineUnit((), (), 0, (), (), place, "own", device)
-
-
-@pytest.mark.parametrize(
-    ("place", "gpus", "says"),
-    [
-        (Engine("fast", "http://host.example"), 0, "the server runs on another machine"),
-        (NEAR, 1, "whether the server uses a GPU is not known"),
-        (Starter("fast", ()), 1, "whether the server uses a GPU is not known"),
-        (Starter("fast", (), gpus=1), 2, "which of 2 GPUs it uses is not known"),
-        (Starter("fast", (), gpus=2), 2, "uses several GPUs"),
-    ],
-)
-def test_energy_that_cannot_be_the_servers_is_not_measured(place, gpus, says, monkeypatch):
-    """A server on CPUs, beside a GPU, got the joules of the idle GPU."""
-    unit = metered(place, gpus, "auto", monkeypatch)
-    with EngineBench()._meter(unit).window() as window:
-        pass
-    assert window.energy.joules is None
-    assert says in window.energy.source
-
-
-@pytest.mark.parametrize(
-    ("place", "gpus", "device", "meters"),
-    [
-        (NEAR, 0, "auto", "cpu"),
-        (Starter("fast", ()), 0, "auto", "cpu"),
-        (Starter("fast", (), gpus=0), 2, "cuda:1", "cpu"),
-        (Starter("fast", (), gpus=1), 1, "auto", "cuda"),
-        (Starter("fast", (), gpus=1), 2, "cuda:1", "cuda:1"),
-    ],
-)
-def test_what_is_declared_is_metered(place, gpus, device, meters, monkeypatch):
-    monkeypatch.setattr(engine_bench, "open_meter", lambda device: device)
-    assert EngineBench()._meter(metered(place, gpus, device, monkeypatch)) == meters
