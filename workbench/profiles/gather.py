@@ -16,6 +16,7 @@ from workbench.studies.settings import Settings, changed
 
 ALL = "all"  # the category of prompts that have none
 BUDGET = "budget"
+LENGTHS = "draft_length", "depth", "copy"  # settings
 NOTHING = (
     "has no rounds that drafted and whose tokens were counted; run a decoder that drafts, with one "
     "prompt at a time."
@@ -28,15 +29,17 @@ class Rounds:
 
     Attributes:
         method: the name of its method, without the draft length
-        draft_length: the most draft tokens in a row
+        draft_length: the most draft tokens in a row; 0 if nothing but the texts tells it
         budget: the most new tokens that the text may have
         sample: the text
+        tree: whether a draft may branch while it has no more tokens than that
     """
 
     method: str
     draft_length: int
     budget: int
     sample: Sample
+    tree: bool = False
 
     def counted(self) -> Iterator[tuple[int, int]]:
         """The tokens that a round gained and drafted, of rounds that nothing cut short.
@@ -77,10 +80,11 @@ def _rounds(decoder: str, settings: Mapping[str, Any], budget: int, sample: Samp
     if is_engine(decoder):
         # The first token comes from the pass over the prompt, which verifies nothing.
         steps = replace(sample, gained=sample.gained[1:], drafted=sample.drafted[1:])
-        length = settings.get("draft_length") or max(sample.drafted)
+        length = settings.get("draft_length") or 0
         return Rounds(decoder, length, budget - sample.gained[0], steps)
     method = catalog[decoder](**settings)
-    return Rounds(named(method), depth(method, sample), budget, sample)
+    tree = getattr(method, "shape", None) == "tree"
+    return Rounds(named(method), depth(method), budget, sample, tree)
 
 
 def of_report(found: Report) -> Profile:
@@ -111,40 +115,50 @@ def of_report(found: Report) -> Profile:
 
 
 def named(method: Method) -> str:
-    """A method's name with the settings that differ from its defaults, without the draft length."""
-    own = {k: v for k, v in changed(method).items() if k not in ("draft_length", "depth")}
+    """A method's name with the settings that differ from its defaults, without a fixed length."""
+    own = {k: v for k, v in changed(method).items() if k not in LENGTHS or isinstance(v, str)}
     return " ".join([method.name, *(f"{k}={v}" for k, v in own.items() if k != "references")])
 
 
-def depth(method: Method, sample: Sample) -> int:
-    """The most draft tokens in a row: a setting of the method, or else the most of a round."""
-    for name in ("draft_length", "depth"):
+def depth(method: Method) -> int:
+    """The most draft tokens in a row that the method's settings allow; 0 if they do not say."""
+    for name in LENGTHS:
         if isinstance(length := getattr(method, name, None), int):
             return length
-    expansion = getattr(method, "expansion", ())
-    return len(expansion) or max(sample.drafted)
+    return len(getattr(method, "expansion", ()))
+
+
+def told(texts: Iterable[Rounds]) -> list[Rounds]:
+    """The texts, each with a draft length: if need be, the most that a round of its method had.
+
+    That of one text alone would sort texts by what came out of them.
+    """
+    texts, most = list(texts), defaultdict[str, int](int)
+    for text in texts:
+        most[text.method] = max([most[text.method], *text.sample.drafted])
+    return [replace(text, draft_length=text.draft_length or most[text.method]) for text in texts]
 
 
 def _profile(
     source: str, target: str, draft: str, temperature: float | None, texts: Iterable[Rounds]
 ) -> Profile:
-    groups: dict[tuple[str, str], dict[int, list[tuple[int, int]]]] = defaultdict(
+    groups: dict[tuple[str, str], dict[tuple[int, bool], list[tuple[int, int]]]] = defaultdict(
         lambda: defaultdict(list)
     )
-    for text in texts:
+    for text in told(texts):
         for category in dict.fromkeys([ALL, text.sample.category or ALL]):
-            groups[text.method, category][text.draft_length] += text.counted()
+            groups[text.method, category][text.draft_length, text.tree] += text.counted()
     curves = [
         Curve(method, category, points)
         for (method, category), by_length in groups.items()
-        if (points := tuple(p for n in sorted(by_length) if (p := _point(n, by_length[n]))))
+        if (points := tuple(p for n in sorted(by_length) if (p := _point(*n, by_length[n]))))
     ]
     if not curves:
         raise InputError(f"{source[0].upper()}{source[1:]} {NOTHING}")
     return Profile(source, target, draft, temperature, tuple(curves))
 
 
-def _point(draft_length: int, rounds: list[tuple[int, int]]) -> Point | None:
+def _point(draft_length: int, tree: bool, rounds: list[tuple[int, int]]) -> Point | None:
     """The point of some rounds; None if none of them drafted."""
     drafted = [(min(gained - 1, draft_length), drafts) for gained, drafts in rounds if drafts]
     if not drafted:
@@ -159,4 +173,5 @@ def _point(draft_length: int, rounds: list[tuple[int, int]]) -> Point | None:
         fmean(drafts for _, drafts in drafted),
         len(drafted) / len(rounds),
         len(drafted),
+        tree,
     )

@@ -37,6 +37,7 @@ class Point:
             drafts are short; None if it is not known
         share: the share of all rounds that had a draft
         rounds: number of rounds that were counted; None if it is not known
+        tree: whether drafts may branch although they have no more than `draft_length` tokens
     """
 
     draft_length: Annotated[int, Field(ge=1, le=LONGEST)]
@@ -45,6 +46,7 @@ class Point:
     drafted: Annotated[float, Field(gt=0, le=LONGEST)] | None = None
     share: Annotated[float, Field(gt=0, le=1)] = 1.0
     rounds: Annotated[int, Field(ge=1, le=2**53)] | None = None
+    tree: bool = False
 
     def __post_init__(self) -> None:
         rates, where = self.rates, f"At draft length {self.draft_length}"

@@ -69,7 +69,7 @@ def write(point: Point) -> str:
         InputError: for a point of a method that drafts trees, which has no rate for each draft
             token
     """
-    if point.drafted is not None and point.drafted > point.draft_length:
+    if point.tree or (point.drafted is not None and point.drafted > point.draft_length):
         raise InputError(
             "vLLM accepts chains, and this method drafts trees; export a method that drafts chains."
         )

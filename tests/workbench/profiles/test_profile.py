@@ -3,7 +3,6 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -11,14 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from decoders import InputError
-from tests.workbench.experiments.made import row, sample
-from workbench.experiments.report import Report
-from workbench.experiments.rows import Kept
-from workbench.kinds.comparison.study import Comparison
-from workbench.measuring import session
-from workbench.profiles import files, gather, inferencex, vllm
+from workbench.profiles import files, inferencex, vllm
 from workbench.profiles.profile import Curve, Point, Profile, loads
-from workbench.runs.record import Run, Sample
 
 GOLDEN = """# Source GitHub Actions run: https://github.com/SemiAnalysisAI/InferenceX/actions/runs/1
 # dataset: coding | temperature: 1.0 | output_len: 4096
@@ -42,119 +35,6 @@ def in_file(folder: Path, text: str, name: str = "given.json") -> Path:
     path = folder / name
     path.write_text(text, encoding="utf-8")
     return path
-
-
-# ---- what is counted
-
-
-def rounds(gained, drafted, finished="budget", budget=100, length=3):
-    sample = Sample(0, 4, gained=gained, drafted=drafted, finished=finished)
-    return list(gather.Rounds("speculative", length, budget, sample).counted())
-
-
-def test_rounds_count_while_a_whole_draft_fits():
-    assert rounds([4, 1, 2], [3, 2, 1], budget=7) == [(4, 3)]
-    assert rounds([4, 1, 2], [3, 3, 2], budget=8) == [(4, 3), (1, 3)]
-
-
-def test_the_round_in_which_a_text_ended_does_not_count():
-    assert rounds([4, 2], [3, 3], "end of sequence") == [(4, 3)]
-    assert rounds([4, 2], [3, 3], "cancelled") == [(4, 3)]
-    assert rounds([4, 2], [3, 3]) == [(4, 3), (2, 3)]
-
-
-def test_a_point_has_the_rates_of_rounds_that_drafted():
-    point = gather._point(3, [(4, 3), (1, 3), (2, 3), (1, 0), (4, 3)])
-    assert point == Point(3, 1 + 0.75 + 0.5 + 0.5, (0.75, 0.5, 0.5), 3.0, 0.8, 4)
-    assert gather._point(3, [(1, 0)]) is None
-
-
-@pytest.fixture(scope="module")
-def run(pair) -> Run:
-    asked = {"decoders": ["greedy", "speculative", "specinfer", "lookup"], "timings": 1}
-    settings = {**asked, "max_new_tokens": 40, "speculative": {"draft_length": 2}}
-    study = Comparison.from_json({"prompt": "abc abc", "settings": settings})
-    *_, ended = session.run(pair, study)
-    return ended.run
-
-
-def test_a_run_has_a_curve_for_each_decoder_that_drafts(run, tmp_path):
-    found = files.read(in_file(tmp_path, run.dumps()))
-    curves = {curve.method: curve for curve in found.curves}
-    assert "greedy" not in curves
-    (point,) = curves["speculative"].points
-    sample = next(r for r in run.results if r.decoder == "speculative").alone
-    counted = [
-        g - 1
-        for g, written in zip(
-            sample.gained, [sum(sample.gained[:i]) for i in range(len(sample.gained))], strict=True
-        )
-        if 40 - written > 2
-    ]
-    assert (point.draft_length, point.rounds) == (2, len(counted))
-    assert point.length == pytest.approx(1 + sum(counted) / len(counted))
-    (tree,) = curves["specinfer"].points
-    assert tree.draft_length == 4  # layers
-    assert tree.drafted > tree.draft_length
-    with pytest.raises(InputError, match="drafts trees"):
-        vllm.write(tree)
-
-
-def test_an_engine_counts_its_verifications_and_not_its_pass_over_the_prompt(run):
-    first = run.results[0]
-    told = replace(
-        first,
-        decoder="engine:fast",
-        samples=[replace(first.alone, gained=[1, 3, 1, 4], drafted=[0, 3, 3, 3])],
-    )
-    (curve,) = gather.of_run(replace(run, results=[told])).curves
-    assert curve.method == "engine:fast"
-    (point,) = curve.points
-    assert (point.rounds, point.rates) == (3, pytest.approx((2 / 3, 2 / 3, 1 / 3)))
-    assert point.share == 1
-
-
-def test_a_run_without_drafts_has_no_profile(run):
-    greedy = [r for r in run.results if r.decoder == "greedy"]
-    with pytest.raises(InputError, match="has no rounds that drafted"):
-        gather.of_run(replace(run, results=greedy))
-
-
-def test_an_experiment_has_a_curve_for_each_category_and_whatever_varies():
-    def cell(temperature: float, gained: list[int]) -> Kept:
-        asked = {"decoder": "speculative", "settings": {"draft_length": 3}, "pair": "p",
-                 "prompts": "s", "temperature": temperature, "max_new_tokens": 50}  # fmt: skip
-        rows = {
-            i: row("speculative", i, [sample(i, gained=gained, drafted=[3] * 3, category=name)])
-            for i, name in enumerate("ab")
-        }
-        return Kept("part", f"{temperature}", "speculative", "block", 2, asked, rows)
-
-    progress = SimpleNamespace(id="abc")
-    found = gather.of_report(
-        Report("x", None, progress, {}, [cell(0.0, [4, 2, 1]), cell(1.0, [1, 1, 1])])
-    )
-    curves = {(c.method, c.category): c.points[0] for c in found.curves}
-    assert set(curves) == {
-        (f"speculative, temperature={t}", category)
-        for t in (0.0, 1.0)
-        for category in ("all", *"ab")
-    }
-    assert curves["speculative, temperature=0.0", "a"].length == 3.0
-    assert curves["speculative, temperature=0.0", "all"].rounds == 4
-    assert found.temperature is None
-    assert found.source == "experiment abc"
-
-
-def test_an_engine_of_a_plan_has_the_draft_length_it_was_started_with():
-    asked = {"decoder": "engine:fast", "settings": {"concurrency": 4, "draft_length": 3},
-             "pair": "fast", "temperature": 1.0, "max_new_tokens": 50}  # fmt: skip
-    outputs = [sample(0, gained=[1, 3, 1, 3], drafted=[0, 2, 2, 2])]
-    cell = Kept("part", "c", "fast", "block", 1, asked, {0: row("c", 0, outputs)})
-    found = gather.of_report(Report("x", None, SimpleNamespace(id="abc"), {}, [cell]))
-    (curve,) = found.curves
-    assert (curve.method, curve.points[0].draft_length) == ("engine:fast", 3)
-    assert curve.points[0].length == 2.0  # the round in which the text ended does not count
 
 
 # ---- files
