@@ -12,7 +12,7 @@ from typing import Any, overload
 
 import torch
 
-from decoders import InputError
+from decoders import InputError, default_device
 from workbench.engines.addresses import Engine
 from workbench.engines.client import Client
 from workbench.engines.generators import generator
@@ -117,7 +117,7 @@ class EngineBench:
         }
         own = {}
         if not isinstance(place, Engine):
-            kind = "cuda" if torch.cuda.is_available() and place.gpus != 0 else "cpu"
+            kind = "cpu" if place.gpus == 0 else default_device().type
             own = {"command": digest([place.start, place.draft]), "device": kind}
         where = {"name": place.name, "flags": shlex.join(flags), "host": platform.node()}
         return {

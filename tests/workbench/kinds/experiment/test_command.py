@@ -128,8 +128,8 @@ def test_advise_ranks_and_says_whether_it_pays(call, monkeypatch):
         r"The best exact decoder is .* at \d\.\d\d \(\d\.\d\d to \d\.\d\d\) times greedy",
         " ".join(out.split()),
     )
-    assert "1/42 multinomial on prompt 1\n" in err
-    assert re.search(r"^\d+/42 \S+ on prompt 3$", err, re.MULTILINE)
+    assert re.search(r"^1/\d+ multinomial on prompt 1$", err, re.M)
+    assert re.search(r"^\d+/\d+ \S+ on prompt 3$", err, re.MULTILINE)
 
 
 @pytest.mark.parametrize(
