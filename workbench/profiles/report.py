@@ -37,8 +37,8 @@ def sentences(
         "that were measured, it may cost less, and the gain is larger.",
     ]
     says.append(
-        "Drafting is not counted, so where it costs anything the gains are too high by that; name "
-        "its cost with --drafting."
+        "Drafting is not counted: at these costs of verification the gains are upper bounds where "
+        "drafting costs anything. Name its cost with --drafting."
         if drafting is None
         else f"A draft token is taken to cost {drafting:g} of a plain step at every load."
     )
