@@ -4,6 +4,7 @@ A measurement may be killed at any moment, and its server would go on and hold t
 process stands between them: its input is a pipe from the measurement, which ends with it.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import IO
 
 PATIENCE = 20.0  # seconds between asking a server to end and ending it
+PR_SET_PDEATHSIG = 1  # of Linux's <sys/prctl.h>
 READ, SAID = 8192, 200  # bytes at a log's end, and characters of its last line
 
 
@@ -66,10 +68,18 @@ def end(process: subprocess.Popen[bytes]) -> None:
             process.wait(PATIENCE)
 
 
+def _not_alone() -> None:
+    """Linux ends this process if the guard is killed: Ray kills whatever an actor has started."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+
+
 def main(words: list[str]) -> int:
     """Run the command; the exit status is its own, or 127 if there is no such program."""
     try:
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, start_new_session=True)
+        process = subprocess.Popen(
+            words, stdin=subprocess.DEVNULL, start_new_session=True, preexec_fn=_not_alone
+        )
     except OSError as error:
         print(f"{words[0]}: {error.strerror}", file=sys.stderr)
         return 127

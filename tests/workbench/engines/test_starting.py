@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from decoders import InputError
 from workbench.engines import starting
+from workbench.engines.guard import guarded
 from workbench.engines.load import Stopped
 from workbench.engines.record import Query
 from workbench.engines.starters import Starter
@@ -67,6 +69,19 @@ def test_it_ends_with_the_process_that_started_it_even_if_that_is_killed(tmp_pat
     process.send_signal(signal.SIGKILL)
     process.wait()
     assert gone(int(pid.read_text()))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process of it")
+def test_it_ends_even_if_its_guard_is_killed(tmp_path):
+    """Ray kills what an actor has started, so the servers of its workers went on."""
+    pid = tmp_path / "pid"
+    words = starter("--pid", str(pid)).command(0, [], starting.free_port())
+    with tempfile.TemporaryFile() as log, guarded(words, os.environ, log) as process:
+        while not pid.exists() or not pid.read_text().endswith("\n"):
+            time.sleep(0.01)
+        process.kill()
+        process.wait()
+        assert gone(int(pid.read_text()))
 
 
 @pytest.mark.parametrize(
