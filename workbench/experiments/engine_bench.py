@@ -138,7 +138,7 @@ class EngineBench:
         try:
             rows = [self._row(unit, i) for i in range(len(unit.cells))[::step]]
         except Stopped:
-            self.close()  # it may go on with what it was asked
+            self.close()  # the server may still be answering
             raise
         return rows[::step]
 

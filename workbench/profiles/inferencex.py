@@ -14,7 +14,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import yaml  # type: ignore[import-untyped]
+import yaml
 
 from decoders.errors import InputError, is_whole, quoted, refuse
 from workbench.profiles.profile import Curve, Point, Profile

@@ -16,6 +16,7 @@ import torch
 
 from decoders import InputError
 from tests.workbench.experiments.conftest import answers
+from tests.workbench.experiments.engine_plans import finished, prepared
 from workbench.engines.addresses import FILE
 from workbench.engines.generators import VARIABLE
 from workbench.engines.load import Stopped
@@ -25,7 +26,6 @@ from workbench.experiments import workers as workers_of
 from workbench.experiments.bench import Bench
 from workbench.experiments.engine_bench import EngineBench
 from workbench.experiments.journal import Journal
-from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring.device import Device
 from workbench.models.keeper import PairKeeper
@@ -63,15 +63,6 @@ def workers():
         yield crew
 
 
-def prepared(plan: str, crew: Crew, starts: bool = True) -> driver.Experiment:
-    return driver.prepare(Request(plan, "engines.toml"), crew, starts)
-
-
-def finished(experiment, journal, crew):
-    *_, last = driver.run(experiment, journal, crew)
-    return last
-
-
 def test_each_draft_length_has_each_load_and_a_server_of_its_own(pids, workers, journal):
     experiment = prepared(PLAN.format(pids=pids), workers)
     last = finished(experiment, journal, workers)
@@ -93,7 +84,7 @@ def test_each_draft_length_has_each_load_and_a_server_of_its_own(pids, workers, 
             assert row.metrics["new_tokens"] == 24
             assert row.result.settings == ({"flag": "--draft 2"} if drafted else {})
             assert row.result.server.version == "1.2.3"
-    # The one that is asked first for its version goes on with the first block.
+    # The server that tells its version before work begins also serves the first block.
     assert len(pids.read_text().split()) == 2
 
 

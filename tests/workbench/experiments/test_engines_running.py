@@ -9,6 +9,7 @@ import pytest
 
 from decoders import InputError
 from tests.workbench.engines.served import a_json, a_stream, chunk, served, usage, vllm
+from tests.workbench.experiments.engine_plans import finished, prepared
 from tests.workbench.experiments.killed import Pretend
 from workbench.engines.addresses import LISTED
 from workbench.engines.generators import VARIABLE
@@ -18,7 +19,6 @@ from workbench.experiments.bench import Bench
 from workbench.experiments.engine_rows import untold
 from workbench.experiments.files import WRITERS, markdown
 from workbench.experiments.report import report
-from workbench.experiments.request import Request
 from workbench.experiments.workers import Crew, InProcess
 from workbench.measuring import meter
 from workbench.measuring.device import Device
@@ -32,15 +32,6 @@ def workers(monkeypatch):
     monkeypatch.setenv(VARIABLE, "own")
     with Crew(InProcess(Device(PairKeeper()))) as crew:
         yield crew
-
-
-def prepared(plan: str, crew: Crew, starts: bool = True) -> driver.Experiment:
-    return driver.prepare(Request(plan, "engines.toml"), crew, starts)
-
-
-def finished(experiment, journal, crew):
-    *_, last = driver.run(experiment, journal, crew)
-    return last
 
 
 NAMED = '[[engine]]\nname = "fast"\nlimit = 2\nmax_new_tokens = 2\ntimings = 1\n'

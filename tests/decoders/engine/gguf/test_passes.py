@@ -182,8 +182,6 @@ def test_it_fits():
 def test_every_decoder_with_a_draft(name, sequences):
     """In a batch, in chunks, each request gets the tokens that it gets alone, greedy's when cold;
     also where sequences are too few for a tree."""
-    if catalog[name].uses_head:
-        pytest.skip("llama.cpp gives no hidden states")
     drafts_for(made_up(sequences, vocabulary=30), name, PROMPTS)
 
 
