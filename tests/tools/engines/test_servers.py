@@ -11,7 +11,7 @@ from decoders import InputError
 from tools.engines.places import Places
 from tools.engines.servers import SERVERS, Server, flags, running
 
-# It lists models, and has started another process, whose number it tells.
+# It has started another process, and lists a model that is named after its number.
 LISTING = """
 import http.server, json, subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
@@ -19,7 +19,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200 if self.path == "/v1/models" else 404)
         self.end_headers()
-        self.wfile.write(json.dumps(child.pid).encode())
+        self.wfile.write(json.dumps({"data": [{"id": str(child.pid)}]}).encode())
     def log_message(self, *words): pass
 http.server.HTTPServer(("127.0.0.1", int(sys.argv[-1])), Handler).serve_forever()
 """
@@ -40,7 +40,7 @@ def alive(process: int) -> bool:
 
 def test_a_server_and_what_it_started_end_with_the_context():
     with running(server(LISTING)) as address:
-        child = httpx.get(f"{address}/v1/models").json()
+        child = int(httpx.get(f"{address}/v1/models").json()["data"][0]["id"])
         assert alive(child)
     deadline = time.monotonic() + 10
     while alive(child) and time.monotonic() < deadline:
