@@ -7,6 +7,7 @@ Source:
 from dataclasses import dataclass, replace
 
 from decoders.beams import Beam, Joint, commit_beams, draw_beams, drawn_trials
+from decoders.methods.parts import sample
 from decoders.request import Request
 from decoders.settings import Decoding, Law, Method, setting
 from decoders.trace import Fate, Trial
@@ -23,9 +24,7 @@ class Multinomial(Method):
 
     def decode(self, request: Request) -> Decoding:
         while not request.finished:
-            (d,) = yield request.draw("target", request.tip, 1, more=request.left - 1)
-            trial = Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])
-            yield request.advance([trial], d.node)
+            yield from sample(request, request.left - 1)
 
 
 @dataclass(frozen=True)

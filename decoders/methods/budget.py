@@ -4,7 +4,6 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5, for one request.
 """
 
-import math
 from dataclasses import dataclass, field
 
 from decoders.request import Request
@@ -13,6 +12,9 @@ from decoders.trace import Round
 START = 4  # of one request until something is known
 LONGEST = 16
 PATIENCE = 16  # rounds without a draft before the first trial of one
+LONG = 128  # rounds without a draft where drafts would not even pay for easy text
+EASY = 0.95  # the chance that a draft token is kept there
+PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
 
 
 @dataclass
@@ -40,18 +42,25 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Sent:
-    """A round as planned: what its passes hold.
+class Plan:
+    """Rounds as planned: what their passes hold.
 
     Attributes:
         tokens: tokens of the target's pass
         most: draft passes
         drafting: mean number of requests in a draft pass
+        rounds: how many rounds it is for; one, if anything is drafted
+        usual: whether it tells what such rounds take
     """
 
     tokens: int
     most: int
     drafting: float
+    rounds: int = 1
+    usual: bool = True
+
+
+BEFORE = Plan(0, 0, 0.0, rounds=0, usual=False)  # the first one
 
 
 @dataclass(eq=False)
@@ -67,20 +76,16 @@ class AutoLength:
         accepted: draft tokens kept, of rounds that fade; at first as if most had been
         tested: draft tokens kept or refused, likewise
         length: the length planned
-        idle: rounds without a draft since the last one
-        patience: rounds without a draft before one is tried
-        planned: the plan that it followed last
-        sent: the same if the last round was as planned
+        plan: the plan that it follows
+        left: how many more rounds it follows it
     """
 
     request: Request
     accepted: float = 6.0
     tested: float = 8.0
     length: int = START
-    idle: int = 0
-    patience: int = PATIENCE
-    planned: Sent | None = None
-    sent: Sent | None = None
+    plan: Plan = BEFORE
+    left: int = 0
 
     def __post_init__(self) -> None:
         self.budget: Budget = self.request.shared.setdefault(Budget, Budget())
@@ -90,23 +95,19 @@ class AutoLength:
         self.tested /= len(self.budget.members)
 
     def __call__(self) -> int:
-        rounds = self.request.rounds
-        if rounds:
+        budget = self.budget
+        if rounds := self.request.rounds:
             self.learn(rounds[-1])
-        if self.planned is self.budget.sent:  # the first to come back plans for all
-            self.budget.plan(len(rounds))
-        self.planned = self.sent = self.budget.sent
-        length = self.length
-        if length:
-            self.idle, self.patience = 0, PATIENCE
-            return length
-        self.idle += 1
-        if self.idle < self.patience or self is not self.budget.members[0]:
-            return 0
-        # Text may have become easier: one request tries, since the draft model must read what it
-        # has missed, and ever less often while it has not.
-        self.idle, self.patience, self.sent = 0, 2 * self.patience, None
-        return 2
+        if not self.left:
+            late = self.plan is BEFORE
+            if self.plan is budget.plan:  # the first to come back plans for all
+                budget.renew()
+            self.plan = budget.plan
+            # Who comes late rests no longer than the others.
+            others = [m.left for m in budget.live if m is not self] if late else []
+            self.left = max(1, min(others)) if others else self.plan.rounds
+        self.left -= 1
+        return self.length if self.plan.most else 0
 
     def learn(self, entry: Round) -> None:
         """Take note of the last round."""
@@ -116,8 +117,8 @@ class AutoLength:
             self.accepted = 0.9 * self.accepted + entry.accepted
             self.tested = 0.9 * self.tested + entry.accepted + refused
         # The first round includes the prompt, so its times say nothing about a step.
-        if self.sent and entry.index:
-            self.budget.learn(self.sent, entry)
+        if entry.index:
+            self.budget.learn(self, entry)
 
     def alpha(self, usual: float) -> float:
         return (self.accepted + 3 * usual) / (self.tested + 3)
@@ -132,46 +133,80 @@ class Budget:
 
     Attributes:
         members: a length for each request that has begun
-        sent: the round as planned last
-        timed: the round whose times were noted last
-        news: whether a draft was judged since the last plan
+        plain: seconds of a round without drafts, by requests; several of those may share a call
+        target: seconds of the target's pass with drafts, by tokens
+        draft: seconds of a draft pass, by requests
+        plan: the newest plan
+        plans: how many there were
+        timed: the plan whose times were noted last
+        news: whether a draft was judged since lengths were weighed
+        patience: rounds without a draft before one is tried again
     """
 
     members: list[AutoLength] = field(default_factory=list)
+    plain: Line = field(default_factory=Line)
     target: Line = field(default_factory=Line)
     draft: Line = field(default_factory=Line)
-    sent: Sent | None = None
-    timed: Sent | None = None
+    plan: Plan = BEFORE
+    plans: int = 0
+    timed: Plan = BEFORE
     news: bool = True
+    patience: int = PATIENCE
 
-    def learn(self, sent: Sent, entry: Round) -> None:
+    @property
+    def live(self) -> list[AutoLength]:
+        return [m for m in self.members if not m.request.finished]
+
+    def learn(self, member: AutoLength, entry: Round) -> None:
         """Take note of a round's times, once. A member that waited for others' drafts has none."""
-        if sent is not self.timed and entry.draft_calls == sent.most:
-            self.timed = sent
-            self.target.add(sent.tokens, entry.verify_seconds)
-            if sent.most:
-                self.draft.add(sent.drafting, entry.draft_seconds / entry.draft_calls)
-
-    def plan(self, rounds: int) -> None:
-        """Set every member's length; those that have ended are dropped."""
-        self.members = [m for m in self.members if not m.request.finished]
-        if self.sent and not self.sent.most and not self.news:  # as before
-            self.sent = Sent(len(self.members), 0, 0.0)
+        plan = member.plan
+        if not plan.usual or entry.draft_calls != plan.most:
             return
-        lengths = dict.fromkeys(self.members, round(START / math.sqrt(len(self.members))))
-        self.news = rounds == 2
-        if self.news:  # what is a pass without drafts?
-            lengths = dict.fromkeys(self.members, 0)
-        elif self.target.y and self.draft.y:
-            lengths = self._best()
+        if not plan.most:
+            if member is self.members[0]:
+                self.plain.add(plan.tokens, entry.verify_seconds)
+        elif plan is not self.timed:
+            self.timed = plan
+            self.target.add(plan.tokens, entry.verify_seconds)
+            self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
+
+    def renew(self) -> None:
+        """Plan every member's length; those that have ended are dropped."""
+        self.members, self.plans = self.live, self.plans + 1
+        lengths, usual = dict.fromkeys(self.members, 0), True
+        if self.plans == 3:
+            rounds = PLAIN
+        elif not (self.plain.y and self.target.y and self.draft.y):
+            lengths = dict.fromkeys(self.members, max(1, START // len(self.members)))
+            rounds = 1
+        elif self.news:
+            lengths, self.news = self._best(self._alphas()), False
+            rounds = self._rounds(lengths)
+        else:
+            # Text may have become easier: one request tries, since the draft model must read what
+            # it has missed, and ever less often while it has not.
+            lengths[self.members[0]], rounds, usual = 2, 1, False
         for member, length in lengths.items():
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
-        self.sent = Sent(len(lengths) + drafts, most, drafts / most if most else 0.0)
+        self.plan = Plan(len(lengths) + drafts, most, drafts / most if most else 0.0, rounds, usual)
 
-    def _best(self) -> dict[AutoLength, int]:
+    def _rounds(self, lengths: dict[AutoLength, int]) -> int:
+        """How many rounds these lengths are for."""
+        if any(lengths.values()):
+            self.patience = PATIENCE
+            return 1
+        easy = self._best(dict.fromkeys(self.members, EASY))
+        if not any(easy.values()):
+            return LONG
+        self.patience *= 2
+        return self.patience // 2
+
+    def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)
-        alphas = {m: m.alpha(usual) for m in self.members}
+        return {m: m.alpha(usual) for m in self.members}
+
+    def _best(self, alphas: dict[AutoLength, float]) -> dict[AutoLength, int]:
         places = sorted(
             ((a**i, -i, m) for m, a in alphas.items() for i in range(1, LONGEST + 1)),
             key=lambda place: place[:2],
@@ -181,7 +216,7 @@ class Budget:
         expected, seconds = float(count), 0.0
         lengths, best = dict.fromkeys(self.members, 0), dict.fromkeys(self.members, 0)
         drafting = [0] * (LONGEST + 1)  # requests in each draft pass
-        rate = expected / self.target.at(count)
+        rate = expected / self.plain.at(count)
         for tokens, (worth, depth, member) in enumerate(places, count + 1):
             drafts = drafting[-depth]
             seconds += self.draft.at(drafts + 1) - (self.draft.at(drafts) if drafts else 0.0)

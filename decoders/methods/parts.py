@@ -14,7 +14,7 @@ from decoders.reading import Reading
 from decoders.request import Ask, Request
 from decoders.settings import Checked, Decoding, Law
 from decoders.shapes import NodeId
-from decoders.trace import Trial, Trials
+from decoders.trace import Fate, Trial, Trials
 
 Propose = Callable[[Request], Generator[Ask, Any, Draft]]
 Verdict = tuple[Trials | list[Trial], NodeId]  # every trial, and the new tip
@@ -44,12 +44,14 @@ class Drafting(NamedTuple):
         predict: the distributions that it draws from; None if it draws nothing
         learn: is given the readings of the target at the nodes of each draft
         likeliest: how many of the likeliest tokens it looks at in those
+        pause: after an empty draft, how many more it will probably make; None if it does not know
     """
 
     propose: Propose
     predict: Predict | None = None
     learn: Callable[[Draft, Sequence[Reading]], None] | None = None
     likeliest: int = 0
+    pause: Callable[[], int] | None = None
 
 
 class Source(Checked, ABC):
@@ -119,15 +121,29 @@ class Rule(Checked, ABC):
 Parts = tuple[Source, Rule]
 
 
+def sample(request: Request, more: int) -> Decoding:
+    """A round without a draft: one token of the target.
+
+    Args:
+        request: the request being decoded
+        more: how many rounds of this kind will probably follow
+    """
+    (d,) = yield request.draw("target", request.tip, 1, more=more)
+    yield request.advance([Trial(d.node, d.token, d.parent, Fate.SAMPLED, p=d.q[d.token])], d.node)
+
+
 def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     """Draft, verify, correct, for any source and any rule.
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict, learn, likeliest = drafting
+    propose, predict, learn, likeliest, pause = drafting
     while not request.finished:
         draft = yield from propose(request)
+        if pause and not draft.draws and rule.law is Law.TARGET:
+            yield from sample(request, min(pause(), request.left - 1))
+            continue
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))

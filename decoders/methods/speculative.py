@@ -89,11 +89,13 @@ class Chain(Source):
         return LONGEST if isinstance(self.draft_length, str) else self.draft_length
 
     def start(self, request: Request) -> Drafting:
-        fixed = self.draft_length
-        length = AutoLength(request) if isinstance(fixed, str) else lambda: fixed
+        fixed, predict = self.draft_length, partial(said, model=self.drafter)
         until = self.hesitates if self.confidence or self.gate else None
+        if not isinstance(fixed, str):
+            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict)
+        auto = AutoLength(request)
         return Drafting(
-            lambda r: chain(r, length(), until, self.drafter), partial(said, model=self.drafter)
+            lambda r: chain(r, auto(), until, self.drafter), predict, pause=lambda: auto.left
         )
 
     def hesitates(self, reading: Reading) -> bool:

@@ -117,7 +117,7 @@ def test_auto_drafts_longer_where_drafts_are_accepted_and_cheap():
     good, costly, bad = lengths(table, 0.01), lengths(table, 5.0), lengths(drawn(4, 7).draft, 0.2)
     assert good[0] == costly[0] == START
     assert max(good) == LONGEST
-    assert set(costly[3:17]) == {0}  # speculation is off where it does not pay
+    assert set(costly[2:17]) == {0}  # speculation is off where it does not pay
     assert max(bad[-20:]) < START
 
 
@@ -158,26 +158,53 @@ def test_a_budget_gives_more_to_the_request_that_keeps_more():
     for tokens in (3, 9, 15):
         budget.target.add(tokens, 1 + 0.1 * tokens)
         budget.draft.add(tokens / 3, 0.1)
-    budget.plan(9)
+    budget.plain.add(3, 1.3)
+    budget.renew()
     first, second, third = (each.length for each in lengths)
     assert first > second > third
-    assert budget.sent.tokens == 3 + first + second + third
+    assert budget.plan.tokens == 3 + first + second + third
+
+
+def test_who_joins_a_call_that_rests_drafts_nothing_and_rests_no_longer_than_the_others():
+    shared = {}
+
+    def join():
+        return AutoLength(
+            Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared=shared)
+        )
+
+    first = join()
+    budget = shared[Budget]
+    for line, seconds in ((budget.plain, 1), (budget.target, 9), (budget.draft, 9)):
+        line.add(1, seconds)
+    assert [first() for _ in range(5)] == [0] * 5
+    rest = first.left
+    second = join()
+    assert second() == 0
+    assert second.left < rest
+    assert budget.plan is first.plan is second.plan
 
 
 def test_auto_tries_a_draft_ever_less_often_while_none_pays():
-    now = [0.0]
+    now, times = [0.0], {"target": 1.0}
 
     class Timed(Ledger):
         def charge(self, model):
-            now[0] += {"draft": 5.0, "target": 1.0}[model]
+            now[0] += times[model]
             super().charge(model)
 
-    situation = Situation(drawn(4).target, drawn(4, 7).draft, budget=200)
-    r = decode(Speculative("auto"), situation, SeededSource(0), ledger=Timed(lambda: now[0]))
-    tried = [e.index for e in r.rounds[3:] if e.drafted]
-    gaps = [b - a for a, b in itertools.pairwise(tried)]
+    def tried(seconds):
+        """The rounds, after the first ones, in which a draft was tried."""
+        now[0], situation = 0.0, Situation(drawn(4).target, drawn(4, 7).draft, budget=200)
+        times["draft"] = seconds
+        r = decode(Speculative("auto"), situation, SeededSource(0), ledger=Timed(lambda: now[0]))
+        return [e.index for e in r.rounds[3:] if e.drafted]
+
+    costly = tried(1.5)
+    gaps = [b - a for a, b in itertools.pairwise(costly)]
     assert gaps == sorted(gaps)
-    assert 1 < len(tried) < 6
+    assert 1 < len(costly) < 6
+    assert len(tried(5.0)) == 1  # it would not even pay for easy text
 
 
 # ---- Traps
