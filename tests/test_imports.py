@@ -31,6 +31,7 @@ DECODERS = {
     "errors": set(),
     "assets": set(),
     "quiet": set(),
+    "heap": set(),
     "shapes": set(),
     "tree": PLAIN,
     "warp": PLAIN | {"distribution"},
@@ -54,7 +55,7 @@ DECODERS = {
     "judgement": REQUEST | {"methods"},
     "judge": REQUEST | {"drafts", "inputs", "judgement", "methods", "testing"},
     "testing": REQUEST | {"drafts", "settings", "turn"},
-    "engine": PLAIN | {"assets", "devices", "inputs", "penalties", "tree"},
+    "engine": PLAIN | {"assets", "devices", "heap", "inputs", "penalties", "tree"},
     "turn": REQUEST | {"engine", "settings"},
     "costs": REQUEST | {"engine", "turn"},
     "loop": REQUEST | {"costs", "engine", "penalties", "turn"},
@@ -133,8 +134,8 @@ KIND_FILES = {
     "command": "kinds.terminal",
 }
 OFFERED = {
-    "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "inputs",
-    "judge", "settings", "testing", "trace", "training", "theory", "warp",
+    "__init__", "assets", "catalog", "devices", "distribution", "errors", "greedy", "heap",
+    "inputs", "judge", "settings", "testing", "trace", "training", "theory", "warp",
 }  # fmt: skip
 ROOMS = {
     **{

@@ -22,9 +22,9 @@ from typing import Any
 import torch
 
 import decoders
+from decoders.heap import light_heap
 from tests.speed.engine import interleaved
 from tests.speed.lookup import prompts
-from workbench.measuring.work import light_heap
 
 
 def shuffled(text: str, seed: int) -> str:

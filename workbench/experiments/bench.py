@@ -18,6 +18,7 @@ import torch
 
 import decoders
 from decoders import Head, InputError, ModelPair, check
+from decoders.heap import light_heap
 from decoders.inputs import decoded
 from workbench.experiments.cells import Cell
 from workbench.experiments.engine_bench import EngineBench
@@ -27,7 +28,7 @@ from workbench.measuring.disturbance import Watch, watch
 from workbench.measuring.job import measure
 from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.threads import chosen
-from workbench.measuring.work import Measured, Work, encode_prompt, light_heap
+from workbench.measuring.work import Measured, Work, encode_prompt
 from workbench.models.environment import environment
 from workbench.models.keeper import PairKeeper
 from workbench.models.presets import PairChoice

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from decoders import Method, ModelPair
+from decoders.heap import light_heap
 from workbench.engines.addresses import engines as named
 from workbench.measuring import roof
 from workbench.measuring.asking import Engines, chosen, texts
@@ -25,7 +26,7 @@ from workbench.measuring.meter import Meter, open_meter
 from workbench.measuring.outside import timed
 from workbench.measuring.prefixes import exact, impossible
 from workbench.measuring.threads import Threads
-from workbench.measuring.work import Measured, Update, Work, admit, light_heap
+from workbench.measuring.work import Measured, Update, Work, admit
 from workbench.models.environment import environment
 from workbench.runs.events import At, Ended, Event, Finished, Progress, Started
 from workbench.runs.record import Result, Run

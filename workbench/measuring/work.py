@@ -1,6 +1,5 @@
 """The work of a study: its prompts, admitted before anything runs, and its jobs' instruments."""
 
-import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -115,20 +114,6 @@ class StopClock:
             yield
         finally:
             self._away += self._now() - began
-
-
-@contextmanager
-def light_heap() -> Iterator[None]:
-    """Let Python's collector look only at objects made in here.
-
-    Walking all objects of the process takes as long as some laps. Nothing is collected before,
-    which would take as long: garbage is frozen with the rest, and collected afterwards.
-    """
-    gc.freeze()
-    try:
-        yield
-    finally:
-        gc.unfreeze()
 
 
 @dataclass(frozen=True, slots=True)

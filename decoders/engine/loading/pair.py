@@ -12,6 +12,7 @@ from decoders.engine.models.translated import Translated
 from decoders.engine.models.translation import Translation, Vocabulary
 from decoders.engine.protocols import Model
 from decoders.errors import InputError, allowed, quoted
+from decoders.heap import light_heap
 from decoders.inputs import as_list, as_tokenizer
 from decoders.penalties import MODELLED, asked, said
 
@@ -98,7 +99,8 @@ class ModelPair:
         if isinstance(model, Model):
             return model
         model.eval()
-        return prepared(model, role, vocabulary, self.passes)
+        with light_heap():
+            return prepared(model, role, vocabulary, self.passes)
 
     def _prepared_draft(self, draft: PreTrainedModel | Model) -> Model:
         if isinstance(draft, Model):
