@@ -14,7 +14,8 @@ def light_heap() -> Iterator[None]:
     frozen with the rest, and collected afterwards. A heap that somebody has frozen stays so.
     """
     own = not gc.get_freeze_count()
-    gc.freeze()
+    if own:
+        gc.freeze()
     try:
         yield
     finally:

@@ -4,6 +4,7 @@ Source:
     Leviathan et al. 2023 (arXiv 2211.17192), sections 3.3 and 3.5, for one request.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from decoders.request import Request
@@ -28,10 +29,13 @@ class Line:
     xy: float = 0.0
 
     def add(self, x: float, y: float) -> None:
+        kept = 0.95
         if self.n > 3:
             y = min(y, 2 * self.at(x))  # a pause of the machine says nothing of a pass
+        elif self.n and y < self.at(x) / 2:
+            kept = 0.2  # then what was noted so far was such a pause
         old, new = (self.n, self.x, self.y, self.xx, self.xy), (1, x, y, x * x, x * y)
-        faded = (0.95 * a + b for a, b in zip(old, new, strict=True))
+        faded = (kept * a + b for a, b in zip(old, new, strict=True))
         self.n, self.x, self.y, self.xx, self.xy = faded
 
     def at(self, x: float) -> float:
@@ -89,23 +93,20 @@ class AutoLength:
 
     def __post_init__(self) -> None:
         self.budget: Budget = self.request.shared.setdefault(Budget, Budget())
-        self.budget.members.append(self)
-        # Of a larger batch, the first rounds tell more.
-        self.accepted /= len(self.budget.members)
-        self.tested /= len(self.budget.members)
 
     def __call__(self) -> int:
-        budget = self.budget
+        budget, late = self.budget, self.plan is BEFORE
         if rounds := self.request.rounds:
             self.learn(rounds[-1])
         if not self.left:
-            late = self.plan is BEFORE
-            if self.plan is budget.plan:  # the first to come back plans for all
+            others = [m.left for m in budget.live]
+            budget.join(self)
+            # The first to come back plans for all.
+            if self.plan is budget.plan or not others:
                 budget.renew()
             self.plan = budget.plan
             # Who comes late rests no longer than the others.
-            others = [m.left for m in budget.live if m is not self] if late else []
-            self.left = max(1, min(others)) if others else self.plan.rounds
+            self.left = max(1, min(others)) if late and others else self.plan.rounds
         self.left -= 1
         return self.length if self.plan.most else 0
 
@@ -132,12 +133,12 @@ class Budget:
     are taken, as many as make the ratio of expected tokens to expected seconds largest.
 
     Attributes:
-        members: a length for each request that has begun
-        plain: seconds of a round without drafts, by requests; several of those may share a call
+        members: a length for each request that follows the newest plan, or has ended since
+        plain: seconds of a round without drafts, by requests; several such rounds may be one call
+            of the kernels
         target: seconds of the target's pass with drafts, by tokens
         draft: seconds of a draft pass, by requests
         plan: the newest plan
-        plans: how many there were
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
         patience: rounds without a draft before one is tried again
@@ -148,38 +149,51 @@ class Budget:
     target: Line = field(default_factory=Line)
     draft: Line = field(default_factory=Line)
     plan: Plan = BEFORE
-    plans: int = 0
     timed: Plan = BEFORE
     news: bool = True
     patience: int = PATIENCE
 
     @property
-    def live(self) -> list[AutoLength]:
-        return [m for m in self.members if not m.request.finished]
+    def live(self) -> Iterator[AutoLength]:
+        """The members that follow the newest plan; one that has failed follows an older one."""
+        return (m for m in self.members if m.plan is self.plan and not m.request.finished)
+
+    def join(self, member: AutoLength) -> None:
+        """Count a request in, which begins or was not in step."""
+        self.members = [*(m for m in self.live if m is not member), member]
+        if member.plan is BEFORE:
+            # Of a larger batch, the first rounds tell more.
+            share = len(self.members)
+            member.length = max(1, START // share)
+            member.accepted, member.tested = member.accepted / share, member.tested / share
 
     def learn(self, member: AutoLength, entry: Round) -> None:
-        """Take note of a round's times, once. A member that waited for others' drafts has none."""
+        """Take note of a round's times, once for each round.
+
+        A member that waited for others' drafts has none.
+        """
         plan = member.plan
-        if not plan.usual or entry.draft_calls != plan.most:
+        if entry.draft_calls != plan.most:
             return
         if not plan.most:
-            if member is self.members[0]:
-                self.plain.add(plan.tokens, entry.verify_seconds)
+            if member is next(self.live, None):
+                count = sum(not m.request.finished for m in self.members)
+                self.plain.add(count, entry.verify_seconds)
         elif plan is not self.timed:
             self.timed = plan
             self.target.add(plan.tokens, entry.verify_seconds)
-            self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
+            if plan.usual:
+                self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
     def renew(self) -> None:
-        """Plan every member's length; those that have ended are dropped."""
-        self.members, self.plans = self.live, self.plans + 1
+        """Plan every member's length."""
         lengths, usual = dict.fromkeys(self.members, 0), True
-        if self.plans == 3:
-            rounds = PLAIN
-        elif not (self.plain.y and self.target.y and self.draft.y):
+        if not (self.target.y and self.draft.y):
             lengths = dict.fromkeys(self.members, max(1, START // len(self.members)))
             rounds = 1
-        elif self.news:
+        elif not self.plain.y:
+            rounds = PLAIN
+        elif self.news or self.plan.most:
             lengths, self.news = self._best(self._alphas()), False
             rounds = self._rounds(lengths)
         else:
@@ -197,10 +211,10 @@ class Budget:
             self.patience = PATIENCE
             return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
-        if not any(easy.values()):
+        if self.target.n > 1.5 and not any(easy.values()):  # one time may have been a pause
             return LONG
-        self.patience *= 2
-        return self.patience // 2
+        rounds, self.patience = self.patience, min(2 * self.patience, LONG)
+        return rounds
 
     def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)

@@ -44,7 +44,7 @@ class Drafting(NamedTuple):
         predict: the distributions that it draws from; None if it draws nothing
         learn: is given the readings of the target at the nodes of each draft
         likeliest: how many of the likeliest tokens it looks at in those
-        pause: after an empty draft, how many more it will probably make; None if it does not know
+        pause: how many more empty drafts will probably follow an empty one; None if nobody knows
     """
 
     propose: Propose

@@ -1,4 +1,4 @@
-"""Measured and checked passes do not walk all objects of the process."""
+"""While a pair is checked or measured, Python does not walk all objects of the process."""
 
 import gc
 

@@ -156,7 +156,7 @@ def test_rounds_in_which_a_budget_drafts_nothing_are_made_in_advance(pair, calls
     options = {"max_new_tokens": 24, "temperature": 0, "ignore_eos": True}
     method = catalog["speculative"](draft_length="auto")
     found = generate(pair, PROMPTS, method, clock=lambda: now[0], **options)
-    assert sum(calls) > 0.6 * sum(len(r.tokens) for r in found)
+    assert sum(calls) > 0.5 * sum(len(r.tokens) for r in found)
     expected = generate(pair, PROMPTS, "greedy", **options)
     assert [r.tokens for r in found] == [r.tokens for r in expected]
 
