@@ -87,6 +87,12 @@ def test_the_first_tap_shows_the_card_of_a_token(page):
     tap(page, token(page, 5))
     expect(card(page)).to_be_visible()
     expect(card(page)).to_contain_text("no draft")
+    # On a busy machine a smooth scroll may begin late.
+    page.wait_for_function(
+        """([word, sheet]) =>
+            word.getBoundingClientRect().bottom <= sheet.getBoundingClientRect().top""",
+        arg=[token(page, 5).element_handle(), card(page).element_handle()],
+    )
     still(page)
     sheet, word = card(page).bounding_box(), token(page, 5).bounding_box()
     assert word["y"] >= 0
