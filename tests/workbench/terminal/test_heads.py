@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from decoders.engine.loading import load
+from workbench.kinds.advice.study import Advice
 from workbench.terminal import heads
 
 
@@ -14,6 +15,7 @@ def test_it_says_whether_the_head_pays(small, monkeypatch):
     """After an hour of training the advice ended in "No decoder is chosen"."""
     monkeypatch.setenv("WORKBENCH_THREADS", "1")
     monkeypatch.setattr(heads, "ADVISED", 2)
+    monkeypatch.setattr(Advice, "usual", {**Advice.usual, "max_new_tokens": 12})
     said = io.StringIO()
     folders = {role: str(load.EMBEDDED / role) for role in ("target", "head")}
     asked = Namespace(target=folders["target"], out=folders["head"], device="auto")

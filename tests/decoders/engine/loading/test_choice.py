@@ -49,7 +49,7 @@ def test_same_tokens_and_no_recompilation(folder, caplog):
                 ([7, 7], {"seed": 3}),
                 (PROMPTS, {"prefill_chunk": 7, "max_batch": 3}),
             ):
-                options |= {"max_new_tokens": 20, "ignore_eos": True}
+                options |= {"max_new_tokens": 12, "ignore_eos": True}
                 ours, theirs = (generate(p, prompt, name, **options) for p in (pair, eager))
                 if prompt is not PROMPTS:
                     ours, theirs = [ours], [theirs]

@@ -120,7 +120,7 @@ def test_advise_ranks_and_says_whether_it_pays(call, monkeypatch):
     """It ran for more than a minute without a word, and then gave speeds without intervals."""
     monkeypatch.setattr(show, "LINE_SECONDS", 0)
     status, out, err = call(
-        "advise", "--count", "3", "--max-new-tokens", "40", "--temperature", "0"
+        "advise", "--count", "3", "--max-new-tokens", "12", "--temperature", "0"
     )
     assert status == 0, err
     assert "predicted x greedy" in out
