@@ -228,9 +228,11 @@ def test_a_preset_says_what_it_sets_and_is_left_when_that_changes(visit, address
 
 
 @pytest.mark.parametrize("width", [1400, 390])
-def test_no_line_of_a_text_ends_in_a_sliver_of_the_next_words_colour(visit, address, width):
+def test_no_line_of_a_text_ends_in_a_sliver_of_the_next_words_colour(page, width):
     """The space at a line break stayed there, 5 px wide, in the colour of the next word."""
-    page = visit(address, width=width)
+    page.set_viewport_size({"width": width, "height": 1000})
+    open_recorded(page, recordings()[0])
+    expect(page.locator("#panels .wb-panel").first).to_be_visible()
     parts = page.evaluate(
         """() => [...document.querySelectorAll(".wb-panel .wb-paper > .wb-text > .tok")]
             .filter((token) => /^ ?\\S{1,12}$/.test(token.textContent)
