@@ -3,6 +3,7 @@
 It gives way to Gradio's page without a jump."""
 
 import urllib.request
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -79,20 +80,108 @@ def test_the_served_page_shows_the_opening_run_at_once(
     before.context.close()
 
 
-def test_the_picture_is_not_read_aloud_and_leaves_nothing_behind(chromium, visit, address):
+def test_of_the_picture_only_prompt_and_run_are_read_aloud_and_nothing_stays(
+    chromium, visit, address
+):
     """Two copies of the texts would be read one after the other."""
     before = picture(chromium, address)
-    assert before.locator("#opening").get_attribute("inert") is not None
     assert (
         before.locator("gradio-app").evaluate("(app) => getComputedStyle(app).visibility")
         == "hidden"
     )
     assert faults(before) == []
     assert before.locator("#opening [id]").count() == 0  # no name is taken from the page
+    before.keyboard.press("Tab")
+    expect(before.get_by_label("Prompt")).to_be_focused()
+    before.keyboard.press("Tab")
+    expect(before.get_by_role("button", name="Run", exact=True)).to_be_focused()
+    before.keyboard.press("Tab")
+    assert before.evaluate("document.activeElement === document.body")
     before.context.close()
     page = visit(address)
     expect(page.locator("h1")).to_have_count(1)
     expect(page.locator(".wb-panel")).to_have_count(len(recordings()[0].run.decoders))
+
+
+def test_nothing_of_gradios_page_is_seen_through_the_picture(chromium, address):
+    """The two texts that grow stood twice on the screen, once over the headline."""
+    context = chromium.new_context()
+    page, waiting = context.new_page(), []
+    page.route("**/gradio_api/{queue,run}/**", lambda route: waiting.append(route))
+    page.goto(address)
+    expect(page.locator("#panels .wb-lanes .pass.shown").first).to_be_attached()
+    expect(page.locator("#opening")).to_be_attached()
+    seen = "(app) => [...app.querySelectorAll('*')].filter((each) => each.checkVisibility({"
+    seen += "visibilityProperty: true})).map((each) => each.outerHTML)"
+    assert page.locator("gradio-app").evaluate(seen) == []
+    context.close()
+
+
+@contextmanager
+def held(chromium, address, **screen):
+    """A page whose Gradio scripts wait, and a function that lets them come."""
+    page, waiting = chromium.new_context(**screen).new_page(), []
+    sins = []
+    page.on("pageerror", lambda error: sins.append(str(error)))
+    page.route(GRADIO, lambda route: waiting.append(route))
+    page.goto(address, wait_until="commit")
+    expect(page.locator("#opening .wb-panel").first).to_be_visible()
+
+    def come():
+        for route in waiting:
+            route.continue_()
+        expect(page.locator("#opening")).to_have_count(0)
+
+    yield page, come
+    page.context.close()
+    assert not sins
+
+
+@pytest.mark.parametrize("press", ["keys", "click", "tap"])
+def test_what_is_typed_and_pressed_before_gradio_is_there_is_done(chromium, address, press):
+    """At a browser's first visit Run could not be pressed for 1.5 s."""
+    with held(chromium, address, has_touch=press == "tap") as (page, come):
+        run = page.get_by_role("button", name="Run", exact=True)
+        page.get_by_label("Prompt").fill("A frog")
+        page.keyboard.type(" <b>")
+        if press == "keys":
+            page.keyboard.press("Control+Enter")
+        else:
+            run.tap() if press == "tap" else run.click()
+        expect(page.get_by_role("button", name="Starting…")).to_be_visible()
+        page.get_by_role("button", name="Starting…").click(force=True)  # once is enough
+        come()
+        expect(page.locator("#progress")).to_contain_text("Done")
+        expect(page.get_by_label("Prompt").first).to_have_value("A frog <b>")
+        expect(page.locator("#panels .wb-paper").first).to_contain_text("A frog <b>")
+
+
+def test_the_keyboard_stays_where_it_is_when_gradio_comes(chromium, address):
+    with held(chromium, address) as (page, come):
+        page.get_by_label("Prompt").fill("A frog")
+        page.keyboard.press("Home")
+        come()
+        page.keyboard.type("Hm. ")
+        expect(page.get_by_label("Prompt").first).to_have_value("Hm. A frog")
+        expect(page.locator("#progress")).not_to_contain_text("Done")  # nobody pressed Run
+    with held(chromium, address) as (page, come):
+        page.keyboard.press("Tab")
+        page.keyboard.press("Tab")
+        come()
+        expect(page.locator("#run")).to_be_focused()
+
+
+def test_run_decodes_the_prompt_that_was_typed_a_moment_ago(visit, address):
+    """A prompt that changed within 5 ms of the press was left out: the prompt before was run."""
+    page = visit(address)
+    page.evaluate("""() => {
+        const prompt = document.querySelector("#prompt textarea");
+        prompt.value = "A late frog";
+        prompt.dispatchEvent(new Event("input", { bubbles: true }));
+        document.querySelector("#run").click();
+    }""")
+    expect(page.locator("#progress")).to_contain_text("Done")
+    expect(page.locator("#panels .wb-paper").first).to_contain_text("A late frog")
 
 
 def test_an_address_that_asks_for_something_is_not_given_the_opening_run(address):

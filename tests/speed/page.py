@@ -29,6 +29,7 @@ DONE = """(last) => {
         && document.querySelector('#progress').innerText.includes('Done');
 }"""
 
+PRESSED = f"document.querySelector('#opening .wb-run') || ({USABLE})"
 READY = "performance.now() - performance.getEntriesByType('navigation')[0].responseEnd"
 PAINTED = """() => {
     const shown = performance.now(), page = performance.getEntriesByType('navigation')[0];
@@ -77,13 +78,20 @@ def alone(pair: decoders.ModelPair, run: Run) -> dict[str, float]:
 def painted(page: Page, address: str) -> dict[str, float]:
     """Times in ms after the page's HTML has arrived, and the data sent until the recorded run.
 
-    The times are those of the first paint, of the panels of the recorded run, and of the moment
-    from which the page can be used."""
+    The times are those of the moment from which Run takes a press, of the first paint, of the
+    panels of the recorded run, and of the moment from which the whole page can be used, when a
+    press is carried out."""
     page.goto(address, wait_until="commit")
+    page.wait_for_function(PRESSED)
+    pressed = page.evaluate(READY)
     page.locator(".wb-panel .pace").first.wait_for()
     found: dict[str, float] = page.evaluate(PAINTED)
     page.wait_for_function(USABLE)
-    return {**found, "can be used, ms": page.evaluate(READY)}
+    return {
+        "Run takes a press, ms": pressed,
+        **found,
+        "all can be used, ms": page.evaluate(READY),
+    }
 
 
 def paint_table(page: Page, address: str, loads: int) -> str:

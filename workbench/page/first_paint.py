@@ -35,8 +35,9 @@ class FirstPaint:
     """The parts that Gradio's HTML lacks: style sheets, scripts, and a picture of the opening page.
 
     The picture is drawn by the script that later draws the panels, which take their data from it.
-    It is inert: it cannot be pressed and is not read aloud. `WorkbenchPage.ready` removes it once
-    Gradio's page shows the same. The panels are most of it; they come in a file of their own, which
+    Its prompt and its Run take what is typed and pressed meanwhile (`WorkbenchEarly`); the rest is
+    inert: it is not read aloud. `WorkbenchPage.ready` removes it once Gradio's page shows the same,
+    and hands over what was typed and pressed. The panels are most of it; they come in a file of their own, which
     a browser keeps until they change.
 
     Args:

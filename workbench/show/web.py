@@ -99,7 +99,7 @@ def embedded() -> str:
 @cache
 def page_script() -> str:
     """More content of the <head> of the live page, after `head`."""
-    return f"<script>{joined(('frames.js', 'address.js', 'page.js'))}</script>"
+    return f"<script>{joined(('frames.js', 'address.js', 'early.js', 'page.js'))}</script>"
 
 
 @cache

@@ -4,12 +4,17 @@
 const WorkbenchPage = (() => {
   const { make } = Workbench;
 
-  /** Fields changed: note the form as it stands and take their messages away. */
-  function note(noted, ...values) {
+  /** Fields of a form changed: note it as it stands and take their messages away. */
+  const latest = {}; // by the id of the component that notes a form
+  const note = (id) => (noted, ...values) => {
+    latest[id] = values;
     const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
     const asBefore = { __type__: "update" }, unmarked = { ...asBefore, loading_status: { validation_error: null } };
     return [values.every(same) ? asBefore : values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
-  }
+  };
+
+  /** Run is pressed: a field that changed just before it, such as by the last keystroke, tells so some moments later. */
+  const asked = (id) => (noted, ...more) => new Promise((resolve) => setTimeout(() => resolve([latest[id] ?? noted, ...more]), 30));
 
   /** Put each message at its field; null takes one away. */
   const tell = (messages) => {
@@ -61,7 +66,7 @@ const WorkbenchPage = (() => {
 
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
   const ready = () => new Promise((resolve) => setTimeout(() => {
-    document.getElementById("opening")?.remove();
+    WorkbenchEarly.handOver();
     WorkbenchAddress.ready();
     resolve({ __type__: "update", interactive: true });
   }, 50));
@@ -220,5 +225,5 @@ const WorkbenchPage = (() => {
   addEventListener("click", (event) => event.target.closest?.('[role="tab"]') && setTimeout(redraw, 50), true);
   for (const event of ["beforeprint", "afterprint"]) addEventListener(event, redraw);
 
-  return { open, opening, ready, left, note, tell, unfold, began, queued, address, confirmed, runs, reveal };
+  return { open, opening, ready, left, note, asked, tell, unfold, began, queued, address, confirmed, runs, reveal };
 })();

@@ -87,6 +87,7 @@ class Runner:
                 self._ask,
                 [tab.noted.values, tab.pair, *tab.more],
                 [*self.starting, tab.noted.faults],
+                js=tab.noted.asked,
                 **QUIET,
             )
         )

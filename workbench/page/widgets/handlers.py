@@ -86,15 +86,23 @@ class NotedForm:
         self.filling: dict[str, Any] = {**QUIET, "show_progress_on": self.values}
         # One handler for all: before the browser shows the page, it goes through every handler for
         # every component.
-        noted, note = [self.values, *fields], "(...values) => WorkbenchPage.note(...values)"
+        noted = [self.values, *fields]
         gr.on(
             [arrival(), *(field.change for field in fields)],
             None,
             noted,
             noted,
-            js=note,
+            js=f"WorkbenchPage.note({self.values._id})",
             api_visibility="private",
         )
+
+    @property
+    def asked(self) -> str:
+        """The JavaScript of a handler whose first input is `values`: it gets the last change, too.
+
+        Gradio gathers the inputs of a click before it has carried out the change just before it.
+        """
+        return f"WorkbenchPage.asked({self.values._id})"
 
     def read(self, values: Any) -> Values:
         """The values by field; raises `gr.Error` for values that no form sends."""
