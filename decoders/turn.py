@@ -97,8 +97,10 @@ class Turn:
         if not ask.steps or not request.rounds or request.penalties:
             return None
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
-        numbers = self._numbers(tokens) if request.warping.temperature else ()
+        if ask.until:  # nobody knows how long it is: perhaps as long as the one before
+            tokens = min(tokens, request.rounds[-1].drafted - len(self.drawn))
         warping = request.warping
+        numbers = self._numbers(max(0, tokens)) if warping.temperature else ()
         if tokens < 1 or numbers is None or not warping.usual or warping.top_k > MOST:
             return None
         few = warping.top_k or (NUCLEUS if warping.cuts else 0)

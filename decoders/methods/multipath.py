@@ -8,7 +8,9 @@ Source:
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 
 from decoders.distribution import Distribution, Small, Whole, point_mass
@@ -70,43 +72,46 @@ class Order:
 
     def __init__(self, p: Distribution, q: Distribution):
         self.q = q
+        # Numpy, because most distributions have a few tokens, and its calls take less than torch's.
         if isinstance(q, Whole):
-            mass = q.mass.to("cpu")
-            ids = mass.nonzero().flatten()
-            masses = mass[ids].double()
+            mass = q.mass.to("cpu").numpy()
+            ids = mass.nonzero()[0]
+            masses = mass[ids].astype(np.float64)
         else:
-            ids = torch.tensor(list(q.mass))
-            masses = torch.tensor(list(q.mass.values()), dtype=torch.float64)
+            ids, masses = np.array(list(q.mass)), np.array(list(q.mass.values()))
         if isinstance(p, Whole):
-            target = p.mass.to("cpu")[ids].double()
+            target = p.mass.to("cpu").numpy()[ids].astype(np.float64)
         else:
-            target = torch.tensor([p[x] for x in ids.tolist()], dtype=torch.float64)
-        order = (target / masses).argsort(stable=True)
+            target = np.array([p[x] for x in ids.tolist()])
+        order = (target / masses).argsort(kind="stable")
         self.ids, self.masses = ids[order], masses[order]
-        self.lower = self.masses.cumsum(0) - self.masses  # q of the tokens before
+        self.lower = self.masses.cumsum() - self.masses  # q of the tokens before
         self.place: dict[TokenId, int] = {x: i for i, x in enumerate(self.ids.tolist())}
 
     def at(self, token: TokenId) -> tuple[float, float]:
         """The q of all tokens before this one, and its own."""
         place = self.place[token]
-        return self.lower[place].item(), self.masses[place].item()
+        return float(self.lower[place]), float(self.masses[place])
 
     def reweighted(self, drafts: int, below: float, own: float) -> Distribution:
-        """q' of the children of a prefix with S and m = `below` and `own`.
-
-        With a = S + m and b = S of a child or of the prefix, a^K - b^K is written as (a - b) times
-        the sum of a^j b^(K-1-j), which is exact where a and b are close.
-        """
-
-        def powers(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-            return sum((a**j * b ** (drafts - 1 - j) for j in range(drafts)), torch.zeros(()))
-
+        """q' of the children of a prefix with S and m = `below` and `own`."""
         bottom = below + own * self.lower
-        whole = powers(*torch.tensor([below + own, below], dtype=torch.float64))
-        masses = self.masses * powers(bottom + own * self.masses, bottom) / whole
+        whole = powers(drafts, below + own, below)
+        masses = self.masses * powers(drafts, bottom + own * self.masses, bottom) / whole
         if isinstance(self.q, Whole):
-            mass = torch.zeros(self.q.mass.shape, dtype=torch.float64)
+            mass = np.zeros(len(self.q.mass))
             mass[self.ids] = masses
-            return Whole((mass / mass.sum()).to(self.q.mass))
+            return Whole(torch.from_numpy(mass / mass.sum()).to(self.q.mass))
         small = dict(sorted(zip(self.ids.tolist(), masses.tolist(), strict=True)))
         return Small(small) / sum(small.values())
+
+
+def powers(drafts: int, a: Any, b: Any) -> Any:
+    """(a^K - b^K) / (a - b) for numbers or arrays of them, K the number of drafts.
+
+    It is the sum of a^j b^(K-1-j), which is exact where a and b are close.
+    """
+    total, power = 0.0, 1.0
+    for _ in range(drafts):
+        total, power = total * b + power, power * a
+    return total

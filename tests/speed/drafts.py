@@ -5,8 +5,10 @@
 
 One thread; runs are interleaved. *Bookkeeping* is the processor time outside of the models' passes:
 drafting, reading, rules, trees, traces. It is set beside that of chains of the draft model judged
-token by token (aim: at most 1.5 times as much), once for each draft token that the rule tested and
-once for each one drafted, at temperature 1 with top-k 20 and top-p 0.9. *Copying* compares the
+token by token (aim: at most 1.5 times as much), at temperature 1 with top-k 20 and top-p 0.9: for
+each draft token that the rule tested, for each one drafted, and for a round. A round has costs that
+do not depend on its draft, so it is set beside chains that test as many tokens a round: on the line
+through chains of 1 to 6. *Copying* compares the
 tokens per processor second of suffix decoding and token recycling with look-up's (aim: 1.3) on
 prompts that repeat themselves. Prints Markdown; bookkeeping is the least of the rounds, a ratio of
 speeds their median with the least and the most.
@@ -16,6 +18,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Sequence
+from statistics import linear_regression
 from unittest import mock
 
 import torch
@@ -44,6 +47,7 @@ COMBINATIONS = {
     "match, recycling": {"rule": "match", "draft": "recycling"},
     "tokenwise, lookup": {"draft": "lookup"},
 }
+LENGTHS = (1, 2, 3, 4, 6)
 COPYING = ("lookup", "suffix", "recycling")
 Results = Sequence[decoders.Result]
 
@@ -93,20 +97,28 @@ def runs_of(
 
 
 def bookkeeping(pair: decoders.ModelPair, texts: Sequence[str], tokens: int, rounds: int) -> None:
-    methods = {name: decoders.catalog["speculative"](**s) for name, s in COMBINATIONS.items()}
+    settings = {**COMBINATIONS, **{f"{BASE}, {n}": {"draft_length": n} for n in LENGTHS}}
+    methods = {name: decoders.catalog["speculative"](**s) for name, s in settings.items()}
     options = {**list(WARPINGS.values())[1], "max_new_tokens": tokens}
-    print("| rule, draft | us a tested token | times | us a drafted token | times |")
-    print("|---|--:|--:|--:|--:|")
-    base: list[float] = []
+    costs = {}
     for name, measured in in_turn(runs_of(pair, methods, texts, options), rounds).items():
-        outside, (_, _, found) = min(m[0] for m in measured), measured[0]
-        entries = [entry for result in found for entry in result.rounds]
-        each = [
-            1e6 * outside / sum(getattr(e, kind) for e in entries) for kind in ("tested", "drafted")
-        ]
-        base = base or each
-        cells = (f"{us:.0f} | {us / usual:.2f}" for us, usual in zip(each, base, strict=True))
-        print(f"| {name} | {' | '.join(cells)} |", flush=True)
+        entries = [entry for result in measured[0][2] for entry in result.rounds]
+        us = 1e6 * min(outside for outside, _, _ in measured)
+        tested, drafted = (sum(getattr(e, kind) for e in entries) for kind in ("tested", "drafted"))
+        costs[name] = us / tested, us / drafted, us / len(entries), tested / len(entries)
+    chains = [costs[f"{BASE}, {n}"] for n in LENGTHS]
+    line = linear_regression([c[3] for c in chains], [c[2] for c in chains])
+    print(
+        "| rule, draft | us a tested token | times | us a drafted token | times | tested a round | "
+        "us a round | over chains that test as many |\n|---|--:|--:|--:|--:|--:|--:|--:|"
+    )
+    for name, (a_tested, a_drafted, a_round, tested) in costs.items():
+        usual = line.intercept + line.slope * tested
+        print(
+            f"| {name} | {a_tested:.0f} | {a_tested / costs[BASE][0]:.2f} | {a_drafted:.0f} | "
+            f"{a_drafted / costs[BASE][1]:.2f} | {tested:.2f} | {a_round:.0f} | "
+            f"{a_round / usual:.2f} |"
+        )
 
 
 def copying(pair: decoders.ModelPair, texts: Sequence[str], tokens: int, rounds: int) -> None:

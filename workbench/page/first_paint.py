@@ -37,8 +37,8 @@ class FirstPaint:
     The picture is drawn by the script that later draws the panels, which take their data from it.
     Its prompt and its Run take what is typed and pressed meanwhile (`WorkbenchEarly`); the rest is
     inert: it is not read aloud. `WorkbenchPage.ready` removes it once Gradio's page shows the same,
-    and hands over what was typed and pressed. The panels are most of it; they come in a file of their own, which
-    a browser keeps until they change.
+    and hands over what was typed and pressed. The panels are most of it; they come in a file of
+    their own, which a browser keeps until they change.
 
     Args:
         host: the page's host

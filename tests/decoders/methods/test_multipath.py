@@ -42,7 +42,7 @@ def test_more_paths_keep_more_than_one():
     [
         ("best.q[node] = order.reweighted(drafts, below, own)", "best.q[node] = q"),
         ("below, own, node = (below + own * lower) / top,", "below, own, node = 0 * top,"),
-        ("b ** (drafts - 1 - j)", "b**j"),
+        ("total * b + power, power * a", "total * a + power, power * a"),
     ],
 )
 def test_a_mistake_in_it_is_seen(right, wrong):
