@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
@@ -45,7 +45,7 @@ def _made() -> SimpleNamespace:
     import numba
     from platformdirs import user_cache_dir
 
-    from decoders.engine.kernels import program, tiles
+    from decoders.engine.kernels import program, team, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
@@ -54,9 +54,16 @@ def _made() -> SimpleNamespace:
     before = config.CACHE_DIR
     config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
-        run, ahead, multiply = program.compiled(stamp, cache=True)
+        functions = program.compiled(stamp, cache=True)
     except (RuntimeError, OSError):  # the folder is not writable
-        run, ahead, multiply = program.compiled(stamp)
+        functions = program.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    return SimpleNamespace(run=run, ahead=ahead, multiply=multiply, in_blocks=tiles.in_blocks)
+    run, ahead, multiply, serve = functions
+    return SimpleNamespace(
+        run=run,
+        ahead=ahead,
+        multiply=multiply,
+        helped=partial(team.helped, serve),
+        in_blocks=tiles.in_blocks,
+    )

@@ -9,30 +9,34 @@ from typing import Any
 import numpy as np
 from numba import njit, types
 
-from decoders.engine.kernels import operators, tiles
+from decoders.engine.kernels import operators
 from decoders.engine.kernels.codes import PLACES, Code
 from decoders.engine.kernels.guess import guess
+from decoders.engine.kernels.products import help_with_products, product
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
-attend, product = operators.attend, tiles.product
+attend = operators.attend
 
 EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT = map(int, Code)
 LINES = types.Array(types.int64, 2, "C", readonly=False)
 RUN = types.void(
     LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.int64, 1, "C"),
-    types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES,
+    types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
 AHEAD = types.int64(
     LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.float32, 3, "C"),
     LINES, LINES, types.int64, LINES, LINES, types.Array(types.float64, 2, "C"),
-    types.Array(types.float64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64,
+    types.Array(types.float64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64,
 )  # fmt: skip
-MULTIPLY = types.void(*[types.int64] * 7, types.float32)
+MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
+SERVE = types.void(types.int64)
 
 
 @njit
-def carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):
+def carry_out(
+    lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team
+):
     room = max(n, n_wanted)
     places = np.empty(PLACES, np.int64)
     for step in range(len(lines)):
@@ -44,7 +48,7 @@ def carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, 
         code, a, b, c, d, e, f = line[0], line[5], line[6], line[7], line[8], line[9], line[10]
         real, other = reals[step]
         if code == PRODUCT:
-            product(x, n_wanted if e else n, a, b, c, out, d, np.float32(real))
+            product(x, n_wanted if e else n, a, b, c, out, d, np.float32(real), team)
         elif code == NORM:
             norm(x, n * c, a, b, real, out)
         elif code == ROTATE:
@@ -69,7 +73,7 @@ def carry_out(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, 
             select(x, wanted, n_wanted, a, out)
 
 
-def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
+def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
     """Compile, or read from numba's cache, the functions that Python calls.
 
     Args:
@@ -77,26 +81,32 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
         options: those of njit
 
     Returns:
-        `run`, which carries out a program, `ahead`, which carries out further passes, and
-        `multiply`, a product alone
+        `run`, which carries out a program, `ahead`, which carries out further passes, `multiply`, a
+        product alone, and `serve`, which helps with the products of others
     """
 
     @njit(MULTIPLY, nogil=True, **options)
-    def multiply(x, n, weights, size, width, out, bias, factor):
+    def multiply(x, n, weights, size, width, out, bias, factor, team):
         if stamp:
-            product(x, n, weights, size, width, out, bias, factor)
+            product(x, n, weights, size, width, out, bias, factor, team)
+
+    @njit(SERVE, nogil=True, **options)
+    def serve(team):
+        if stamp:
+            help_with_products(team)
 
     @njit(RUN, nogil=True, **options)
-    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs):
+    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):
         if stamp:
             carry_out(
-                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs
-            )
+                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs,
+                team,
+            )  # fmt: skip
 
     @njit(AHEAD, nogil=True, **options)
     def ahead(
         lines, reals, work, logits, tokens, later, requests, caches, packs, warpings, numbers,
-        ends, steps,
+        ends, steps, team,
     ):  # fmt: skip
         """Passes of one token a request, each guessed from the logits of the pass before.
 
@@ -112,6 +122,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
             numbers: the uniform numbers of the guesses, (passes, requests)
             ends: tokens that end a text; passes after which all texts have ended are left out
             steps: passes to make
+            team: that of `product`
 
         Returns:
             the number of passes made
@@ -136,8 +147,8 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any]:
             # Not `run`: a function that closes over another one is never found in numba's cache.
             carry_out(
                 lines, reals, work, answers, tokens[step].ctypes.data, line, wanted.ctypes.data,
-                requests, requests, caches, pack,
+                requests, requests, caches, pack, team,
             )  # fmt: skip
         return steps
 
-    return run, ahead, multiply
+    return run, ahead, multiply, serve

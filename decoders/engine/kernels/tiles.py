@@ -9,10 +9,9 @@ and with vectors of any length.
 
 from typing import Any
 
-import numpy as np
 import torch
 from llvmlite import binding, ir
-from numba import carray, njit, types
+from numba import types
 from numba.extending import intrinsic
 
 # AVX-512 has 32 registers of 16 numbers, so all sums of six rows fit: 24. Otherwise there are 16 of
@@ -161,6 +160,16 @@ def power_of_two(context: Any, bits: Any) -> Any:
 
 
 @intrinsic
+def number_of(context: Any, bits: Any) -> Any:
+    """The float32 number with these bits."""
+
+    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.bitcast(arguments[0], F32)
+
+    return types.float32(types.int32), code
+
+
+@intrinsic
 def bits_of(context: Any, number: Any) -> Any:
     """The bits of a float32 number."""
 
@@ -168,47 +177,6 @@ def bits_of(context: Any, number: Any) -> Any:
         return builder.bitcast(arguments[0], I32)
 
     return types.int32(types.float32), code
-
-
-@njit
-def product(x, n, weights, size, width, out, bias, factor):
-    """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
-    spare = np.empty(MOST * BLOCK, np.float32)
-    for block in range((width + BLOCK - 1) // BLOCK):
-        start = block * BLOCK
-        count = min(BLOCK, width - start)
-        part = weights + 2 * start * size
-        row = 0
-        while row < n:
-            rows = min(MOST, n - row)
-            # A block that sticks out is multiplied aside.
-            into, apart = out + 4 * (row * width + start), width
-            if count < BLOCK:
-                into, apart = spare.ctypes.data, BLOCK
-            line = x + 4 * row * size
-            if rows == 1:
-                one(line, part, size, into, apart, factor)
-            elif rows == 2:
-                two(line, part, size, into, apart, factor)
-            elif rows == 3:
-                three(line, part, size, into, apart, factor)
-            elif rows == 4:
-                four(line, part, size, into, apart, factor)
-            elif rows == 5:
-                five(line, part, size, into, apart, factor)
-            else:
-                six(line, part, size, into, apart, factor)
-            if count < BLOCK:
-                for i in range(rows):
-                    target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))
-                    target[:] = spare[i * BLOCK : i * BLOCK + count]
-            row += rows
-    if bias != 0:
-        shift = carray(pointer(bias), (width,))
-        for i in range(n):
-            target = carray(pointer(out + 4 * i * width), (width,))
-            for j in range(width):
-                target[j] += shift[j]
 
 
 def in_blocks(weight: torch.Tensor) -> torch.Tensor:
