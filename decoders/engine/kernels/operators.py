@@ -196,46 +196,38 @@ def visible(line, i, n, masks, window, seen):
 
 
 @njit(error_model="numpy")
-def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
-           softcap, sinks, out):  # fmt: skip
-    """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
-
-    `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and
-    window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide).
-    """
+def attend_token(token, q, heads, groups, size, wide, keys, values, segments, requests, masks,
+                 window, scale, softcap, sinks, out):  # fmt: skip
+    """Attention of one packed token; see `decoders.engine.kernels.parts.attend`."""
     lines = carray(pointer_to_integers(segments), (requests, 7))
-    longest = 0
-    for r in range(requests):
-        longest = max(longest, lines[r, 3] + lines[r, 1] - lines[r, 0])
-    seen, scores = np.empty(longest, np.int64), np.empty((heads, longest), np.float32)
-    shared = heads // groups
-    for r in range(requests):
-        line = lines[r]
-        n, base = line[1] - line[0], line[2]
-        for i in range(n):
-            count = visible(line, i, n, masks, window, seen)
-            query = q + 4 * (line[0] + i) * heads * size
-            target = out + 4 * (line[0] + i) * heads * wide
-            # Rows before heads: the memory of a row is read from one end to the other.
+    r = 0
+    while lines[r, 1] <= token:
+        r += 1
+    line = lines[r]
+    n, base, shared = line[1] - line[0], line[2], heads // groups
+    seen = np.empty(line[3] + n, np.int64)
+    count = visible(line, token - line[0], n, masks, window, seen)
+    scores = np.empty((heads, count), np.float32)
+    query = q + 4 * token * heads * size
+    target = out + 4 * token * heads * wide
+    # Rows before heads: the memory of a row is read from one end to the other.
+    for j in range(count):
+        key = keys + 4 * (base + seen[j]) * shared * size
+        for head in range(heads):
+            score = dot(query + 4 * head * size, key + 4 * (head // groups) * size, size)
+            scores[head, j] = score * F(scale)
+    for head in range(heads):
+        if softcap:
             for j in range(count):
-                key = keys + 4 * (base + seen[j]) * shared * size
-                for head in range(heads):
-                    score = dot(query + 4 * head * size, key + 4 * (head // groups) * size, size)
-                    scores[head, j] = score * F(scale)
-            for head in range(heads):
-                mine = scores[head, :count]
-                if softcap:
-                    for j in range(count):
-                        mine[j] = F(softcap) * F(math.tanh(mine[j] / F(softcap)))
-                sink = F(-np.inf)
-                if sinks != 0:
-                    sink = carray(pointer(sinks), (heads,))[head]
-                shares(mine, sink)
-            carray(pointer(target), (heads * wide,))[:] = F(0.0)
-            for j in range(count):
-                value = values + 4 * (base + seen[j]) * shared * wide
-                for head in range(heads):
-                    add_times(
-                        target + 4 * head * wide, scores[head, j],
-                        value + 4 * (head // groups) * wide, wide,
-                    )  # fmt: skip
+                scores[head, j] = F(softcap) * F(math.tanh(scores[head, j] / F(softcap)))
+        sink = F(-np.inf)
+        if sinks != 0:
+            sink = carray(pointer(sinks), (heads,))[head]
+        shares(scores[head], sink)
+    carray(pointer(target), (heads * wide,))[:] = F(0.0)
+    for j in range(count):
+        value = values + 4 * (base + seen[j]) * shared * wide
+        for head in range(heads):
+            add_times(
+                target + 4 * head * wide, scores[head, j], value + 4 * (head // groups) * wide, wide
+            )

@@ -12,11 +12,10 @@ from numba import njit, types
 from decoders.engine.kernels import operators
 from decoders.engine.kernels.codes import PLACES, Code
 from decoders.engine.kernels.guess import guess
-from decoders.engine.kernels.products import help_with_products, product
+from decoders.engine.kernels.parts import attend, help_others, product
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
-attend = operators.attend
 
 EMBED, NORM, ANGLES, ROTATE, ATTEND, PRODUCT, GATED, ADD, SELECT = map(int, Code)
 LINES = types.Array(types.int64, 2, "C", readonly=False)
@@ -59,7 +58,7 @@ def carry_out(
             write(z, n, pack[0], b // c * e, cache[1])
             attend(
                 x, b, c, d, e, cache[0], cache[1], pack[1], pack[2], pack[3], pack[4], real,
-                other, f, out,
+                other, f, out, team,
             )  # fmt: skip
         elif code == GATED:
             gated(x, y, n * a, out)
@@ -82,7 +81,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
 
     Returns:
         `run`, which carries out a program, `ahead`, which carries out further passes, `multiply`, a
-        product alone, and `serve`, which helps with the products of others
+        product alone, and `serve`, which helps others
     """
 
     @njit(MULTIPLY, nogil=True, **options)
@@ -93,7 +92,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
     @njit(SERVE, nogil=True, **options)
     def serve(team):
         if stamp:
-            help_with_products(team)
+            help_others(team)
 
     @njit(RUN, nogil=True, **options)
     def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):
@@ -122,7 +121,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
             numbers: the uniform numbers of the guesses, (passes, requests)
             ends: tokens that end a text; passes after which all texts have ended are left out
             steps: passes to make
-            team: that of `product`
+            team: that of `decoders.engine.kernels.parts.share`
 
         Returns:
             the number of passes made

@@ -1,12 +1,14 @@
-"""Threads that share the products of a pass (Team).
+"""Threads that share a pass (Team); `parts` says what they do.
 
-A team's words in memory say which product is open and how many of its blocks are taken. Whoever
-takes a block, the caller or a helper, multiplies it: a helper that is late takes fewer, and which
-thread multiplies a block changes no bit. Between two products helpers wait in a loop, because
-another one comes within microseconds; when none has come for a while, they sleep.
+Between two tasks of a pass helpers wait in a loop, because another one comes within microseconds;
+when none has come for a while, they sleep. A helper that loses its core to another program with a
+part in its hands keeps the caller waiting. After that the caller goes on alone for some passes, for
+ever more if it happens again.
 """
 
+import atexit
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -14,112 +16,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from llvmlite import binding, ir
-from numba import njit, types
-from numba.extending import intrinsic
 
-I64 = ir.IntType(64)
-# Where words stand, in bytes, each on lines of the cache of its own: the open product's number
-# times 2 ** 32 plus the blocks taken; blocks that helpers have multiplied; helpers that are awake;
-# the arguments of the open product, their number of blocks first.
-TICKET, DONE, AWAKE, ARGUMENTS = 0, 128, 256, 384
-SIZE = 512
-TAKEN = 2**32 - 1  # the blocks of a ticket
-CLOSED = 2**31  # more than there are blocks
-PATIENCE = 100_000  # turns of a waiting loop: two milliseconds or more
+from decoders.engine.kernels.parts import AWAKE, LATE, SIZE
 
-
-def word(builder: Any, address: Any) -> Any:
-    return builder.inttoptr(address, I64.as_pointer())
-
-
-@intrinsic
-def look(context: Any, address: Any) -> Any:
-    """The word at an address, and then whatever was written before it."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.load_atomic(word(builder, arguments[0]), "seq_cst", 8)
-
-    return types.int64(types.int64), code
-
-
-@intrinsic
-def put(context: Any, address: Any, number: Any) -> Any:
-    """Write a word, after whatever was written before and before whatever comes."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, number = arguments
-        builder.atomic_rmw("xchg", word(builder, address), number, "seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), code
-
-
-@intrinsic
-def add(context: Any, address: Any, number: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, number = arguments
-        builder.atomic_rmw("add", word(builder, address), number, "seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), code
-
-
-@intrinsic
-def swap(context: Any, address: Any, before: Any, after: Any) -> Any:
-    """Write `after` if the word is `before`; return whether it was."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, before, after = arguments
-        found = builder.cmpxchg(word(builder, address), before, after, "seq_cst", "seq_cst")
-        return builder.extract_value(found, 1)
-
-    return types.boolean(types.int64, types.int64, types.int64), code
-
-
-@intrinsic
-def pause(context: Any) -> Any:
-    """Let a moment pass in a loop that waits, for the sake of whoever shares the core."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        if binding.get_process_triple().startswith("x86_64"):
-            name, kind = "llvm.x86.sse2.pause", ir.FunctionType(ir.VoidType(), [])
-            known = builder.module.globals
-            builder.call(known.get(name) or ir.Function(builder.module, kind, name), [])
-        return context.get_dummy_value()
-
-    return types.void(), code
-
-
-@njit
-def publish(team, blocks, arguments):
-    """Open a product of so many blocks."""
-    number = (look(team + TICKET) >> 32) + 1
-    # Who has seen the product before takes no block of this one with that one's arguments.
-    put(team + TICKET, number << 32 | CLOSED)
-    put(team + ARGUMENTS, blocks)
-    for i in range(len(arguments)):
-        put(team + ARGUMENTS + 8 + 8 * i, arguments[i])
-    put(team + DONE, 0)
-    put(team + TICKET, number << 32)
-
-
-@njit
-def take(team, blocks):
-    """A block of the open product, for who has opened it; -1 if all are taken."""
-    while True:
-        ticket = look(team + TICKET)
-        if ticket & TAKEN >= blocks:
-            return -1
-        if swap(team + TICKET, ticket, ticket + 1):
-            return ticket & TAKEN
-
-
-@njit
-def finish(team, others):
-    """Wait until helpers have multiplied the blocks that they took."""
-    while look(team + DONE) < others:
-        pause()
+LINE = 128  # bytes
+MOST = 8  # threads: more would wait for each other; only two were measured
+AT_EXIT = 0.1  # seconds; a process that was forked has no helpers that could fall asleep
+RESTS = 16, 4096  # passes without helpers, the least and the most
 
 
 class Team:
@@ -132,11 +35,14 @@ class Team:
     """
 
     def __init__(self, helpers: int, serve: Any):
-        self._words = np.zeros(SIZE // 8 + 16, np.int64)
-        self.address = -(-self._words.ctypes.data // 128) * 128
-        self._awake = self._words[(self.address - self._words.ctypes.data + AWAKE) // 8 :][:1]
+        self._words = np.zeros((SIZE + LINE) // 8, np.int64)
+        self.address = -(-self._words.ctypes.data // LINE) * LINE
+        first = (self.address - self._words.ctypes.data) // 8
+        self._awake, self._late = (self._words[first + at // 8 :][:1] for at in (AWAKE, LATE))
+        self._alone, self._rest = 0, RESTS[0]  # passes to make without helpers, now and next time
         self._bells = [threading.Event() for _ in range(helpers)]
         self.busy = threading.Lock()
+        atexit.register(self._rest_at_exit)
         for bell in self._bells:
             threading.Thread(
                 target=self._help, args=(bell, serve), name="decoders", daemon=True
@@ -148,10 +54,25 @@ class Team:
             bell.clear()
             serve(self.address)
 
-    def wake(self) -> None:
+    def _rest_at_exit(self) -> None:
+        """Wait until no helper is in compiled code, which goes when Python ends."""
+        end = time.monotonic() + AT_EXIT
+        while self._awake[0] and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def ready(self) -> bool:
+        """Whether helpers should help with a pass; then they are awake, or wake up."""
+        if self._late[0]:
+            self._late[0] = 0
+            self._alone, self._rest = self._rest, min(2 * self._rest, RESTS[1])
+        if self._alone:
+            self._alone -= 1
+            return False
+        self._rest = max(self._rest - 1, RESTS[0])
         if self._awake[0] < len(self._bells):
             for bell in self._bells:
                 bell.set()
+        return True
 
 
 _team = lru_cache(maxsize=None)(Team)
@@ -159,14 +80,13 @@ _team = lru_cache(maxsize=None)(Team)
 
 @contextmanager
 def helped(serve: Any) -> Iterator[int]:
-    """The address of a team for torch's number of threads; 0 if it is 1, or the team has work."""
-    helpers = torch.get_num_threads() - 1
+    """The address of a team for torch's number of threads; 0 if nobody helps."""
+    helpers = min(torch.get_num_threads(), MOST) - 1
     team = _team(helpers, serve) if helpers else None
     if team is None or not team.busy.acquire(blocking=False):
         yield 0
         return
     try:
-        team.wake()
-        yield team.address
+        yield team.address if team.ready() else 0
     finally:
         team.busy.release()

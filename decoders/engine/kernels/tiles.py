@@ -160,16 +160,6 @@ def power_of_two(context: Any, bits: Any) -> Any:
 
 
 @intrinsic
-def number_of(context: Any, bits: Any) -> Any:
-    """The float32 number with these bits."""
-
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], F32)
-
-    return types.float32(types.int32), code
-
-
-@intrinsic
 def bits_of(context: Any, number: Any) -> Any:
     """The bits of a float32 number."""
 

@@ -102,7 +102,7 @@ class Recorded:
         return self._passes.get((span, ()))
 
     def _shared(self, tokens: int) -> bool:
-        """Whether several threads share such a pass: kernels use one, so they leave it alone."""
+        """Whether several threads share such a pass better than kernels do."""
         return not self.operators and tokens * torch.get_num_threads() > LONGEST
 
     def follow(self) -> None:

@@ -42,7 +42,7 @@ if torch.backends.mkldnn.is_available():
 
 
 # Up to this many tokens, divided by the number of threads, kernels multiply: they read half of the
-# bytes that oneDNN reads, and use one thread.
+# bytes that oneDNN reads, which shares long passes better among threads.
 MANY = {torch.float32: LONGEST, torch.bfloat16: 8}
 
 

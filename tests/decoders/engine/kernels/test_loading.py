@@ -54,7 +54,7 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        return "run", "ahead", "multiply"
+        return "run", "ahead", "multiply", "serve"
 
     monkeypatch.setattr(program, "compiled", compiled)
     assert loading.kernels().run == "run"
@@ -70,6 +70,7 @@ def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(program, "carry_out", numba.njit(lambda *_: None))
     monkeypatch.setattr(program, "guess", numba.njit(lambda *_: 0))
     monkeypatch.setattr(program, "product", numba.njit(lambda *_: None))
+    monkeypatch.setattr(program, "help_others", numba.njit(lambda *_: None))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     program.compiled(1, cache=True)
     for function in program.compiled(1, cache=True):

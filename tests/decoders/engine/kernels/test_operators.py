@@ -7,6 +7,7 @@ import torch
 pytest.importorskip("numba")
 
 from decoders.engine.kernels import operators
+from decoders.engine.kernels.parts import attend
 from decoders.engine.memory.rows import Reach
 from tests.decoders.engine.attention.test_kernels import draw_pass, worst_error
 
@@ -33,10 +34,10 @@ def by_kernel(
     rows = q.transpose(0, 1).contiguous()
     out = torch.full((tokens, heads, values.shape[-1]), torch.nan)
     keys, values = keys.contiguous(), values.contiguous()
-    operators.attend(
+    attend(
         rows.data_ptr(), heads, heads // keys.shape[1], size, values.shape[-1], keys.data_ptr(),
         values.data_ptr(), segments.data_ptr(), len(segments), masks.data_ptr(), window,
-        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(),
+        float(scale), float(softcap), 0 if sinks is None else sinks.data_ptr(), out.data_ptr(), 0,
     )  # fmt: skip
     return out
 

@@ -1,0 +1,195 @@
+"""The tasks of a pass that threads share: products by blocks, attention by tokens.
+
+A team's words in memory say which task is open and how many of its parts are taken. Whoever takes a
+part, the caller or a helper, does it: a helper that is late takes fewer, and which thread does a
+part changes no bit.
+"""
+
+import numpy as np
+from numba import carray, njit
+
+from decoders.engine.kernels.operators import attend_token
+from decoders.engine.kernels.tiles import (
+    BLOCK,
+    MOST,
+    five,
+    four,
+    one,
+    pointer,
+    pointer_to_integers,
+    six,
+    three,
+    two,
+)
+from decoders.engine.kernels.words import add, bits_of_real, look, pause, put, real_of, swap
+
+# Where words stand, in bytes, each on lines of the cache of its own: the open task's number times
+# 2 ** 32 plus the parts taken; parts that helpers have done; helpers that are awake; how often one
+# was late; the open task: its parts, its kind and its arguments.
+TICKET, DONE, AWAKE, LATE, TASK = 0, 128, 256, 320, 384
+INTEGERS, REALS = 13, 2
+SIZE = TASK + 8 * (2 + INTEGERS + REALS)
+TAKEN = 2**32 - 1  # the parts of a ticket
+CLOSED = 2**31  # more than there are parts
+# Turns of a waiting loop, of which a hundred thousand take two milliseconds or more.
+PATIENCE = 100_000
+LONG = 50_000  # no part takes so long
+# Multiplications that are worth the time in which a second thread hears of them.
+WORTHWHILE = 2**16
+MULTIPLY, ATTEND = 0, 1
+
+
+@njit
+def multiply_block(block, x, n, weights, size, width, out, bias, factor):
+    """The outputs of one block: x (n, size) by weights -> out (n, width); bias may be 0.
+
+    All but numbers are addresses.
+    """
+    start = block * BLOCK
+    count = min(BLOCK, width - start)
+    part = weights + 2 * start * size
+    spare = np.empty(MOST * BLOCK if count < BLOCK else 0, np.float32)
+    row = 0
+    while row < n:
+        rows = min(MOST, n - row)
+        # A block that sticks out is multiplied aside.
+        into, apart = out + 4 * (row * width + start), width
+        if count < BLOCK:
+            into, apart = spare.ctypes.data, BLOCK
+        line = x + 4 * row * size
+        if rows == 1:
+            one(line, part, size, into, apart, factor)
+        elif rows == 2:
+            two(line, part, size, into, apart, factor)
+        elif rows == 3:
+            three(line, part, size, into, apart, factor)
+        elif rows == 4:
+            four(line, part, size, into, apart, factor)
+        elif rows == 5:
+            five(line, part, size, into, apart, factor)
+        else:
+            six(line, part, size, into, apart, factor)
+        if count < BLOCK:
+            for i in range(rows):
+                target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))
+                target[:] = spare[i * BLOCK : i * BLOCK + count]
+        row += rows
+    if bias != 0:
+        shift = carray(pointer(bias + 4 * start), (count,))
+        for i in range(n):
+            target = carray(pointer(out + 4 * (i * width + start)), (count,))
+            for j in range(count):
+                target[j] += shift[j]
+
+
+@njit
+def do(kind, part, n, r):
+    """Do a part of a task with these integers and real numbers."""
+    if kind == MULTIPLY:
+        multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], np.float32(r[0]))
+    else:
+        attend_token(
+            part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], r[0], r[1],
+            n[11], n[12],
+        )  # fmt: skip
+
+
+@njit
+def share(kind, parts, worth, n, r, team):
+    """Do all parts of a task, with the team whose words are at an address, or alone if it is 0."""
+    if team == 0 or parts < 2 or worth < WORTHWHILE:
+        for part in range(parts):
+            do(kind, part, n, r)
+        return
+    number = (look(team + TICKET) >> 32) + 1
+    # Who has seen the task before takes no part of this one with that one's arguments.
+    put(team + TICKET, number << 32 | CLOSED)
+    put(team + TASK, parts)
+    put(team + TASK + 8, kind)
+    for i in range(INTEGERS):
+        put(team + TASK + 16 + 8 * i, n[i])
+    for i in range(REALS):
+        put(team + TASK + 16 + 8 * (INTEGERS + i), bits_of_real(r[i]))
+    put(team + DONE, 0)
+    put(team + TICKET, number << 32)
+    own = 0
+    while True:
+        ticket = look(team + TICKET)
+        if ticket & TAKEN >= parts:
+            break
+        if swap(team + TICKET, ticket, ticket + 1):
+            do(kind, ticket & TAKEN, n, r)
+            own += 1
+    turns = 0
+    while look(team + DONE) < parts - own:
+        pause()
+        turns += 1
+    if turns > LONG:
+        add(team + LATE, 1)
+
+
+@njit
+def integer(team, i):
+    return look(team + TASK + 16 + 8 * i)
+
+
+@njit
+def help_others(team):
+    """Do parts of whatever tasks are opened, until none has been for a while."""
+    add(team + AWAKE, 1)
+    idle = 0
+    while idle < PATIENCE:
+        ticket = look(team + TICKET)
+        idle += 1
+        if ticket & TAKEN >= look(team + TASK):
+            pause()
+            continue
+        kind = look(team + TASK + 8)
+        n = (
+            integer(team, 0), integer(team, 1), integer(team, 2), integer(team, 3),
+            integer(team, 4), integer(team, 5), integer(team, 6), integer(team, 7),
+            integer(team, 8), integer(team, 9), integer(team, 10), integer(team, 11),
+            integer(team, 12),
+        )  # fmt: skip
+        r = real_of(integer(team, INTEGERS)), real_of(integer(team, INTEGERS + 1))
+        # If it has changed, these may be the arguments of another task.
+        if swap(team + TICKET, ticket, ticket + 1):
+            do(kind, ticket & TAKEN, n, r)
+            add(team + DONE, 1)
+            idle = 0
+    add(team + AWAKE, -1)
+
+
+@njit
+def product(x, n, weights, size, width, out, bias, factor, team):
+    """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
+    blocks = (width + BLOCK - 1) // BLOCK
+    no = np.int64(0)
+    integers = (x, n, weights, size, width, out, bias, no, no, no, no, no, no)
+    share(MULTIPLY, blocks, n * size * width, integers, (np.float64(factor), 0.0), team)
+
+
+@njit
+def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks, window, scale,
+           softcap, sinks, out, team):  # fmt: skip
+    """Attention of packed tokens, q (n, heads, size) -> out (n, heads, wide).
+
+    `decoders.engine.attention.interface.Packing` tells what segments (requests, 7), masks and
+    window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide).
+    """
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    rows = 0
+    for r in range(requests):
+        tokens = lines[r, 1] - lines[r, 0]
+        rows += tokens * (lines[r, 3] + tokens)
+    integers = (
+        q, heads, groups, size, wide, keys, values, segments, requests, masks, window, sinks, out,
+    )  # fmt: skip
+    share(
+        ATTEND,
+        lines[requests - 1, 1],
+        rows * heads * (size + wide),
+        integers,
+        (scale, softcap),
+        team,
+    )

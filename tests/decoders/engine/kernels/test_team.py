@@ -1,0 +1,152 @@
+"""Threads that share a pass: the same bits as one thread alone, whoever helps and whenever."""
+
+import ctypes
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+import decoders
+
+pytest.importorskip("numba")
+
+from decoders.engine.kernels import parts
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.kernels.team import RESTS, Team
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return decoders.load_pair()
+
+
+@pytest.fixture
+def threads():
+    """Sets torch's number of threads; afterwards it is as before."""
+    before = torch.get_num_threads()
+    yield torch.set_num_threads
+    torch.set_num_threads(before)
+
+
+def product(x, weight, blocks):
+    out = torch.full((len(x), len(weight)), torch.nan)
+    found = kernels()
+    with found.helped() as team:
+        found.multiply(
+            x.data_ptr(), len(x), blocks.data_ptr(), x.shape[1], len(weight), out.data_ptr(), 0,
+            0.5, team,
+        )  # fmt: skip
+    return out
+
+
+def draw(rows, size, width, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    weight = torch.randn(width, size, generator=generator).half()
+    return torch.randn(rows, size, generator=generator), weight, kernels().in_blocks(weight)
+
+
+@pytest.mark.parametrize("count", [2, 3, 9])  # more than there are cores, and than are taken
+@pytest.mark.parametrize(("rows", "size", "width"), [(1, 300, 1000), (5, 512, 513), (40, 64, 128)])
+def test_a_product_has_the_same_bits_with_any_number_of_threads(threads, count, rows, size, width):
+    case = draw(rows, size, width)
+    threads(1)
+    alone = product(*case)
+    exact = 0.5 * case[0].double() @ case[1].double().T
+    torch.testing.assert_close(alone.double(), exact, rtol=1e-4, atol=1e-3)
+    threads(count)
+    for _ in range(200):
+        assert torch.equal(product(*case), alone)
+
+
+def test_threads_that_compute_at_the_same_time_do_not_disturb_each_other(threads):
+    """One of them has the helpers; the others go on alone."""
+    cases = [draw(rows, 256, 700, seed=rows) for rows in (1, 2, 3, 8)]
+    threads(1)
+    alone = [product(*case) for case in cases]
+
+    def many(case, expected):
+        torch.set_num_threads(2)
+        return all(torch.equal(product(*case), expected) for _ in range(300))
+
+    with ThreadPoolExecutor(len(cases)) as pool:
+        assert all(pool.map(many, cases, alone))
+
+
+@pytest.mark.parametrize("method", ["greedy", "speculative", "mtad", "dsbd", "beam_search"])
+def test_decoders_give_the_same_tokens_with_two_threads(pair, threads, method):
+    options = {"max_new_tokens": 24, "temperature": 0.8, "seed": 3, "ignore_eos": True}
+    found = []
+    for count in (1, 2, 3):
+        threads(count)
+        results = decoders.generate(pair, ["Once upon a time", "The dog"], method, **options)
+        found.append([(result.tokens, result.metrics.target_calls) for result in results])
+    assert found[0] == found[1] == found[2]
+
+
+def test_who_keeps_the_others_waiting_is_left_out_for_some_passes():
+    """On a machine whose cores have other work, two threads were slower than one: 0.7."""
+    team = Team(1, lambda address: None)
+    late = ctypes.c_int64.from_address(team.address + parts.LATE)
+    least, _ = RESTS
+
+    def alone():
+        """Passes without helpers until they are asked again."""
+        count = 0
+        while not team.ready():
+            count += 1
+        return count
+
+    assert alone() == 0
+    for expected in (least, 2 * least - 1):  # ever longer; a good pass makes the next rest shorter
+        late.value = 1
+        assert alone() == expected
+        assert late.value == 0
+
+
+ENDS = """
+import torch
+from decoders.engine.kernels.loading import kernels
+torch.set_num_threads(2)
+weight = kernels().in_blocks(torch.ones(9000, 300).half())
+x, out = torch.ones(4, 300), torch.empty(4, 9000)
+with kernels().helped() as team:
+    kernels().multiply(x.data_ptr(), 4, weight.data_ptr(), 300, 9000, out.data_ptr(), 0, 1.0, team)
+assert (out == 300).all()
+"""
+
+
+def test_a_process_ends_while_its_helpers_are_awake():
+    ran = subprocess.run([sys.executable, "-c", ENDS], capture_output=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_forked_process_goes_on_without_helpers(threads):
+    case = draw(2, 256, 700)
+    threads(2)
+    expected = product(*case)
+    child = os.fork()
+    if not child:
+        os._exit(0 if all(torch.equal(product(*case), expected) for _ in range(50)) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def test_helpers_sleep_when_there_is_no_work(threads):
+    """They would keep a core busy for as long as the process lives."""
+    threads(2)
+    case = draw(2, 256, 700)
+    for _ in range(20):
+        product(*case)
+    with kernels().helped() as address:
+        awake = ctypes.c_int64.from_address(address + parts.AWAKE)
+        waiting = threading.Event()
+        for _ in range(100):
+            waiting.wait(0.02)
+            if not awake.value:
+                return
+    pytest.fail("a helper is still awake after two seconds")
