@@ -144,12 +144,14 @@ def test_what_is_typed_and_pressed_before_gradio_is_there_is_done(chromium, addr
         run = page.get_by_role("button", name="Run", exact=True)
         page.get_by_label("Prompt").fill("A frog")
         page.keyboard.type(" <b>")
+        page.keyboard.press("Enter")  # as in Gradio's field
         if press == "keys":
             page.keyboard.press("Control+Enter")
         else:
             run.tap() if press == "tap" else run.click()
         expect(page.get_by_role("button", name="Starting…")).to_be_visible()
         page.get_by_role("button", name="Starting…").click(force=True)  # once is enough
+        page.keyboard.type("later")  # what was pressed is run
         come()
         expect(page.locator("#progress")).to_contain_text("Done")
         expect(page.get_by_label("Prompt").first).to_have_value("A frog <b>")
@@ -163,7 +165,9 @@ def test_the_keyboard_stays_where_it_is_when_gradio_comes(chromium, address):
         come()
         page.keyboard.type("Hm. ")
         expect(page.get_by_label("Prompt").first).to_have_value("Hm. A frog")
-        expect(page.locator("#progress")).not_to_contain_text("Done")  # nobody pressed Run
+        page.wait_for_timeout(1000)
+        expect(page.locator("#run")).to_be_visible()  # nobody pressed it
+        expect(page.locator("#progress")).to_be_empty()
     with held(chromium, address) as (page, come):
         page.keyboard.press("Tab")
         page.keyboard.press("Tab")
@@ -182,6 +186,21 @@ def test_run_decodes_the_prompt_that_was_typed_a_moment_ago(visit, address):
     }""")
     expect(page.locator("#progress")).to_contain_text("Done")
     expect(page.locator("#panels .wb-paper").first).to_contain_text("A late frog")
+
+
+def test_two_presses_at_once_are_one(visit, address):
+    """Gradio did not see the first one while Run waited for the last keystroke."""
+    page, asked = visit(address), []
+    page.on("request", lambda request: asked.append(request) if "/queue/join" in request.url else 0)
+    page.evaluate("""() => {
+        const run = document.querySelector("#run");
+        run.click();
+        setTimeout(() => run.click(), 10);
+    }""")
+    expect(page.locator("#progress")).to_contain_text("Done")
+    page.wait_for_timeout(500)
+    expect(page.locator("#progress")).to_contain_text("Done")
+    assert len(asked) == 1
 
 
 def test_an_address_that_asks_for_something_is_not_given_the_opening_run(address):

@@ -3,12 +3,25 @@
 "use strict";
 
 const WorkbenchEarly = (() => {
-  let pressed = false;
+  let pressed = false, composing = false;
+
+  /** Whether the visitor is in the middle of a character, as in writing Japanese: who takes the field away then breaks it. */
+  for (const [event, now] of [["compositionstart", true], ["compositionend", false]]) document.addEventListener(event, () => { composing = now; });
+  const settled = () => new Promise((resolve) => {
+    const look = () => (composing ? setTimeout(look, 50) : resolve());
+    look();
+  });
+
+  /** Enter makes no new line, as in Gradio's field. */
+  document.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && !event.shiftKey && !event.isComposing && event.target.closest?.("#opening textarea")) event.preventDefault();
+  });
 
   document.addEventListener("click", ({ target }) => {
     const button = target.closest?.("#opening .wb-run");
     if (!button || pressed) return;
     pressed = true;
+    document.querySelector("#opening textarea").readOnly = true; // what is run is what stands there now
     button.textContent = "Starting…";
     button.setAttribute("aria-disabled", "true");
   });
@@ -30,7 +43,7 @@ const WorkbenchEarly = (() => {
     const prompt = document.querySelector("#prompt textarea"), run = document.getElementById("run");
     const { value, selectionStart, selectionEnd } = typed;
     run.style.transition = "none"; // Gradio's buttons change slowly, and what is still hidden cannot have the focus
-    picture.remove();
+    picture.id = ""; // Gradio's page is seen from now on; the picture goes last, or a phone would put its keyboard away
     if (value !== prompt.value) {
       prompt.value = value;
       prompt.dispatchEvent(new Event("input", { bubbles: true }));
@@ -39,11 +52,12 @@ const WorkbenchEarly = (() => {
       prompt.focus({ preventScroll: true });
       prompt.setSelectionRange(selectionStart, selectionEnd);
     }
+    picture.remove();
     whenEnabled(run, () => {
       if (focused === button) run.focus({ preventScroll: true });
       if (pressed) run.click();
     });
   }
 
-  return { handOver };
+  return { settled, handOver };
 })();

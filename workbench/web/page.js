@@ -13,8 +13,18 @@ const WorkbenchPage = (() => {
     return [values.every(same) ? asBefore : values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
   };
 
-  /** Run is pressed: a field that changed just before it, such as by the last keystroke, tells so some moments later. */
-  const asked = (id) => (noted, ...more) => new Promise((resolve) => setTimeout(() => resolve([latest[id] ?? noted, ...more]), 30));
+  /** Run is pressed: a field that changed just before it, such as by the last keystroke, tells so some moments later. Gradio would take
+   *  a second press in these moments for another study. */
+  let asking = 0;
+  const asked = (id) => (noted, ...more) => new Promise((resolve) => setTimeout(() => {
+    asking = 0;
+    resolve([latest[id] ?? noted, ...more]);
+  }, 30));
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest?.("gradio-app .wb-run")) return;
+    if (performance.now() < asking) event.stopImmediatePropagation();
+    else asking = performance.now() + 1000;
+  }, true);
 
   /** Put each message at its field; null takes one away. */
   const tell = (messages) => {
@@ -65,10 +75,15 @@ const WorkbenchPage = (() => {
   }
 
   /** The page shows what its address asks for: it can be run. Fields that were just filled are noted first. */
-  const ready = () => new Promise((resolve) => setTimeout(() => {
-    WorkbenchEarly.handOver();
-    WorkbenchAddress.ready();
-    resolve({ __type__: "update", interactive: true });
+  const ready = () => new Promise((resolve) => setTimeout(async () => {
+    await WorkbenchEarly.settled();
+    try {
+      WorkbenchEarly.handOver();
+      WorkbenchAddress.ready();
+    } finally {
+      document.getElementById("opening")?.remove();
+      resolve({ __type__: "update", interactive: true });
+    }
   }, 50));
 
   /** A run ends when its page is left or reloaded, or with its server: the page that opens next in this tab says so, once the server has

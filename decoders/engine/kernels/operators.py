@@ -197,17 +197,20 @@ def visible(line, i, n, masks, window, seen):
 
 @njit(error_model="numpy")
 def attend_token(token, q, heads, groups, size, wide, keys, values, segments, requests, masks,
-                 window, scale, softcap, sinks, out):  # fmt: skip
-    """Attention of one packed token; see `decoders.engine.kernels.parts.attend`."""
+                 window, scale, softcap, sinks, out, scratch):  # fmt: skip
+    """Attention of one packed token; see `decoders.engine.kernels.parts.attend`.
+
+    At `scratch` is room for a row's number and its score in each head, for all rows.
+    """
     lines = carray(pointer_to_integers(segments), (requests, 7))
     r = 0
     while lines[r, 1] <= token:
         r += 1
     line = lines[r]
     n, base, shared = line[1] - line[0], line[2], heads // groups
-    seen = np.empty(line[3] + n, np.int64)
+    seen = carray(pointer_to_integers(scratch), (line[3] + n,))
     count = visible(line, token - line[0], n, masks, window, seen)
-    scores = np.empty((heads, count), np.float32)
+    scores = carray(pointer(scratch + 8 * (line[3] + n)), (heads, count))
     query = q + 4 * token * heads * size
     target = out + 4 * token * heads * wide
     # Rows before heads: the memory of a row is read from one end to the other.

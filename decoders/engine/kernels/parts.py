@@ -25,22 +25,22 @@ from decoders.engine.kernels.words import add, bits_of_real, look, pause, put, r
 
 # Where words stand, in bytes, each on lines of the cache of its own: the open task's number times
 # 2 ** 32 plus the parts taken; parts that helpers have done; helpers that are awake; how often one
-# was late; the open task: its parts, its kind and its arguments.
-TICKET, DONE, AWAKE, LATE, TASK = 0, 128, 256, 320, 384
-INTEGERS, REALS = 13, 2
+# was late; threads; turns of a waiting loop that take a millisecond; the open task: its parts, its
+# kind and its arguments.
+TICKET, DONE, AWAKE, LATE, THREADS, TURNS, TASK = 0, 128, 256, 320, 328, 336, 384
+INTEGERS, REALS = 15, 2
 SIZE = TASK + 8 * (2 + INTEGERS + REALS)
 TAKEN = 2**32 - 1  # the parts of a ticket
 CLOSED = 2**31  # more than there are parts
-# Turns of a waiting loop, of which a hundred thousand take two milliseconds or more.
-PATIENCE = 100_000
-LONG = 50_000  # no part takes so long
+PATIENCE = 2  # milliseconds that a helper waits for the next task
+SLOWEST = 2_000_000  # multiplications of a part that take a millisecond at most
 # Multiplications that are worth the time in which a second thread hears of them.
 WORTHWHILE = 2**16
 MULTIPLY, ATTEND = 0, 1
 
 
 @njit
-def multiply_block(block, x, n, weights, size, width, out, bias, factor):
+def multiply_block(block, x, n, weights, size, width, out, bias, factor, scratch):
     """The outputs of one block: x (n, size) by weights -> out (n, width); bias may be 0.
 
     All but numbers are addresses.
@@ -48,14 +48,14 @@ def multiply_block(block, x, n, weights, size, width, out, bias, factor):
     start = block * BLOCK
     count = min(BLOCK, width - start)
     part = weights + 2 * start * size
-    spare = np.empty(MOST * BLOCK if count < BLOCK else 0, np.float32)
+    spare = carray(pointer(scratch), (MOST * BLOCK,))
     row = 0
     while row < n:
         rows = min(MOST, n - row)
         # A block that sticks out is multiplied aside.
         into, apart = out + 4 * (row * width + start), width
         if count < BLOCK:
-            into, apart = spare.ctypes.data, BLOCK
+            into, apart = scratch, BLOCK
         line = x + 4 * row * size
         if rows == 1:
             one(line, part, size, into, apart, factor)
@@ -83,23 +83,37 @@ def multiply_block(block, x, n, weights, size, width, out, bias, factor):
 
 
 @njit
-def do(kind, part, n, r):
-    """Do a part of a task with these integers and real numbers."""
+def do(kind, part, n, r, thread):
+    """Do a part of a task with these integers and real numbers.
+
+    It allocates nothing, so nothing can go wrong while others wait for it: each thread has its own
+    piece of the scratch, whose address and whose bytes for a thread are the last integers.
+    """
+    scratch = n[13] + thread * n[14]
     if kind == MULTIPLY:
-        multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], np.float32(r[0]))
+        factor = np.float32(r[0])
+        multiply_block(part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], factor, scratch)
     else:
         attend_token(
             part, n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], r[0], r[1],
-            n[11], n[12],
+            n[11], n[12], scratch,
         )  # fmt: skip
 
 
 @njit
 def share(kind, parts, worth, n, r, team):
-    """Do all parts of a task, with the team whose words are at an address, or alone if it is 0."""
+    """Do all parts of a task, with the team whose words are at an address, or alone if it is 0.
+
+    Args:
+        kind: MULTIPLY or ATTEND
+        parts: their number
+        worth: multiplications of all parts
+        n, r: see `do`
+        team: the address
+    """
     if team == 0 or parts < 2 or worth < WORTHWHILE:
         for part in range(parts):
-            do(kind, part, n, r)
+            do(kind, part, n, r, 0)
         return
     number = (look(team + TICKET) >> 32) + 1
     # Who has seen the task before takes no part of this one with that one's arguments.
@@ -118,13 +132,13 @@ def share(kind, parts, worth, n, r, team):
         if ticket & TAKEN >= parts:
             break
         if swap(team + TICKET, ticket, ticket + 1):
-            do(kind, ticket & TAKEN, n, r)
+            do(kind, ticket & TAKEN, n, r, 0)
             own += 1
     turns = 0
     while look(team + DONE) < parts - own:
         pause()
         turns += 1
-    if turns > LONG:
+    if turns > look(team + TURNS) * (1 + worth // parts // SLOWEST):
         add(team + LATE, 1)
 
 
@@ -134,11 +148,11 @@ def integer(team, i):
 
 
 @njit
-def help_others(team):
+def help_others(team, thread):
     """Do parts of whatever tasks are opened, until none has been for a while."""
     add(team + AWAKE, 1)
-    idle = 0
-    while idle < PATIENCE:
+    idle, patience = 0, PATIENCE * look(team + TURNS)
+    while idle < patience:
         ticket = look(team + TICKET)
         idle += 1
         if ticket & TAKEN >= look(team + TASK):
@@ -149,24 +163,33 @@ def help_others(team):
             integer(team, 0), integer(team, 1), integer(team, 2), integer(team, 3),
             integer(team, 4), integer(team, 5), integer(team, 6), integer(team, 7),
             integer(team, 8), integer(team, 9), integer(team, 10), integer(team, 11),
-            integer(team, 12),
+            integer(team, 12), integer(team, 13), integer(team, 14),
         )  # fmt: skip
         r = real_of(integer(team, INTEGERS)), real_of(integer(team, INTEGERS + 1))
         # If it has changed, these may be the arguments of another task.
         if swap(team + TICKET, ticket, ticket + 1):
-            do(kind, ticket & TAKEN, n, r)
+            do(kind, ticket & TAKEN, n, r, thread)
             add(team + DONE, 1)
             idle = 0
     add(team + AWAKE, -1)
 
 
 @njit
+def threads_of(team):
+    return look(team + THREADS) if team != 0 else 1
+
+
+@njit
 def product(x, n, weights, size, width, out, bias, factor, team):
     """x (n, size) by weights in blocks -> out (n, width); all are addresses; bias may be 0."""
     blocks = (width + BLOCK - 1) // BLOCK
-    no = np.int64(0)
-    integers = (x, n, weights, size, width, out, bias, no, no, no, no, no, no)
+    no, bytes = np.int64(0), 4 * MOST * BLOCK
+    scratch = np.empty(threads_of(team) * bytes, np.uint8)
+    integers = (
+        x, n, weights, size, width, out, bias, no, no, no, no, no, no, np.int64(scratch.ctypes.data), bytes,
+    )  # fmt: skip
     share(MULTIPLY, blocks, n * size * width, integers, (np.float64(factor), 0.0), team)
+    scratch[0] = 0  # it lives until here
 
 
 @njit
@@ -178,18 +201,17 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
     window are. Keys are (rows, heads / groups, size), values (rows, heads / groups, wide).
     """
     lines = carray(pointer_to_integers(segments), (requests, 7))
-    rows = 0
+    rows, longest = 0, 0
     for r in range(requests):
         tokens = lines[r, 1] - lines[r, 0]
         rows += tokens * (lines[r, 3] + tokens)
+        longest = max(longest, lines[r, 3] + tokens)
+    bytes = longest * (8 + 4 * heads)
+    scratch = np.empty(threads_of(team) * bytes, np.uint8)
     integers = (
         q, heads, groups, size, wide, keys, values, segments, requests, masks, window, sinks, out,
+        np.int64(scratch.ctypes.data), bytes,
     )  # fmt: skip
-    share(
-        ATTEND,
-        lines[requests - 1, 1],
-        rows * heads * (size + wide),
-        integers,
-        (scale, softcap),
-        team,
-    )
+    worth = rows * heads * (size + wide)
+    share(ATTEND, lines[requests - 1, 1], worth, integers, (scale, softcap), team)
+    scratch[0] = 0  # it lives until here

@@ -29,7 +29,7 @@ AHEAD = types.int64(
     types.Array(types.float64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
-SERVE = types.void(types.int64)
+SERVE = types.void(types.int64, types.int64)
 
 
 @njit
@@ -90,9 +90,9 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
             product(x, n, weights, size, width, out, bias, factor, team)
 
     @njit(SERVE, nogil=True, **options)
-    def serve(team):
+    def serve(team, thread):
         if stamp:
-            help_others(team)
+            help_others(team, thread)
 
     @njit(RUN, nogil=True, **options)
     def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):

@@ -7,6 +7,7 @@ ever more if it happens again.
 """
 
 import atexit
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -17,11 +18,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from decoders.engine.kernels.parts import AWAKE, LATE, SIZE
+from decoders.engine.kernels.parts import AWAKE, LATE, PATIENCE, SIZE, THREADS, TURNS
 
 LINE = 128  # bytes
 MOST = 8  # threads: more would wait for each other; only two were measured
-AT_EXIT = 0.1  # seconds; a process that was forked has no helpers that could fall asleep
+TRIAL = 10_000  # turns of a waiting loop, to see what they take
+AT_EXIT = 0.1  # seconds
 RESTS = 16, 4096  # passes without helpers, the least and the most
 
 
@@ -30,32 +32,47 @@ class Team:
 
     Args:
         helpers: their number
-        serve: what they do while there is work: a function of the address of the team's words that
-            returns after a while without
+        serve: what they do while there is work: a function of the address of the team's words and
+            of a thread's number that returns after a while without
     """
 
     def __init__(self, helpers: int, serve: Any):
         self._words = np.zeros((SIZE + LINE) // 8, np.int64)
         self.address = -(-self._words.ctypes.data // LINE) * LINE
         first = (self.address - self._words.ctypes.data) // 8
-        self._awake, self._late = (self._words[first + at // 8 :][:1] for at in (AWAKE, LATE))
+        self._awake, self._late, threads, turns = (
+            self._words[first + at // 8 :][:1] for at in (AWAKE, LATE, THREADS, TURNS)
+        )
         self._alone, self._rest = 0, RESTS[0]  # passes to make without helpers, now and next time
-        self._bells = [threading.Event() for _ in range(helpers)]
+        self._bells: list[threading.Event] = []
+        self._over = False
         self.busy = threading.Lock()
-        atexit.register(self._rest_at_exit)
-        for bell in self._bells:
-            threading.Thread(
-                target=self._help, args=(bell, serve), name="decoders", daemon=True
-            ).start()
+        turns[0] = TRIAL // PATIENCE
+        began = time.perf_counter()
+        serve(self.address, 0)
+        turns[0] = max(1, int(TRIAL * 1e-3 / max(time.perf_counter() - began, 1e-9)))
+        for thread in range(1, 1 + helpers):
+            bell = threading.Event()
+            work = (bell, serve, thread)
+            try:
+                threading.Thread(target=self._help, args=work, name="decoders", daemon=True).start()
+            except RuntimeError:  # there may be no more threads
+                break
+            self._bells.append(bell)
+        threads[0] = 1 + len(self._bells)
+        atexit.register(self._end)
 
-    def _help(self, bell: threading.Event, serve: Any) -> None:
+    def _help(self, bell: threading.Event, serve: Any, thread: int) -> None:
         while True:
             bell.wait()
             bell.clear()
-            serve(self.address)
+            if self._over:
+                return
+            serve(self.address, thread)
 
-    def _rest_at_exit(self) -> None:
+    def _end(self) -> None:
         """Wait until no helper is in compiled code, which goes when Python ends."""
+        self._over = True
         end = time.monotonic() + AT_EXIT
         while self._awake[0] and time.monotonic() < end:
             time.sleep(0.001)
@@ -72,10 +89,12 @@ class Team:
         if self._awake[0] < len(self._bells):
             for bell in self._bells:
                 bell.set()
-        return True
+        return bool(self._bells)
 
 
 _team = lru_cache(maxsize=None)(Team)
+if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
+    os.register_at_fork(after_in_child=_team.cache_clear)
 
 
 @contextmanager
@@ -83,10 +102,10 @@ def helped(serve: Any) -> Iterator[int]:
     """The address of a team for torch's number of threads; 0 if nobody helps."""
     helpers = min(torch.get_num_threads(), MOST) - 1
     team = _team(helpers, serve) if helpers else None
-    if team is None or not team.busy.acquire(blocking=False):
-        yield 0
-        return
+    mine = False
     try:
-        yield team.address if team.ready() else 0
+        mine = team is not None and team.busy.acquire(blocking=False)
+        yield team.address if team is not None and mine and team.ready() else 0
     finally:
-        team.busy.release()
+        if team is not None and mine:
+            team.busy.release()
