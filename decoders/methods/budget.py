@@ -199,7 +199,8 @@ class Budget:
         else:
             # Text may have become easier: one request tries, since the draft model must read what
             # it has missed, and ever less often while it has not.
-            lengths[self.members[0]], rounds, usual = 2, 1, False
+            alone = len(self.members) == 1
+            lengths[self.members[0]], rounds, usual = 2 if alone else 1, 1, False
         for member, length in lengths.items():
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
