@@ -185,9 +185,8 @@ def product(x, n, weights, size, width, out, bias, factor, team):
     blocks = (width + BLOCK - 1) // BLOCK
     no, bytes = np.int64(0), 4 * MOST * BLOCK
     scratch = np.empty(threads_of(team) * bytes, np.uint8)
-    integers = (
-        x, n, weights, size, width, out, bias, no, no, no, no, no, no, np.int64(scratch.ctypes.data), bytes,
-    )  # fmt: skip
+    place = np.int64(scratch.ctypes.data)
+    integers = (x, n, weights, size, width, out, bias, no, no, no, no, no, no, place, bytes)
     share(MULTIPLY, blocks, n * size * width, integers, (np.float64(factor), 0.0), team)
     scratch[0] = 0  # it lives until here
 

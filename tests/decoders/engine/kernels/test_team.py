@@ -63,7 +63,7 @@ def test_a_product_has_the_same_bits_with_any_number_of_threads(threads, count, 
 
 
 def test_threads_that_compute_at_the_same_time_do_not_disturb_each_other(threads):
-    """One of them has the helpers of a team; the others go on alone, or have a team of their own."""
+    """One has the helpers of a team; the others go on alone, or have a team of their own."""
     cases = [draw(rows, 256, 700, seed=rows) for rows in (1, 2, 3, 8)]
     threads(1)
     alone = [product(*case) for case in cases]
