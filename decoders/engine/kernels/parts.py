@@ -188,7 +188,7 @@ def product(x, n, weights, size, width, out, bias, factor, team):
     place = np.int64(scratch.ctypes.data)
     integers = (x, n, weights, size, width, out, bias, no, no, no, no, no, no, place, bytes)
     share(MULTIPLY, blocks, n * size * width, integers, (np.float64(factor), 0.0), team)
-    scratch[0] = 0  # it lives until here
+    scratch[:1] = 0  # it lives until here
 
 
 @njit
@@ -213,4 +213,4 @@ def attend(q, heads, groups, size, wide, keys, values, segments, requests, masks
     )  # fmt: skip
     worth = rows * heads * (size + wide)
     share(ATTEND, lines[requests - 1, 1], worth, integers, (scale, softcap), team)
-    scratch[0] = 0  # it lives until here
+    scratch[:1] = 0  # it lives until here
