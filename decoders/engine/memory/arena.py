@@ -147,8 +147,14 @@ class Arena:
 
     def move(self, old: Sequence[int], new: Sequence[int]) -> None:
         places = torch.tensor([old, new], device=self.keys[0].device)
-        for slab in self._slabs:
-            slab[:, places[1]] = slab[:, places[0]]
+        threads = torch.get_num_threads()
+        # After it, OpenMP's threads would wait in loops on the cores of those that share passes.
+        torch.set_num_threads(1)
+        try:
+            for slab in self._slabs:
+                slab[:, places[1]] = slab[:, places[0]]
+        finally:
+            torch.set_num_threads(threads)
 
     # Compiled passes distinguish inference tensors, so no caller may cause them.
     @torch.inference_mode(False)
