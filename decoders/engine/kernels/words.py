@@ -23,26 +23,25 @@ def look(context: Any, address: Any) -> Any:
     return types.int64(types.int64), code
 
 
-@intrinsic
-def put(context: Any, address: Any, number: Any) -> Any:
-    """Write a word, after whatever was written before and before whatever comes."""
+def changing(operation: str) -> Any:
+    """A function of an address and a number that changes the word there by this operation.
 
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, number = arguments
-        builder.atomic_rmw("xchg", word(builder, address), number, "seq_cst")
-        return context.get_dummy_value()
+    It does so after whatever was written before, and before whatever comes.
+    """
 
-    return types.void(types.int64, types.int64), code
+    @intrinsic
+    def run(context: Any, address: Any, number: Any) -> Any:
+        def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+            address, number = arguments
+            builder.atomic_rmw(operation, word(builder, address), number, "seq_cst")
+            return context.get_dummy_value()
+
+        return types.void(types.int64, types.int64), code
+
+    return run
 
 
-@intrinsic
-def add(context: Any, address: Any, number: Any) -> Any:
-    def code(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        address, number = arguments
-        builder.atomic_rmw("add", word(builder, address), number, "seq_cst")
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), code
+put, add = changing("xchg"), changing("add")
 
 
 @intrinsic
