@@ -112,9 +112,9 @@ def model_of(name: str) -> PreTrainedModel:
     return model
 
 
-def pair_of(target: str, draft: str, order: int = 0, **options) -> ModelPair:
+def pair_of(target: str, draft: str, order: int = 0) -> ModelPair:
     tokenizers = [tokenizer_of(name, order) for name in (target, draft)]
-    return ModelPair(model_of(target), model_of(draft), *tokenizers, **options)
+    return ModelPair(model_of(target), model_of(draft), *tokenizers)
 
 
 def written(pair: ModelPair, method: str = "speculative", **options) -> Sequence[Result]:
@@ -123,8 +123,7 @@ def written(pair: ModelPair, method: str = "speculative", **options) -> Sequence
 
 if __name__ == "__main__":
     pairs = {
-        names: pair_of(*names, int(sys.argv[1]), passes="plain")
-        for names in itertools.permutations(LAYOUTS, 2)
+        names: pair_of(*names, int(sys.argv[1])) for names in itertools.permutations(LAYOUTS, 2)
     }
     print(
         json.dumps(

@@ -138,7 +138,7 @@ PAIRS = list(itertools.permutations(layouts.LAYOUTS, 2))
 @pytest.fixture(scope="module")
 def written():
     """The texts of this process."""
-    return {names: layouts.written(layouts.pair_of(*names, passes="plain")) for names in PAIRS}
+    return {names: layouts.written(layouts.pair_of(*names)) for names in PAIRS}
 
 
 def test_the_same_seed_gives_the_same_tokens_in_every_process(written):
