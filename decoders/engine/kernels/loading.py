@@ -2,7 +2,7 @@
 
 import logging
 import zlib
-from functools import lru_cache, partial
+from functools import lru_cache
 from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
@@ -61,9 +61,8 @@ def _made() -> SimpleNamespace:
         config.CACHE_DIR = before
     run, ahead, multiply, serve = functions
     return SimpleNamespace(
-        run=run,
-        ahead=ahead,
-        multiply=multiply,
-        helped=partial(team.helped, serve),
+        run=team.shared(run, serve),
+        ahead=team.shared(ahead, serve),
+        multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
     )

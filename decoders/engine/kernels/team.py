@@ -10,7 +10,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
@@ -109,3 +109,13 @@ def helped(serve: Any) -> Iterator[int]:
     finally:
         if team is not None and mine:
             team.busy.release()
+
+
+def shared(function: Callable, serve: Any) -> Callable:
+    """A kernel that takes a team's address last, without that argument: it finds the team."""
+
+    def run(*arguments: Any) -> Any:
+        with helped(serve) as team:
+            return function(*arguments, team)
+
+    return run

@@ -38,7 +38,7 @@ class Lowered:
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
-        self._kernels = found
+        self._run, self._ahead = found.run, found.ahead
         lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -74,21 +74,19 @@ class Lowered:
         packings = packing.packings if isinstance(packing, Layered) else (packing,)
         work = torch.empty(self._width * max(tokens, n_wanted))
         answers = [torch.empty(tokens if each else n_wanted, w) for each, w in self._sizes]
-        with self._kernels.helped() as team:
-            self._kernels.run(
-                self._lines,
-                self._reals,
-                work.data_ptr(),
-                np.array([tensor.data_ptr() for tensor in (*answers, *given)]),
-                input_ids.data_ptr(),
-                position_ids.data_ptr(),
-                wanted.data_ptr(),
-                tokens,
-                n_wanted,
-                self._addresses(packing, packings),
-                lines_of(packings),
-                team,
-            )
+        self._run(
+            self._lines,
+            self._reals,
+            work.data_ptr(),
+            np.array([tensor.data_ptr() for tensor in (*answers, *given)]),
+            input_ids.data_ptr(),
+            position_ids.data_ptr(),
+            wanted.data_ptr(),
+            tokens,
+            n_wanted,
+            self._addresses(packing, packings),
+            lines_of(packings),
+        )
         return tuple(answers[i] for i in self._order)
 
     def ahead(
@@ -115,12 +113,11 @@ class Lowered:
         every = logits.new_empty(1 + steps, *logits.shape)
         every[0] = logits
         tokens, work = np.empty((steps, requests), np.int64), torch.empty(self._width * requests)
-        with self._kernels.helped() as team:
-            made = self._kernels.ahead(
-                self._lines, self._reals, work.data_ptr(), every.numpy(), tokens, later, requests,
-                self._addresses(packing, (packing,)), lines_of((packing,)), warpings, numbers, ends,
-                steps, team,
-            )  # fmt: skip
+        made = self._ahead(
+            self._lines, self._reals, work.data_ptr(), every.numpy(), tokens, later, requests,
+            self._addresses(packing, (packing,)), lines_of((packing,)), warpings, numbers, ends,
+            steps,
+        )  # fmt: skip
         return every[: 1 + made].flatten(0, 1), tokens[:made]
 
     def _addresses(self, packing: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:

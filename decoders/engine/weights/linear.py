@@ -162,9 +162,7 @@ class PassLinear(torch.nn.Linear):
 def multiply(copy: Halves, x: int, out: int, tokens: int, size: int, width: int) -> None:
     """Multiply rows (tokens, size) at one address, writing (tokens, width) to another."""
     weights, bias = copy.places
-    found = kernels()
-    with found.helped() as team:
-        found.multiply(x, tokens, weights, size, width, out, bias, copy.factor, team)
+    kernels().multiply(x, tokens, weights, size, width, out, bias, copy.factor)
 
 
 # An operator, so that a compiled pass has no graph break. It cannot take a module or a copy in

@@ -54,10 +54,12 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        return "run", "ahead", "multiply", "serve"
+        return [
+            lambda *arguments, name=name: name for name in ("run", "ahead", "multiply", "serve")
+        ]
 
     monkeypatch.setattr(program, "compiled", compiled)
-    assert loading.kernels().run == "run"
+    assert loading.kernels().run() == "run"
     assert asked == [{"cache": True}, {}]
     assert not caplog.records
 
