@@ -158,12 +158,14 @@ def test_it_is_scrubbed_paused_and_slowed(page, slow):
     assert page.locator(".wb-race .clock").inner_text() == before
     page.get_by_label("back to the start").click()
     page.get_by_label("speed of the race").select_option("0.1")
+    asked = time.monotonic()
     page.get_by_label("play", exact=True).click()
-    began = time.monotonic()
+    began = time.monotonic()  # a busy browser says late that it has clicked
     page.wait_for_timeout(1500)
+    ended = time.monotonic()
     page.get_by_label("pause", exact=True).click()
-    passed = float(page.locator(".wb-race .clock").inner_text().split()[0])
-    assert passed == pytest.approx((time.monotonic() - began) / 10, abs=0.1)
+    passed = 10 * float(page.locator(".wb-race .clock").inner_text().split()[0])
+    assert ended - began - 1 < passed < time.monotonic() - asked + 1
 
 
 def test_by_keyboard_alone(page):
