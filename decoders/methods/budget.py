@@ -12,7 +12,7 @@ from decoders.trace import Round
 
 START = 4  # of one request until something is known
 LONGEST = 16
-PATIENCE = 16  # rounds without a draft before the first trial of one
+PATIENCE = 32  # rounds without a draft before the first trial of one, for each request
 LONG = 128  # rounds without a draft where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
@@ -141,7 +141,7 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
-        patience: rounds without a draft before one is tried again
+        patience: rounds without a draft between the newest trials of one
     """
 
     members: list[AutoLength] = field(default_factory=list)
@@ -151,7 +151,7 @@ class Budget:
     plan: Plan = BEFORE
     timed: Plan = BEFORE
     news: bool = True
-    patience: int = PATIENCE
+    patience: int = 0
 
     @property
     def live(self) -> Iterator[AutoLength]:
@@ -209,13 +209,14 @@ class Budget:
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
         """How many rounds these lengths are for."""
         if any(lengths.values()):
-            self.patience = PATIENCE
+            self.patience = 0
             return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
         if self.target.n > 1.5 and not any(easy.values()):  # one time may have been a pause
             return LONG
-        rounds, self.patience = self.patience, min(2 * self.patience, LONG)
-        return rounds
+        # The trial of one request takes time of all.
+        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members)), LONG)
+        return self.patience
 
     def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)

@@ -280,7 +280,7 @@ def test_auto_tries_a_draft_ever_less_often_while_none_pays():
 
     def tried(seconds):
         """The rounds, after the first ones, in which a draft was tried."""
-        now[0], situation = 0.0, Situation(drawn(4).target, drawn(4, 7).draft, budget=200)
+        now[0], situation = 0.0, Situation(drawn(4).target, drawn(4, 7).draft, budget=240)
         times["draft"] = seconds
         r = decode(Speculative("auto"), situation, SeededSource(0), ledger=Timed(lambda: now[0]))
         return [e.index for e in r.rounds[3:] if e.drafted]
@@ -290,6 +290,20 @@ def test_auto_tries_a_draft_ever_less_often_while_none_pays():
     assert gaps == sorted(gaps)
     assert 1 < len(costly) < 6
     assert len(tried(5.0)) < len(costly)  # it would not even pay for easy text
+
+
+def test_the_more_requests_the_longer_they_rest_between_trials():
+    """Four requests waited for the trials of one as often as one waits for its own."""
+
+    def rest(count):
+        shared = {}
+        requests = [Scripted(shared, draft=1.5, keeps=0.0) for _ in range(count)]
+        lengths = [sum(each) for each in played(requests, 300)]
+        first = next(i for i, tried in enumerate(lengths) if not tried)
+        return next(i for i, tried in enumerate(lengths) if i > first and tried) - first
+
+    alone, four = rest(1), rest(4)
+    assert four > 2 * alone
 
 
 # ---- Traps
