@@ -2,8 +2,9 @@
 
 Between two tasks of a pass helpers wait in a loop, because another one comes within microseconds;
 when none has come for a while, they sleep. A helper that loses its core to another program with a
-part in its hands keeps the caller waiting. After that the caller goes on alone for some passes, for
-ever more if it happens again.
+part in its hands keeps the caller waiting. After that the caller goes on alone for a pass, or for
+ever more passes where it happens again and again: OpenMP's threads wait in a loop on that core only
+for a moment after a product of theirs, another program stays.
 """
 
 import atexit
@@ -24,7 +25,8 @@ LINE = 128  # bytes
 MOST = 8  # threads: more would wait for each other; only two were measured
 TRIAL = 10_000  # turns of a waiting loop, to see what they take
 AT_EXIT = 0.1  # seconds
-RESTS = 16, 4096  # passes without helpers, the least and the most
+RESTS = 1.0, 1024.0  # passes without helpers, the least and the most
+FORGOTTEN = 1 / 16  # of the rest, by a pass in which no helper was late
 
 
 class Team:
@@ -81,11 +83,11 @@ class Team:
         """Whether helpers should help with a pass; then they are awake, or wake up."""
         if self._late[0]:
             self._late[0] = 0
-            self._alone, self._rest = self._rest, min(2 * self._rest, RESTS[1])
+            self._alone, self._rest = int(self._rest), min(2 * self._rest, RESTS[1])
         if self._alone:
             self._alone -= 1
             return False
-        self._rest = max(self._rest - 1, RESTS[0])
+        self._rest = max((1 - FORGOTTEN) * self._rest, RESTS[0])
         if self._awake[0] < len(self._bells):
             for bell in self._bells:
                 bell.set()
