@@ -18,9 +18,21 @@ from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Foresee
 from decoders.shapes import Logits, TokenId
 
-AHEAD = 3  # passes
-# Bytes of weights: with more, a pass takes so long that nobody should wait for several.
-LARGEST = 2**27
+# The most passes of a call, and the most weights that they read, in bytes of the model's float32:
+# the first token of a call waits for the last one.
+PASSES, BYTES = 16, 2**30
+REQUESTS = 8  # a pass of so many takes at most twice as long as that of one
+
+
+def most(weight_bytes: int, requests: int = 1) -> int:
+    """How many passes a call makes in advance, at most.
+
+    Args:
+        weight_bytes: those of the model
+        requests: the number of requests in a pass
+    """
+    passes = BYTES // (weight_bytes * -(-requests // REQUESTS))
+    return max(0, min(PASSES, passes) - 1)
 
 
 def ahead(
@@ -52,7 +64,9 @@ def ahead(
         line[4] >= 0 for line in packing.segments.tolist()
     ):
         return nothing
-    room = min(AHEAD, *(f.cache.capacity - len(f.cache) for f in feeds))
+    room = min(
+        most(model.weight_bytes, len(feeds)), *(f.cache.capacity - len(f.cache) for f in feeds)
+    )
     outlooks = [tell(room) for tell in foresee if tell]
     known = [outlook for outlook in outlooks if outlook]
     if len(known) < len(feeds):

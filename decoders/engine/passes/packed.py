@@ -10,7 +10,7 @@ from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
-from decoders.engine.passes.foresight import AHEAD, LARGEST, ahead
+from decoders.engine.passes.foresight import ahead, most
 from decoders.engine.protocols import Foresee, Layers, Passes, Wants
 from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
@@ -44,7 +44,7 @@ class PackedPasses(Passes):
         # A layer that sees back only so far gives rows back, or hides them, from one token to the
         # next.
         whole = self.cache_kind is CacheRows and not any(model.reaches)
-        self._ahead = AHEAD if whole and model.weight_bytes <= LARGEST else 0
+        self._ahead = most(model.weight_bytes) if whole else 0
 
     @property
     def arenas(self) -> Arenas:

@@ -7,6 +7,7 @@ import torch
 
 from decoders import ModelPair, catalog, generate
 from decoders.engine.kernels.loading import kernels
+from decoders.engine.passes.foresight import PASSES, most
 from decoders.engine.passes.packed import PackedPasses
 from decoders.ledger import Ledger
 from decoders.randomness import SeededSource
@@ -142,6 +143,15 @@ def test_guesses_are_nearly_always_right(pair, monkeypatch):
     for warping in WARPINGS:
         generate(pair, PROMPTS, "multinomial", max_new_tokens=24, ignore_eos=True, **warping)
     assert right > 0.99 * made > 200
+
+
+def test_a_call_is_as_long_as_somebody_may_wait_for_it(pair, calls):
+    """Three passes in advance, whatever they took: a tenth of greedy decoding went into calls."""
+    assert most(2**20) == PASSES - 1
+    assert [most(2**n) for n in (27, 28, 29, 30, 40)] == [7, 3, 1, 0, 0]
+    assert [most(2**27, requests) for requests in (8, 9, 64)] == [7, 3, 0]
+    generate(pair, PROMPTS[1], "greedy", max_new_tokens=40, ignore_eos=True)
+    assert max(calls) == PASSES - 1
 
 
 def test_rounds_in_which_a_budget_drafts_nothing_are_made_in_advance(pair, calls, monkeypatch):
