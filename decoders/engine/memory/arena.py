@@ -6,7 +6,9 @@ from itertools import groupby
 
 import torch
 
+from decoders.devices import device_of
 from decoders.engine.memory.rows import CacheRows, Mask
+from decoders.engine.pages import empty
 from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
@@ -160,7 +162,9 @@ class Arena:
     @torch.inference_mode(False)
     def _grow(self, rows: int) -> None:
         for i, old in enumerate(self._slabs):
-            self._slabs[i] = old.new_empty(len(old), rows, *old.shape[2:])
+            shape = len(old), rows, *old.shape[2:]
+            on_host = device_of(old.device).on_host
+            self._slabs[i] = empty(shape, old.dtype) if on_host else old.new_empty(shape)
             self._slabs[i][:, : old.shape[1]] = old
         self._name_layers()
 

@@ -13,6 +13,7 @@ from torch.nn.functional import linear
 
 from decoders.devices import device_of
 from decoders.engine.kernels.loading import kernels
+from decoders.engine.pages import Shelf
 from decoders.engine.recording.recorder import as_one_step
 from decoders.engine.recording.replay import LONGEST
 from decoders.engine.weights.quantization import is_plain
@@ -105,11 +106,13 @@ class PassLinear(torch.nn.Linear):
 
     Attributes:
         copies: whether the weights are copied
+        shelf: where the model's copies for kernels are
         number: the layer's number for the operator of compiled passes
         copied_bytes: bytes of the copy that exists now
     """
 
     copies: bool
+    shelf: Shelf
     number: int
     copied_bytes = 0
     _stamp: tuple[int, int, int | None] | None = None
@@ -151,7 +154,7 @@ class PassLinear(torch.nn.Linear):
                 self._copy = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach())
                 self.copied_bytes = self.weight.nbytes
             else:
-                blocks = kernels().in_blocks(half[0])
+                blocks = self.shelf.put(kernels().in_blocks(half[0]))
                 bias = None if self.bias is None else self.bias.detach().float().contiguous()
                 self._copy = Halves(blocks, half[1], bias)
                 self.copied_bytes = blocks.nbytes
@@ -216,9 +219,10 @@ def hasten(model: torch.nn.Module, most_copied: int = COPIED_BYTES) -> None:
     plain: list[Any] = [
         m for m in model.modules() if type(m) is torch.nn.Linear and is_plain(m.weight)
     ]
-    size = sum(module.weight.nbytes for module in plain)
+    size, shelf = sum(module.weight.nbytes for module in plain), Shelf()
     for module in plain:
         module.__class__ = PassLinear
+        module.shelf = shelf
         module.number = next(_numbers)
         _layers[module.number] = module
         # A change of weights made in inference mode would go unnoticed.
