@@ -12,8 +12,8 @@ from decoders.trace import Round
 
 START = 4  # of one request until something is known
 LONGEST = 16
-PATIENCE = 32  # rounds without a draft before the first trial of one, for each request
-LONG = 128  # rounds without a draft where drafts would not even pay for easy text
+PATIENCE = 32  # rounds of the first rest without drafts, times the number of requests
+LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
 
@@ -141,7 +141,7 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
-        patience: rounds without a draft between the newest trials of one
+        patience: rounds of the newest rest; 0 while drafts pay
     """
 
     members: list[AutoLength] = field(default_factory=list)

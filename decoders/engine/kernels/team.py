@@ -2,9 +2,9 @@
 
 Between two tasks of a pass helpers wait in a loop, because another one comes within microseconds;
 when none has come for a while, they sleep. A helper that loses its core to another program with a
-part in its hands keeps the caller waiting. After that the caller goes on alone for a pass, or for
-ever more passes where it happens again and again: OpenMP's threads wait in a loop on that core only
-for a moment after a product of theirs, another program stays.
+part in its hands keeps the caller waiting. Then the caller goes on alone for one pass, and for
+twice as many each time that it happens again soon: OpenMP's threads keep a core busy only for a
+moment after a product, whereas another program stays.
 """
 
 import atexit

@@ -18,10 +18,10 @@ from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Foresee
 from decoders.shapes import Logits, TokenId
 
-# The most passes of a call, and the most weights that they read, in bytes of the model's float32:
-# the first token of a call waits for the last one.
+# The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
+# is half as much): the first token of a call waits for the last one.
 PASSES, BYTES = 16, 2**30
-REQUESTS = 8  # a pass of so many takes at most twice as long as that of one
+REQUESTS = 8  # a pass of so many takes two to two and a half times as long as that of one
 
 
 def most(weight_bytes: int, requests: int = 1) -> int:
