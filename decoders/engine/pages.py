@@ -13,6 +13,7 @@ import torch
 
 PAGE, LINE = 2**21, 64  # bytes
 STRETCH = 8 * PAGE
+_lock = threading.Lock()  # passes of one model may come from several threads
 
 
 def empty(shape: Sequence[int], dtype: torch.dtype) -> torch.Tensor:
@@ -60,5 +61,3 @@ class Shelf:
                 self._free = empty([0], torch.uint8)
         return place.view(tensor.dtype).view(tensor.shape).copy_(tensor)
 
-
-_lock = threading.Lock()  # passes of one model may come from several threads
