@@ -60,4 +60,3 @@ class Shelf:
             if not len(self._free):
                 self._free = empty([0], torch.uint8)
         return place.view(tensor.dtype).view(tensor.shape).copy_(tensor)
-
