@@ -2,12 +2,16 @@
 proof."""
 
 import re
+from itertools import count
+from threading import Event
+from time import sleep
 from urllib.parse import parse_qsl, urlencode
 
 from playwright.sync_api import Page, expect
 
 from tests.browser.actions import finished
 from tests.browser.readable import faults_of_screens
+from workbench.kinds.draw.form import DrawTab
 from workbench.kinds.draw.study import START
 from workbench.models.tuned import tuned
 from workbench.studies.settings import Settings, changed
@@ -102,3 +106,22 @@ def test_a_link_opens_with_the_settings_that_its_maker_saw(visit, address):
     expect(again).to_have_attribute("href", href)
     old = visit(f"{address}?kind=draw&prompt=Twice").locator("#draw-settings-link a")
     expect(old).to_have_attribute("href", "?kind=draw&prompt=Twice")
+
+
+def test_a_late_answer_leaves_the_link_as_it_is(visit, address, monkeypatch):
+    """Two summaries of the form as it was before its values came were asked for at once; one that
+    was late on a busy machine took the place of the right one, and the link forgot the prompt."""
+    asked, late, telling = count(), Event(), DrawTab.telling
+
+    def first_late(*form):
+        if next(asked) == 0:
+            sleep(2)
+            late.set()
+        return telling(*form)
+
+    monkeypatch.setattr(DrawTab, "telling", first_late)
+    page = visit(f"{address}?kind=draw&prompt=Twice")
+    assert late.wait(20)
+    page.wait_for_timeout(1000)  # its answer has come
+    link = page.locator("#draw-settings-link a")
+    expect(link).to_have_attribute("href", "?kind=draw&prompt=Twice")

@@ -10,7 +10,7 @@ const WorkbenchPage = (() => {
     latest[id] = values;
     const same = (value, i) => JSON.stringify(value) === JSON.stringify(noted[i]);
     const asBefore = { __type__: "update" }, unmarked = { ...asBefore, loading_status: { validation_error: null } };
-    return [values.every(same) ? asBefore : values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
+    return [values, ...values.map((value, i) => (same(value, i) ? asBefore : unmarked))];
   };
 
   /** Run is pressed: a field that changed just before it, such as by the last keystroke, tells so some moments later. Gradio would take

@@ -75,7 +75,7 @@ class StudyTab:
         self.runner = Runner(host, self.study.kind, self.prefix)
         with self.frame() as self.tab:
             self.lay_out()
-            self.noted = NotedForm([*self.inputs, *self.form.components])
+            self.noted = NotedForm([*self.inputs, *self.form.components], self.refreshing)
             self.opened = gr.State(False)  # whether the visitor has been here
         self._wire()
 
@@ -206,9 +206,9 @@ class StudyTab:
         if self.form.offered:
             shown = [*self.form.offered.values()]
             gr.on(self.refreshing, self.offer, self.pair, shown, **self.noted.filling)
-        gr.on(
-            [self.noted.values.change, *self.refreshing], self._told,
-            [self.noted.values, self.pair], self.told, trigger_mode="always_last", **QUIET,
+        self.noted.values.change(
+            self._told, [self.noted.values, self.pair], self.told, trigger_mode="always_last",
+            **QUIET,
         )  # fmt: skip
         self.runner.wire(self)
         if self.beforehand is not None and isinstance(self.tab, gr.Tab):

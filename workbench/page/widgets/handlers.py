@@ -77,9 +77,12 @@ class NotedForm:
 
     Args:
         fields: the inputs of the form
+        refreshing: the events, besides changes, after which `values` change even if they are as
+            before: who sums the form up listens to nothing else, and so never sums up older values
+            while newer ones are on their way
     """
 
-    def __init__(self, fields: Sequence[Any]):
+    def __init__(self, fields: Sequence[Any], refreshing: Sequence[Any] = ()):
         self.fields = fields
         self.values = gr.JSON([field.value for field in fields], visible="hidden")
         self.faults = gr.JSON(visible="hidden")
@@ -88,7 +91,7 @@ class NotedForm:
         # every component.
         noted = [self.values, *fields]
         gr.on(
-            [arrival(), *(field.change for field in fields)],
+            [arrival(), *refreshing, *(field.change for field in fields)],
             None,
             noted,
             noted,
