@@ -8,7 +8,7 @@ from itertools import chain
 
 import torch
 
-from decoders.costs import count, count_ahead
+from decoders.costs import count
 from decoders.engine.answers import Answer
 from decoders.engine.protocols import Passes, Wants
 from decoders.errors import ModelError
@@ -186,7 +186,7 @@ class Loop(AbstractContextManager["Loop"]):
                 turn.answer(
                     answered,
                     _foreseen(readings, answer, turn),
-                    partial(count_ahead, turn, model, engine, answer, len(asking)),
+                    partial(count, turn, model, engine, answer, len(asking)),
                 )
             except ModelError as error:
                 # A traceback would keep the cache alive together with the result.

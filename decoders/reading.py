@@ -12,6 +12,7 @@ import torch
 
 from decoders.devices import device_of
 from decoders.distribution import Distribution, Whole
+from decoders.scan import PLAIN, Scan
 from decoders.shapes import Logits, TokenId
 from decoders.warp import Warping, small, top, warp
 
@@ -39,6 +40,7 @@ class Readings(Sequence["Reading"]):
         temperatures: those that distributions are warped with
         every: whether all rows will be warped, as a draft's are; the rules look at few of the
             target's
+        scan: looks through rows that are on the host
     """
 
     def __init__(
@@ -47,6 +49,7 @@ class Readings(Sequence["Reading"]):
         likeliest: int,
         temperatures: Collection[float] = (),
         every: bool = False,
+        scan: Scan = PLAIN,
     ):
         self.rows, (self._length, self.size) = rows, rows.shape
         self.held = min(likeliest, self.size)
@@ -54,14 +57,15 @@ class Readings(Sequence["Reading"]):
         self.host: np.ndarray | None = None
         self.excesses: dict[float, Sequence[float]] = {}
         if device_of(rows.device).on_host:
-            self.host = rows.numpy()
-            first = self.host.argmax(-1)  # of equals, the lowest id
-            self.first = first.tolist()
-            self.highest = self.host[np.arange(len(first)), first].tolist()
+            self.host, self._scan = rows.numpy(), scan
             several = self.every and self.held > 1
-            self.found = [x.tolist() for x in self._top(rows)] if several else None
+            found = scan.likeliest(self.host, min(self.held + 1, self.size) if several else 1)
+            self._tops = found[0].tolist(), found[1].tolist()
+            self._known = several or self.held == 1
+            self.highest = [values[0] for values in self._tops[0]]
             return
-        values, ids = self._top(rows)
+        # One more than those that are held: the last may have an equal.
+        values, ids = rows.topk(min(self.held + 1, self.size))
         temperatures = [1.0, *sorted(set(temperatures) - {0, 1})]
         over, tiny = rows - values[:, :1], torch.finfo(rows.dtype).tiny
         sums = [(over / max(t, tiny)).logsumexp(-1, keepdim=True) for t in temperatures]
@@ -72,20 +76,15 @@ class Readings(Sequence["Reading"]):
         self.excesses = {t: together[:, 2 * size + i].tolist() for i, t in enumerate(temperatures)}
         self.highest = self.values[:, 0].tolist()
 
-    def _top(self, rows: Logits) -> tuple[torch.Tensor, torch.Tensor]:
-        """Logits and ids of the likeliest of each row, and one more: the last may have an equal."""
-        return rows.topk(min(self.held + 1, self.size))
-
     def likeliest(self, place: int) -> tuple[list[float], list[TokenId]]:
-        """Logits and ids of the likeliest tokens of one row, on the host."""
-        if self.held == 1 and self.host is not None:
-            return [self.highest[place]], [self.first[place]]
+        """Logits and ids of the likeliest tokens of one row, and perhaps of one more."""
         if self.host is None:
             return self.values[place].tolist(), self.ids[place].tolist()
-        if self.found is not None:
-            return self.found[0][place], self.found[1][place]
-        values, ids = self._top(self.rows[place])
-        return values.tolist(), ids.tolist()
+        if self._known:
+            return self._tops[0][place], self._tops[1][place]
+        count = min(self.held + 1, self.size)
+        values, ids = self._scan.likeliest(self.host[place : place + 1], count)
+        return values[0].tolist(), ids[0].tolist()
 
     def sound(self, part: slice) -> bool:
         """Whether the logits of these rows make distributions.
@@ -125,13 +124,8 @@ class Readings(Sequence["Reading"]):
     def _excesses(self, part: slice, temperature: float) -> list[float]:
         """The excess of each of these rows, which are on the host."""
         assert self.host is not None
-        rows = self.host[part]
-        # A request with invalid logits fails; the others of its pass continue.
-        with np.errstate(invalid="ignore", over="ignore"):
-            over = rows - np.array(self.highest[part], dtype=rows.dtype)[:, None]
-            if temperature != 1:
-                over /= max(temperature, np.finfo(over.dtype).tiny)
-            return [math.log(x) for x in np.exp(over, out=over).sum(-1).tolist()]
+        highest = np.array(self.highest[part])
+        return self._scan.excesses(self.host[part], highest, temperature).tolist()
 
 
 class Reading:

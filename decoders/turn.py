@@ -9,6 +9,7 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
+from decoders.engine.kernels.loading import scan_for
 from decoders.errors import ModelError
 from decoders.randomness import RandomSource, SeededSource
 from decoders.reading import MOST, NUCLEUS, Reading, Readings, held
@@ -245,4 +246,5 @@ def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
     """
     drafts = all(turn.waiting.model != "target" for turn in asking)
     temperatures = {turn.request.warping.temperature for turn in asking}
-    return Readings(rows, max(turn.held for turn in asking), temperatures, every=drafts)
+    held = max(turn.held for turn in asking)
+    return Readings(rows, held, temperatures, every=drafts, scan=scan_for(rows))

@@ -7,7 +7,12 @@ from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any
 
+import torch
+
+from decoders.devices import device_of
 from decoders.errors import first_line
+from decoders.scan import PLAIN, Scan
+from decoders.shapes import Logits
 
 NEEDED = {"x86_64": ("avx2", "fma", "f16c"), "aarch64": (), "arm64": ()}
 
@@ -33,6 +38,12 @@ def kernels() -> Any:
         return None
 
 
+def scan_for(rows: Logits) -> Scan:
+    """What looks through these rows: kernels if they can, else numpy and torch."""
+    fits = rows.dtype == torch.float32 and device_of(rows.device).on_host and rows.is_contiguous()
+    return found.scan if fits and (found := kernels()) else PLAIN
+
+
 def _made() -> SimpleNamespace:
     try:
         from llvmlite import binding
@@ -45,7 +56,7 @@ def _made() -> SimpleNamespace:
     import numba
     from platformdirs import user_cache_dir
 
-    from decoders.engine.kernels import program, team, tiles
+    from decoders.engine.kernels import program, scan, team, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
@@ -59,10 +70,11 @@ def _made() -> SimpleNamespace:
         functions = program.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    run, ahead, multiply, serve = functions
+    run, ahead, multiply, serve, *scans = functions
     return SimpleNamespace(
         run=team.shared(run, serve),
         ahead=team.shared(ahead, serve),
         multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
+        scan=scan.CompiledScan(*scans),
     )

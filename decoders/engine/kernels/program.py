@@ -7,12 +7,14 @@ line of numbers.
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import carray, njit, types
 
 from decoders.engine.kernels import operators
 from decoders.engine.kernels.codes import PLACES, Code
 from decoders.engine.kernels.guess import guess
 from decoders.engine.kernels.parts import attend, help_others, product
+from decoders.engine.kernels.scan import find, spread
+from decoders.engine.kernels.tiles import pointer, pointer_to_integers
 
 embed, norm, angles, rotate = operators.embed, operators.norm, operators.angles, operators.rotate
 gated, add, select, write = operators.gated, operators.add, operators.select, operators.write
@@ -24,12 +26,17 @@ RUN = types.void(
     types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
 AHEAD = types.int64(
-    LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.float32, 3, "C"),
-    LINES, LINES, types.int64, LINES, LINES, types.Array(types.float64, 2, "C"),
-    types.Array(types.float64, 2, "C"), types.Array(types.int64, 1, "C"), types.int64, types.int64,
+    LINES, types.Array(types.float64, 2, "C"), types.int64, types.int64,
+    types.Array(types.float32, 3, "C"), LINES, types.int64, LINES, LINES,
+    types.Array(types.float64, 2, "C"), types.Array(types.float64, 2, "C"),
+    types.Array(types.int64, 1, "C"), types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)
+ROWS = types.Array(types.float32, 2, "C")
+FIND = types.void(ROWS, ROWS, LINES)
+NUMBERS = types.Array(types.float64, 1, "C")
+SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
 
 
 @njit
@@ -72,7 +79,22 @@ def carry_out(
             select(x, wanted, n_wanted, a, out)
 
 
-def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
+@njit
+def first(packing, requests, positions, rows, segments):
+    """Write positions, rows and segments of a pass of the tokens after each request's last one."""
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    tokens = lines[requests - 1, 1]
+    places = carray(pointer_to_integers(positions), (tokens,))
+    kept = carray(pointer_to_integers(rows), (tokens,))
+    for r in range(requests):
+        line, last = lines[r], lines[r, 1] - 1
+        packing[r], packing[requests + r] = places[last] + 1, kept[last] + 1
+        segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
+        segment[0], segment[1], segment[2] = r, r + 1, line[2]
+        segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
+
+
+def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
     """Compile, or read from numba's cache, the functions that Python calls.
 
     Args:
@@ -81,7 +103,7 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
 
     Returns:
         `run`, which carries out a program, `ahead`, which carries out further passes, `multiply`, a
-        product alone, and `serve`, which helps others
+        product alone, `serve`, which helps others, and the two of `decoders.engine.kernels.scan`
     """
 
     @njit(MULTIPLY, nogil=True, **options)
@@ -104,30 +126,34 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
 
     @njit(AHEAD, nogil=True, **options)
     def ahead(
-        lines, reals, work, logits, tokens, later, requests, caches, packs, warpings, numbers,
-        ends, steps, team,
+        lines, reals, work, before, logits, tokens, positions, caches, packs, warpings, numbers,
+        ends, team,
     ):  # fmt: skip
         """Passes of one token a request, each guessed from the logits of the pass before.
 
         Args:
             lines, reals, work, caches: those of `run`
-            logits: of each pass, the first of which is over, (1 + passes, requests, V)
+            before: address of the logits of the pass that is over, which each request's last token
+                wants, (requests, V)
+            logits: of all passes, that one included, (1 + passes, requests, V)
             tokens: the tokens guessed, (passes, requests)
-            later: of each pass its positions, rows and segments, one after another,
-                (passes, 9 * requests)
-            requests: their number
-            packs: one line, with what all passes share
+            positions: address of the positions of the pass that is over
+            packs: one line, that of the pass that is over, without masks
             warpings: see `guess`, (requests, 5)
             numbers: the uniform numbers of the guesses, (passes, requests)
             ends: tokens that end a text; passes after which all texts have ended are left out
-            steps: passes to make
             team: that of `decoders.engine.kernels.parts.share`
 
         Returns:
             the number of passes made
         """
+        steps, requests = tokens.shape
         answers, wanted = np.empty(1, np.int64), np.arange(requests)
-        pack = packs.copy()
+        packing = np.empty(9 * requests, np.int64)  # positions, rows and segments
+        line, pack = packing.ctypes.data, packs.copy()
+        first(packing, requests, positions, packs[0, 0], packs[0, 1])
+        pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
+        logits[0] = carray(pointer(before), (requests, logits.shape[2]))
         for step in range(steps if stamp else 0):
             ended = 0
             for r in range(requests):
@@ -141,13 +167,25 @@ def compiled(stamp: int, **options: Any) -> tuple[Any, Any, Any, Any]:
             if ended == requests:
                 return step
             answers[0] = logits[step + 1].ctypes.data
-            line = later[step].ctypes.data
-            pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
             # Not `run`: a function that closes over another one is never found in numba's cache.
             carry_out(
                 lines, reals, work, answers, tokens[step].ctypes.data, line, wanted.ctypes.data,
                 requests, requests, caches, pack, team,
             )  # fmt: skip
+            for r in range(requests):
+                packing[r] += 1
+                packing[requests + r] += 1
+                packing[2 * requests + 7 * r + 3] += 1
         return steps
 
-    return run, ahead, multiply, serve
+    @njit(FIND, nogil=True, **options)
+    def find_in(rows, values, ids):
+        if stamp:
+            find(rows, values, ids)
+
+    @njit(SPREAD, nogil=True, **options)
+    def spread_of(rows, highest, temperature, out):
+        if stamp:
+            spread(rows, highest, temperature, out)
+
+    return run, ahead, multiply, serve, find_in, spread_of

@@ -11,8 +11,7 @@ import atexit
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -99,25 +98,20 @@ if hasattr(os, "register_at_fork"):  # a child has none of its parent's threads
     os.register_at_fork(after_in_child=_team.cache_clear)
 
 
-@contextmanager
-def helped(serve: Any) -> Iterator[int]:
-    """The address of a team for torch's number of threads; 0 if nobody helps."""
-    helpers = min(torch.get_num_threads(), MOST) - 1
-    team = _team(helpers, serve) if helpers else None
-    mine = False
-    try:
-        mine = team is not None and team.busy.acquire(blocking=False)
-        yield team.address if team is not None and mine and team.ready() else 0
-    finally:
-        if team is not None and mine:
-            team.busy.release()
-
-
 def shared(function: Callable, serve: Any) -> Callable:
-    """A kernel that takes a team's address last, without that argument: it finds the team."""
+    """A kernel that takes a team's address last, without that argument.
+
+    The team is the one for torch's number of threads; the address is 0 if nobody helps.
+    """
 
     def run(*arguments: Any) -> Any:
-        with helped(serve) as team:
-            return function(*arguments, team)
+        helpers = min(torch.get_num_threads(), MOST) - 1
+        team = _team(helpers, serve) if helpers else None
+        if team is None or not team.busy.acquire(blocking=False):
+            return function(*arguments, 0)
+        try:
+            return function(*arguments, team.address if team.ready() else 0)
+        finally:
+            team.busy.release()
 
     return run

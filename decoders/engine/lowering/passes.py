@@ -92,8 +92,8 @@ class Lowered:
     def ahead(
         self,
         logits: torch.Tensor,
+        position_ids: torch.Tensor,
         packing: Packing,
-        later: np.ndarray,
         warpings: np.ndarray,
         numbers: np.ndarray,
         ends: np.ndarray,
@@ -101,24 +101,24 @@ class Lowered:
         """Make further passes, in each of which every request feeds a guessed token.
 
         Args:
-            logits: those of the pass before, one row for each request, (requests, V)
-            packing: that of the pass before
-            later, warpings, numbers, ends: see `decoders.engine.kernels.program`
+            logits: those of the pass before, of the last token of each request, (requests, V)
+            position_ids: those of the pass before
+            packing: that of the pass before, without masks
+            warpings, numbers, ends: see `decoders.engine.kernels.program`
 
         Returns:
             the logits of all passes, that one included, (passes * requests, V), and the tokens of
             those after it, (passes, requests); there may be fewer passes than numbers
         """
         steps, requests = numbers.shape
-        every = logits.new_empty(1 + steps, *logits.shape)
-        every[0] = logits
+        every = torch.empty(1 + steps, *logits.shape)
         tokens, work = np.empty((steps, requests), np.int64), torch.empty(self._width * requests)
         made = self._ahead(
-            self._lines, self._reals, work.data_ptr(), every.numpy(), tokens, later, requests,
-            self._addresses(packing, (packing,)), lines_of((packing,)), warpings, numbers, ends,
-            steps,
+            self._lines, self._reals, work.data_ptr(), logits.data_ptr(), every.numpy(), tokens,
+            position_ids.data_ptr(), self._addresses(packing, (packing,)), lines_of((packing,)),
+            warpings, numbers, ends,
         )  # fmt: skip
-        return every[: 1 + made].flatten(0, 1), tokens[:made]
+        return every.flatten(0, 1)[: (1 + made) * requests], tokens[:made]
 
     def _addresses(self, packing: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""

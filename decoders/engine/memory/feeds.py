@@ -1,10 +1,8 @@
 """The tensors of one pass (PackedInputs), made from the nodes that each request feeds (Feed)."""
 
-from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +17,7 @@ from decoders.shapes import NodeId
 from decoders.tree import TokenTree
 
 ALIGNED = 64  # bytes: the most that memory-efficient SDPA and any dtype need
+NOTHING = torch.zeros(2, dtype=torch.bool)  # in place of tensors that nobody reads
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,25 +90,28 @@ def pack(
     # Compiled graphs specialise on sizes 0 and 1: only the number of tokens may be 1.
     if len(tokens) > 1 and not by_request:
         wanted += wanted[:1] * (len(wanted) == 1)
-    indices = torch.frombuffer(array("q", tokens + positions + rows + wanted), dtype=torch.long)
-    divide = None
+    divide, table, biases = None, NOTHING, NOTHING
     if by_request:
         flat = Flat()
-        every = array("q", chain.from_iterable(segments_of(feeds, masks, flat)))
-        segments = torch.frombuffer(every, dtype=torch.long).view(-1, 7)
-        indices, seen = indices.to(device), flat.tensor(torch.bool)
-        table = biases = indices[:0]
+        segments = _integers(segments_of(feeds, masks, flat))
+        seen = flat.tensor(torch.bool) if flat.arrays else NOTHING
         # Padded passes take rows back before the parts are made.
         sizes = [(len(feed.nodes), feed.cache.base, len(feed.cache)) for feed in feeds]
         divide = partial(parts, sizes, masks, arena, dtype, window)
     else:
-        segments, *others = tables(feeds, masks, dtype, needs_biases(device, dtype), window)
-        indices, table, seen, biases = moved([indices, *others], device)
-    ids, places, into, answered = torch.split_with_sizes(indices, [len(tokens)] * 3 + [len(wanted)])
+        biased = needs_biases(device, dtype)
+        segments, table, seen, biases = tables(feeds, masks, dtype, biased, window)
+    numbers: list[Sequence] = [[tokens], [positions], rows, wanted]
+    every = moved([*map(_integers, numbers), table, seen, biases], device)
+    ids, places, into, answered, table, seen, biases = every
     packing = Packing(
         into, segments, table, seen, biases, arena.keys, arena.values, window, divide, arena.scratch
     )
-    return PackedInputs(ids[None], places[None], answered, packing)
+    return PackedInputs(ids, places, answered, packing)
+
+
+def _integers(numbers: Sequence) -> torch.Tensor:
+    return torch.from_numpy(np.array(numbers, np.int64))
 
 
 def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:
@@ -136,9 +138,7 @@ def parts(
     dtype: torch.dtype,
     window: int = 0,
 ) -> tuple[Part, ...]:
-    """Each request's rows and what to add to its scores, for attention request by request.
-
-    Its sizes are its tokens, its first row and its number of rows."""
+    """Each request's rows and what to add to its scores; its sizes are tokens, first row, rows."""
     requests, start = [], 0
     for (n, base, total), mask in zip(sizes, masks, strict=True):
         bias = None
@@ -190,7 +190,7 @@ def tables(
         for start, stop, base, past, mask, _, opening in segments
     ]
     return (
-        torch.tensor(segments),
+        _integers(segments),
         torch.tensor([*table, (start, 0, 0, -1, 0)], dtype=torch.int32).T.contiguous(),
         flat.tensor(torch.bool),
         biases.tensor(torch.float32).to(dtype),

@@ -6,7 +6,6 @@ on. The kernels guess its tokens and feed them. When the loop has drawn the same
 there; if it has drawn another, the guesses are forgotten. So they change no token.
 """
 
-from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +56,8 @@ def ahead(
     """
     nothing: tuple[Logits, list[list[TokenId]]] = logits, [[] for _ in feeds]
     lowered, packing = model.lowered(len(feeds)), inputs.packing
-    if lowered is None or logits.dtype != torch.float32 or not isinstance(packing, Packing):
+    fits = logits.dtype == torch.float32 and logits.is_contiguous()
+    if lowered is None or not fits or not isinstance(packing, Packing):
         return nothing
     # Every token must see all rows before it.
     if any(f.wanted != f.nodes[-1:] for f in feeds) or any(
@@ -78,26 +78,10 @@ def ahead(
     numbers = [[o.numbers[step] if o.numbers else 0.0 for o in known] for step in range(steps)]
     rows, tokens = lowered.ahead(
         logits,
+        inputs.position_ids,
         packing,
-        following(feeds, steps),
         np.array(warpings),
         np.array(numbers),
         np.array([*{end for o in known for end in o.ends}], dtype=np.int64),
     )
     return rows, tokens.T.tolist()
-
-
-def following(feeds: Sequence[Feed], steps: int) -> np.ndarray:
-    """Of passes that each feed one more token of every request: positions, rows and segments.
-
-    Returns:
-        (steps, 9 * requests); a segment is that of a `Packing`
-    """
-    numbers = array("q")
-    for step in range(steps):
-        pasts = [len(feed.cache) + step for feed in feeds]
-        numbers.extend(feed.tree.depths[feed.nodes[-1]] + 1 + step for feed in feeds)
-        numbers.extend(f.cache.base + past for f, past in zip(feeds, pasts, strict=True))
-        for r, (feed, past) in enumerate(zip(feeds, pasts, strict=True)):
-            numbers.extend((r, r + 1, feed.cache.base, past, -1, -1, 0))
-    return np.frombuffer(numbers, dtype=np.int64).reshape(steps, -1)

@@ -54,9 +54,8 @@ def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        return [
-            lambda *arguments, name=name: name for name in ("run", "ahead", "multiply", "serve")
-        ]
+        names = "run", "ahead", "multiply", "serve", "find", "spread"
+        return [lambda *arguments, name=name: name for name in names]
 
     monkeypatch.setattr(program, "compiled", compiled)
     assert loading.kernels().run() == "run"
@@ -73,6 +72,8 @@ def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
     monkeypatch.setattr(program, "guess", numba.njit(lambda *_: 0))
     monkeypatch.setattr(program, "product", numba.njit(lambda *_: None))
     monkeypatch.setattr(program, "help_others", numba.njit(lambda *_: None))
+    monkeypatch.setattr(program, "find", numba.njit(lambda *_: None))
+    monkeypatch.setattr(program, "spread", numba.njit(lambda *_: None))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
     program.compiled(1, cache=True)
     for function in program.compiled(1, cache=True):

@@ -1,0 +1,67 @@
+"""What is read of rows of logits: their likeliest tokens, and sums of their exponentials."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from decoders.engine.kernels.guess import likeliest
+from decoders.engine.kernels.operators import SUMS, F, exponential
+from decoders.scan import PLAIN, Scan
+
+LEAST = np.finfo(np.float32).tiny
+MANY = 80  # tokens, of which torch finds the likeliest in less time
+
+
+@njit(error_model="numpy")
+def find(rows: Any, values: Any, ids: Any) -> None:
+    """Write the largest numbers of each row (n, V) and their ids, falling, (n, count).
+
+    Of equals the lower id comes first. A row in which something is not a number has this first.
+    """
+    for r in range(len(rows)):
+        row, strange = rows[r], 0
+        for i in range(len(row)):
+            strange += row[i] != row[i]
+        ids[r] = likeliest(row, ids.shape[1])
+        for j in range(ids.shape[1]):
+            values[r, j] = row[ids[r, j]]
+        if strange:
+            values[r, 0] = np.nan
+
+
+@njit(fastmath=SUMS, error_model="numpy")
+def spread(rows: Any, highest: Any, temperature: Any, out: Any) -> None:
+    """Write the log of the sum of exp((x - highest) / temperature) of each row (n, V)."""
+    for r in range(len(rows)):
+        row, total = rows[r], 0.0
+        for i in range(len(row)):
+            total += exponential((row[i] - F(highest[r])) / F(temperature))
+        out[r] = math.log(total)
+
+
+class CompiledScan(Scan):
+    """By compiled kernels, for float32 numbers that lie one after another.
+
+    Args:
+        find: see above, compiled
+        spread: see above, compiled
+    """
+
+    def __init__(self, find: Callable, spread: Callable):
+        self._find, self._spread = find, spread
+
+    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        if count > MANY:
+            return PLAIN.likeliest(rows, count)
+        values = np.empty((len(rows), count), rows.dtype)
+        ids = np.empty((len(rows), count), np.int64)
+        self._find(rows, values, ids)
+        return values, ids
+
+    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        out = np.empty(len(rows))
+        self._spread(rows, highest, max(temperature, LEAST), out)
+        return out

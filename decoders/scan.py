@@ -1,0 +1,45 @@
+"""How rows of logits on the host are looked through (Scan): by numpy and torch, or compiled."""
+
+from typing import Protocol
+
+import numpy as np
+import torch
+
+
+class Scan(Protocol):
+    """What is read of rows of logits (n, V) on the host.
+
+    The result for a row depends on this row alone.
+    """
+
+    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        """The logits and ids of the `count` likeliest tokens of each row, falling, (n, count).
+
+        Of equals any may come first, unless `count` is 1: then the lowest id. A row with a logit
+        that is not a number has such a one first.
+        """
+
+    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        """The log of the sum of exp((logit - highest) / temperature) of each row, (n,)."""
+
+
+class PlainScan(Scan):
+    """By numpy and torch, for any number type."""
+
+    def likeliest(self, rows: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+        if count == 1:
+            ids = rows.argmax(-1)[:, None]
+            return np.take_along_axis(rows, ids, -1), ids
+        values, places = torch.from_numpy(rows).topk(count)
+        return values.numpy(), places.numpy()
+
+    def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:
+        # A request with invalid logits fails; the others of its pass continue.
+        with np.errstate(invalid="ignore", over="ignore"):
+            over = rows - highest[:, None].astype(rows.dtype)
+            if temperature != 1:
+                over /= max(temperature, np.finfo(over.dtype).tiny)
+            return np.log(np.exp(over, out=over).sum(-1))
+
+
+PLAIN = PlainScan()
