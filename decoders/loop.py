@@ -161,7 +161,8 @@ class Loop(AbstractContextManager["Loop"]):
                 engine.expect(turn.request.tree, turn.outlook)
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         answers = engine.run(wants, self.prefill_chunk, layers)
-        readings = read(_penalised(answers, asking, wants), asking)
+        rows, ahead = _penalised(answers, asking, wants), any(a.guessed for a in answers)
+        readings = read(rows, asking, ahead)
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:

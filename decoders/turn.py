@@ -237,14 +237,14 @@ def one_by_one(source: RandomSource) -> Callable[[Distribution], TokenId]:
     return lambda probs: source.draw(probs)[0]
 
 
-def read(rows: Logits, asking: Sequence[Turn]) -> Readings:
+def read(rows: Logits, asking: Sequence[Turn], ahead: bool = False) -> Readings:
     """The readings of a pass.
 
     Args:
         rows: the logits of the pass, (nodes, V)
         asking: the turns of the pass, which all wait for one model
+        ahead: whether most rows are of passes in advance; they will probably all be looked at
     """
-    drafts = all(turn.waiting.model != "target" for turn in asking)
+    every = ahead or all(turn.waiting.model != "target" for turn in asking)
     temperatures = {turn.request.warping.temperature for turn in asking}
-    held = max(turn.held for turn in asking)
-    return Readings(rows, held, temperatures, every=drafts, scan=scan_for(rows))
+    return Readings(rows, max(t.held for t in asking), temperatures, every, scan_for(rows))

@@ -19,8 +19,8 @@ from decoders.shapes import Logits, TokenId
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
 # is half as much): the first token of a call waits for the last one.
-PASSES, BYTES = 16, 2**30
-REQUESTS = 8  # a pass of so many takes two to two and a half times as long as that of one
+PASSES, BYTES = 16, 2**31
+REQUESTS = 4  # a pass of so many takes up to twice as long as that of one
 
 
 def most(weight_bytes: int, requests: int = 1) -> int:
