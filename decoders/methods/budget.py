@@ -12,9 +12,10 @@ from decoders.trace import Round
 
 START = 4  # of one request until something is known
 LONGEST = 16
-PATIENCE = 32  # rounds of the first rest without drafts, times the number of requests
+PATIENCE = 16  # rounds of the first rest without drafts, times the square of the requests
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
+MARGIN = 1.06  # what drafts must gain at least, since times vary
 PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
 
 
@@ -38,10 +39,16 @@ class Line:
         faded = (kept * a + b for a, b in zip(old, new, strict=True))
         self.n, self.x, self.y, self.xx, self.xy = faded
 
+    @property
+    def spread(self) -> float:
+        """The variance of the sizes; 0 if there is only one."""
+        square = (self.x / self.n) ** 2
+        found = self.xx / self.n - square
+        return found if found > 1e-6 * square else 0.0
+
     def at(self, x: float) -> float:
-        mean, y = self.x / self.n, self.y / self.n
-        spread = self.xx / self.n - mean * mean
-        slope = (self.xy / self.n - mean * y) / spread if spread > 1e-6 * mean * mean else 0.0
+        mean, y, spread = self.x / self.n, self.y / self.n, self.spread
+        slope = (self.xy / self.n - mean * y) / spread if spread else 0.0
         return max(y + max(slope, 0.0) * (x - mean), 0.05 * y)
 
 
@@ -103,7 +110,7 @@ class AutoLength:
             budget.join(self)
             # The first to come back plans for all.
             if self.plan is budget.plan or not others:
-                budget.renew()
+                budget.renew(self)
             self.plan = budget.plan
             # Who comes late rests no longer than the others.
             self.left = max(1, min(others)) if late and others else self.plan.rounds
@@ -162,16 +169,13 @@ class Budget:
         """Count a request in, which begins or was not in step."""
         self.members = [*(m for m in self.live if m is not member), member]
         if member.plan is BEFORE:
-            # Of a larger batch, the first rounds tell more.
+            # Of a larger batch, the first rounds tell more; one request is enough to time a draft.
             share = len(self.members)
-            member.length = max(1, START // share)
+            member.length = START if share == 1 else 0
             member.accepted, member.tested = member.accepted / share, member.tested / share
 
     def learn(self, member: AutoLength, entry: Round) -> None:
-        """Take note of a round's times, once for each round.
-
-        A member that waited for others' drafts has none.
-        """
+        """Take note of a round's times, once: a member that waited for others' drafts has none."""
         plan = member.plan
         if entry.draft_calls != plan.most:
             return
@@ -185,26 +189,28 @@ class Budget:
             if plan.usual:
                 self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
-    def renew(self) -> None:
-        """Plan every member's length."""
-        lengths, usual = dict.fromkeys(self.members, 0), True
+    def renew(self, first: AutoLength) -> None:
+        """Plan every member's length, once the first one is back from the plan before."""
+        lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
         if not (self.target.y and self.draft.y):
-            lengths = dict.fromkeys(self.members, max(1, START // len(self.members)))
-            rounds = 1
+            kept = [entry.accepted for entry in first.request.rounds[-1:]]
+            lengths[first] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:
+            if not self.target.spread:  # one size says nothing of others
+                self.target.add(count, self.plain.at(count))
             lengths, self.news = self._best(self._alphas()), False
             rounds = self._rounds(lengths)
         else:
-            # Text may have become easier: one request tries, since the draft model must read what
-            # it has missed, and ever less often while it has not.
-            alone = len(self.members) == 1
-            lengths[self.members[0]], rounds, usual = 2 if alone else 1, 1, False
+            # Text may have become easier: one request tries, and ever less often while it has not.
+            lengths[first] = 2 if count == 1 else 1
+        # A draft model must first read what it has missed.
+        usual = all(member.length for member, length in lengths.items() if length)
         for member, length in lengths.items():
             member.length = length
         most, drafts = max(lengths.values()), sum(lengths.values())
-        self.plan = Plan(len(lengths) + drafts, most, drafts / most if most else 0.0, rounds, usual)
+        self.plan = Plan(count + drafts, most, drafts / most if most else 0.0, rounds, usual)
 
     def _rounds(self, lengths: dict[AutoLength, int]) -> int:
         """How many rounds these lengths are for."""
@@ -212,10 +218,10 @@ class Budget:
             self.patience = 0
             return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
-        if self.target.n > 1.5 and not any(easy.values()):  # one time may have been a pause
+        if self.target.n > 2.5 and not any(easy.values()):  # one time may have been a pause
             return LONG
         # The trial of one request takes time of all.
-        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members)), LONG)
+        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members) ** 2), LONG)
         return self.patience
 
     def _alphas(self) -> dict[AutoLength, float]:
@@ -232,7 +238,7 @@ class Budget:
         expected, seconds = float(count), 0.0
         lengths, best = dict.fromkeys(self.members, 0), dict.fromkeys(self.members, 0)
         drafting = [0] * (LONGEST + 1)  # requests in each draft pass
-        rate = expected / self.plain.at(count)
+        rate = MARGIN * expected / self.plain.at(count)
         for tokens, (worth, depth, member) in enumerate(places, count + 1):
             drafts = drafting[-depth]
             seconds += self.draft.at(drafts + 1) - (self.draft.at(drafts) if drafts else 0.0)

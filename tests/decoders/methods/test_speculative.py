@@ -88,15 +88,22 @@ def test_lenience_changes_the_law():
 # ---- A draft length that changes
 
 
+class Clocked(Watched):
+    """Each way begins at the same time, so that it depends on nothing but its choices."""
+
+    def __init__(self, *args, times, **options):
+        options["ledger"] = Ledger(itertools.accumulate(itertools.cycle(times)).__next__)
+        super().__init__(*args, **options)
+
+
 @pytest.mark.parametrize("speed", [0, 1, 1e-9, 1e9])
 @pytest.mark.parametrize("end", [frozenset(), END], ids=["no end", "end"])
 def test_auto_has_the_targets_law_whatever_the_clock_says(speed, end):
     """Bug: a clock too coarse to see a pass divided by zero seconds."""
-    times = itertools.accumulate(itertools.cycle([speed, 1, 0, speed * speed]))
     assert_exact(
         Speculative("auto"),
         drawn(3, 5, budget=4, warping=Warping(1.0, 2), end=end),
-        clock=times.__next__,
+        request=partial(Clocked, times=(speed, 1, 0, speed * speed)),
     )
 
 
@@ -133,17 +140,15 @@ class Neighbour(AutoLength):
         )
 
 
-class Accompanied(Watched):
+class Accompanied(Clocked):
     """Shares its budget with a request that keeps most of its drafts, or hardly any."""
 
     def __init__(self, *args, kept, speed, **options):
-        # Each way begins at the same time, so that it depends on nothing but its choices.
-        times = itertools.accumulate(itertools.cycle([speed, 1, 0.5, speed]))
-        options["ledger"] = Ledger(times.__next__)
         other = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
         neighbour = Neighbour(other, accepted=kept, tested=20.0)
         neighbour.budget.members.append(neighbour)
-        super().__init__(*args, **options, shared=other.shared)
+        times = speed, 1, 0.5, speed
+        super().__init__(*args, times=times, **options, shared=other.shared)
 
 
 @pytest.mark.parametrize("kept", [1.0, 19.0])
@@ -174,7 +179,7 @@ def test_a_budget_gives_more_to_the_request_that_keeps_more():
         budget.target.add(tokens, 1 + 0.1 * tokens)
         budget.draft.add(tokens / 3, 0.1)
     budget.plain.add(3, 1.3)
-    budget.renew()
+    budget.renew(lengths[0])
     first, second, third = (each.length for each in lengths)
     assert first > second > third
     assert budget.plan.tokens == 3 + first + second + third
@@ -304,6 +309,49 @@ def test_the_more_requests_the_longer_they_rest_between_trials():
 
     alone, four = rest(1), rest(4)
     assert four > 2 * alone
+
+
+def test_a_batch_learns_what_drafts_take_from_one_request():
+    """All drafted in the first rounds, for a fortieth of the whole time where none pays."""
+    shared = {}
+    requests = [Scripted(shared, draft=0.5, target=1.6) for _ in range(5)]
+    first, second, *others = played(requests, 20)
+    assert first == [START, 0, 0, 0, 0]
+    assert second == [1, 0, 0, 0, 0]
+    assert not any(map(any, others))
+
+
+class Late(Scripted):
+    """Its first draft waits until the draft model has read its text."""
+
+    def round(self):
+        drafted = any(entry.draft_calls for entry in self.request.rounds)
+        self.seconds = *self.seconds[:2], (0.01 if drafted else 9.0)
+        return super().round()
+
+
+def test_what_a_draft_model_has_missed_is_no_part_of_what_a_draft_takes():
+    """The seconds in which it read that were taken for a draft's, which then did not pay."""
+    shared = {}
+    requests = [Late(shared, target=1.01) for _ in range(3)]
+    lengths = played(requests, 12)
+    assert requests[0].length.budget.draft.at(1) == pytest.approx(0.01)
+    assert min(lengths[-1]) > 0
+
+
+@pytest.mark.parametrize(("seconds", "pays"), [(1.75, False), (1.6, True)])
+def test_what_gains_a_little_is_not_drafted(seconds, pays):
+    """Times vary: drafts that paid by 2%, as measured, cost as much as often."""
+    request = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
+    length = AutoLength(request, accepted=80.0, tested=100.0)
+    budget = request.shared[Budget]
+    budget.members.append(length)
+    budget.plain.add(1, 1.0)
+    budget.target.add(2, seconds)
+    budget.target.add(17, seconds + 15)
+    budget.draft.add(1, 1e-3)
+    budget.renew(length)
+    assert (length.length > 0) == pays
 
 
 # ---- Traps
