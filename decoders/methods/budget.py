@@ -12,7 +12,7 @@ from decoders.trace import Round
 
 START = 4  # of one request until something is known
 LONGEST = 16
-PATIENCE = 16  # rounds of the first rest without drafts, times the square of the requests
+PATIENCE = 32  # rounds of the first rest without drafts, times the number of requests
 LONG = 128  # rounds of the longest rest, and of any where drafts would not even pay for easy text
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain at least, since times vary
@@ -220,9 +220,10 @@ class Budget:
         easy = self._best(dict.fromkeys(self.members, EASY))
         if self.target.n > 2.5 and not any(easy.values()):  # one time may have been a pause
             return LONG
-        # The trial of one request takes time of all.
-        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members) ** 2), LONG)
-        return self.patience
+        # The trial of one request takes time of all, and pays only by what follows it.
+        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members)), LONG)
+        left = max(m.request.left for m in self.members)
+        return self.patience if left > 2 * self.patience else LONG
 
     def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)

@@ -12,7 +12,7 @@ from decoders.distribution import Whole
 from decoders.drafts import chain
 from decoders.ledger import Ledger
 from decoders.methods import speculative
-from decoders.methods.budget import LONGEST, START, AutoLength, Budget
+from decoders.methods.budget import LONG, LONGEST, PATIENCE, START, AutoLength, Budget
 from decoders.methods.named import Speculative
 from decoders.randomness import SeededSource
 from decoders.testing.mutants import mutant
@@ -189,7 +189,7 @@ class Scripted:
     """A request of a call whose rounds take what a script says."""
 
     def __init__(self, shared, plain=1.0, target=1.1, draft=0.1, keeps=1.0, hesitates=False):
-        self.request = SimpleNamespace(shared=shared, rounds=[], finished=None)
+        self.request = SimpleNamespace(shared=shared, rounds=[], finished=None, left=10**6)
         self.length = AutoLength(self.request)
         self.seconds, self.keeps, self.hesitates = (plain, target, draft), keeps, hesitates
 
@@ -295,6 +295,14 @@ def test_auto_tries_a_draft_ever_less_often_while_none_pays():
     assert gaps == sorted(gaps)
     assert 1 < len(costly) < 6
     assert len(tried(5.0)) < len(costly)  # it would not even pay for easy text
+
+
+def test_nothing_is_tried_for_the_last_tokens():
+    """A trial came where too few tokens were left to make up for it: 3% of a text of 128."""
+    request = Scripted({}, draft=1.5, keeps=0.0)
+    played([request], 20)
+    request.request.left = 2 * PATIENCE
+    assert not any(map(any, played([request], LONG)[PATIENCE:]))
 
 
 def test_the_more_requests_the_longer_they_rest_between_trials():
