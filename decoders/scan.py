@@ -16,7 +16,7 @@ class Scan(Protocol):
         """The logits and ids of the `count` likeliest tokens of each row, falling, (n, count).
 
         Of equals any may come first, unless `count` is 1: then the lowest id. A row with a logit
-        that is not a number has such a one first.
+        that is not a number has NaN as its first one, at any id.
         """
 
     def excesses(self, rows: np.ndarray, highest: np.ndarray, temperature: float) -> np.ndarray:

@@ -61,7 +61,7 @@ class Plan:
         most: draft passes
         drafting: mean number of requests in a draft pass
         rounds: how many rounds it is for; one, if anything is drafted
-        usual: whether it tells what such rounds take
+        usual: whether no draft model must first read what it has missed
     """
 
     tokens: int
@@ -192,9 +192,10 @@ class Budget:
     def renew(self, first: AutoLength) -> None:
         """Plan every member's length, once the first one is back from the plan before."""
         lengths, count, rounds = dict.fromkeys(self.members, 0), len(self.members), 1
-        if not (self.target.y and self.draft.y):
+        if not (self.target.y and self.draft.n):
             kept = [entry.accepted for entry in first.request.rounds[-1:]]
-            lengths[first] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
+            trier = next((m for m in self.members if m.length), first)  # it has read its text
+            lengths[trier] = 1 if count > 1 else min(LONGEST, 2 + kept[0]) if kept else START
         elif not self.plain.y:
             rounds = PLAIN
         elif self.news or self.plan.most:
@@ -205,7 +206,6 @@ class Budget:
         else:
             # Text may have become easier: one request tries, and ever less often while it has not.
             lengths[first] = 2 if count == 1 else 1
-        # A draft model must first read what it has missed.
         usual = all(member.length for member, length in lengths.items() if length)
         for member, length in lengths.items():
             member.length = length
@@ -219,11 +219,11 @@ class Budget:
             return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
         if self.target.n > 2.5 and not any(easy.values()):  # one time may have been a pause
-            return LONG
+            self.patience = LONG
         # The trial of one request takes time of all, and pays only by what follows it.
         self.patience = min(max(2 * self.patience, PATIENCE * len(self.members)), LONG)
         left = max(m.request.left for m in self.members)
-        return self.patience if left > 2 * self.patience else LONG
+        return self.patience if left > 2 * self.patience else max(left, LONG)
 
     def _alphas(self) -> dict[AutoLength, float]:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)

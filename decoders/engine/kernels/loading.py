@@ -39,7 +39,7 @@ def kernels() -> Any:
 
 
 def scan_for(rows: Logits) -> Scan:
-    """What looks through these rows: kernels if they can, else numpy and torch."""
+    """What looks through these rows: kernels if they can, whoever made the rows; else numpy."""
     fits = rows.dtype == torch.float32 and device_of(rows.device).on_host and rows.is_contiguous()
     return found.scan if fits and (found := kernels()) else PLAIN
 

@@ -19,7 +19,7 @@ MANY = 80  # tokens, of which torch finds the likeliest in less time
 def find(rows: Any, values: Any, ids: Any) -> None:
     """Write the largest numbers of each row (n, V) and their ids, falling, (n, count).
 
-    Of equals the lower id comes first. A row in which something is not a number has this first.
+    Of equals the lower id comes first. A row in which something is not a number begins with NaN.
     """
     for r in range(len(rows)):
         row, strange = rows[r], 0

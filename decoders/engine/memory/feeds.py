@@ -111,7 +111,8 @@ def pack(
 
 
 def _integers(numbers: Sequence) -> torch.Tensor:
-    return torch.from_numpy(np.array(numbers, np.int64))
+    # Of nothing, numpy makes an array without strides, whose bytes torch does not view.
+    return torch.from_numpy(np.array(numbers, np.int64)) if numbers else torch.empty(0).long()
 
 
 def moved(tensors: Sequence[torch.Tensor], device: torch.device) -> list[torch.Tensor]:

@@ -305,6 +305,21 @@ def test_nothing_is_tried_for_the_last_tokens():
     assert not any(map(any, played([request], LONG)[PATIENCE:]))
 
 
+@pytest.mark.parametrize("requests", [1, 4])
+def test_nothing_is_tried_for_the_last_tokens_of_a_long_text(requests):
+    """A rest of the longest kind was no longer than usual, so a trial came before the end."""
+    shared, tokens = {}, 300
+    batch = [Scripted(shared, draft=1.5, keeps=0.0) for _ in range(requests)]
+    tried = []
+    for i in range(tokens):
+        for each in batch:
+            each.request.left = tokens - i
+        (lengths,) = played(batch, 1)
+        if i > 20 and any(lengths):
+            tried.append(i)
+    assert all(tokens - i > LONG for i in tried)
+
+
 def test_the_more_requests_the_longer_they_rest_between_trials():
     """Four requests waited for the trials of one as often as one waits for its own."""
 
@@ -347,9 +362,18 @@ def test_what_a_draft_model_has_missed_is_no_part_of_what_a_draft_takes():
     assert min(lengths[-1]) > 0
 
 
+def test_what_a_draft_takes_is_learned_whoever_comes_back_first():
+    """Each time another request was to try, whose draft model had to read its text first."""
+    shared = {}
+    requests = [Late(shared, target=1.01) for _ in range(3)]
+    for i in range(9):
+        played(requests[i % 3 :] + requests[: i % 3], 1)
+    assert requests[0].length.budget.draft.n
+
+
 @pytest.mark.parametrize(("seconds", "pays"), [(1.75, False), (1.6, True)])
 def test_what_gains_a_little_is_not_drafted(seconds, pays):
-    """Times vary: drafts that paid by 2%, as measured, cost as much as often."""
+    """Times vary: drafts that paid by 2%, as measured, lost as much just as often."""
     request = Watched((0,), source=SeededSource(0), warping=Warping(), budget=9, shared={})
     length = AutoLength(request, accepted=80.0, tested=100.0)
     budget = request.shared[Budget]
