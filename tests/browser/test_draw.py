@@ -108,6 +108,18 @@ def test_a_link_opens_with_the_settings_that_its_maker_saw(visit, address):
     expect(old).to_have_attribute("href", "?kind=draw&prompt=Twice")
 
 
+def test_a_form_is_summed_up_again_when_its_tab_is_opened_again(visit, address, monkeypatch):
+    """Another pair may have been loaded meanwhile."""
+    asked, telling = Event(), DrawTab.telling
+    page = visit(f"{address}?tab=draw")
+    expect(page.locator("#draw-settings-link a")).to_be_visible()
+    page.get_by_role("tab", name="Compare").click()
+    page.wait_for_timeout(1000)  # whatever its arrival asked for has been answered
+    monkeypatch.setattr(DrawTab, "telling", lambda *form: (asked.set(), telling(*form))[1])
+    page.get_by_role("tab", name="Draws").click()
+    assert asked.wait(10)
+
+
 def test_a_late_answer_leaves_the_link_as_it_is(visit, address, monkeypatch):
     """Two summaries of the form as it was before its values came were asked for at once; one that
     was late on a busy machine took the place of the right one, and the link forgot the prompt."""

@@ -77,9 +77,9 @@ class NotedForm:
 
     Args:
         fields: the inputs of the form
-        refreshing: the events, besides changes, after which `values` change even if they are as
-            before: who sums the form up listens to nothing else, and so never sums up older values
-            while newer ones are on their way
+        refreshing: further events after which `values` are noted again. That changes them even if
+            they are as before, so who sums the form up listens to nothing else, and older values
+            never come after newer ones.
     """
 
     def __init__(self, fields: Sequence[Any], refreshing: Sequence[Any] = ()):
