@@ -148,7 +148,7 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
-        patience: rounds of the newest rest; 0 while drafts pay
+        patience: rounds of the newest rest, were the text long enough; 0 while drafts pay
     """
 
     members: list[AutoLength] = field(default_factory=list)
@@ -218,10 +218,10 @@ class Budget:
             self.patience = 0
             return 1
         easy = self._best(dict.fromkeys(self.members, EASY))
-        if self.target.n > 2.5 and not any(easy.values()):  # one time may have been a pause
-            self.patience = LONG
+        hopeless = self.target.n > 2.5 and not any(easy.values())  # one time may have been a pause
         # The trial of one request takes time of all, and pays only by what follows it.
-        self.patience = min(max(2 * self.patience, PATIENCE * len(self.members)), LONG)
+        least = LONG if hopeless else PATIENCE * len(self.members)
+        self.patience = min(max(2 * self.patience, least), LONG)
         left = max(m.request.left for m in self.members)
         return self.patience if left > 2 * self.patience else max(left, LONG)
 
