@@ -1,7 +1,7 @@
 """Clock and counts of one request (Ledger)."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from decoders.trace import Round
@@ -45,7 +45,7 @@ class Ledger:
     peak_cache_bytes: int = 0
     _began: float | None = None
     _mark: float | None = None
-    _ahead: tuple[str, list[float]] = field(default_factory=lambda: ("target", []))
+    _ahead: dict[str, list[float]] = field(default_factory=lambda: {"target": [], "draft": []})
     _spent: dict[str, float] = field(default_factory=lambda: {"target": 0.0, "draft": 0.0})
     _settled: tuple[int, int] = (0, 0)
 
@@ -56,34 +56,35 @@ class Ledger:
         """Charge the time since the last charge to a model: to verifying or to drafting."""
         now = self.clock()
         if self._mark is not None:
-            self._spent["target" if model == "target" else "draft"] += now - self._mark
+            self._spent[_part(model)] += now - self._mark
         self._mark = now
 
-    def charge_pass(self, model: str, ahead: int) -> None:
+    def charge_pass(self, model: str, ahead: Sequence[tuple[str, float]] = ()) -> None:
         """Charge a pass, and keep back the shares of passes that were made together with it.
 
         Args:
             model: "target", or who drafts
-            ahead: how many were made for tokens still to be drawn
+            ahead: for each of those, who made it, and what it took over what this one took
         """
         self._charge_rest()
-        part = "target" if model == "target" else "draft"
+        part = _part(model)
         before = self._spent[part]
         self.charge(model)
-        share = (self._spent[part] - before) / (1 + ahead)
-        self._spent[part] -= ahead * share
-        self._ahead = part, [share] * ahead
+        share = (self._spent[part] - before) / (1 + sum(weight for _, weight in ahead))
+        self._spent[part] = before + share
+        for other, weight in ahead:
+            self._ahead[_part(other)].append(weight * share)
 
-    def charge_ahead(self) -> None:
+    def charge_ahead(self, model: str) -> None:
         """Charge a pass that was made before it was asked for."""
-        part, shares = self._ahead
-        self._spent[part] += shares.pop()
+        part = _part(model)
+        self._spent[part] += self._ahead[part].pop()
 
     def _charge_rest(self) -> None:
         """Charge passes that nobody has asked for, since their tokens were guessed wrong."""
-        part, shares = self._ahead
-        self._spent[part] += sum(shares)
-        shares.clear()
+        for part, shares in self._ahead.items():
+            self._spent[part] += sum(shares)
+            shares.clear()
 
     @property
     def seconds(self) -> float:
@@ -127,3 +128,8 @@ class Ledger:
         )
         self._settled = self.target_calls, self.draft_calls
         self._spent = {"target": 0.0, "draft": 0.0}
+
+
+def _part(model: str) -> str:
+    """Whose time a model's passes take: a head drafts too."""
+    return "target" if model == "target" else "draft"

@@ -3,20 +3,16 @@
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
 from itertools import chain
 
 import torch
 
 from decoders.costs import count
-from decoders.engine.answers import Answer
-from decoders.engine.protocols import Passes, Wants
+from decoders.engine.protocols import Passes
 from decoders.errors import ModelError
-from decoders.penalties import applied
-from decoders.reading import Reading, Readings
-from decoders.shapes import Logits, TokenId
+from decoders.passing import foreseen, made_ahead, penalised, read, shares
 from decoders.trace import Round
-from decoders.turn import Turn, read
+from decoders.turn import Turn
 
 PATIENCE = 100  # passes
 
@@ -161,15 +157,16 @@ class Loop(AbstractContextManager["Loop"]):
                 engine.expect(turn.request.tree, turn.outlook)
         wants = [(turn.request.tree, turn.missing()) for turn in asking]
         answers = engine.run(wants, self.prefill_chunk, layers)
-        rows, ahead = _penalised(answers, asking, wants), any(a.guessed for a in answers)
-        readings = read(rows, asking, ahead)
+        rows = penalised(answers, asking, wants)
+        readings = read(rows, asking, any(answer.further for answer in answers))
         for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
             if answer.features is not None:
                 for head in heads:
                     if head in self._engines(turn):
                         head.learn(tree, answer.features.of(layers, head.reads))
             count(turn, model, engine, answer, len(asking))
-            turn.request.ledger.charge_pass(model, len(answer.guessed))
+            further = made_ahead(turn, answer, self.engines, len(self.active) == 1)
+            turn.request.ledger.charge_pass(model, shares(answer, further))
             if answer.part is None:
                 continue
             try:
@@ -184,11 +181,7 @@ class Loop(AbstractContextManager["Loop"]):
                     states = answer.features.of(layers, turn.waiting.features)
                     for node, reading in zip(nodes, answered, strict=True):
                         reading.features = states.at(node)
-                turn.answer(
-                    answered,
-                    _foreseen(readings, answer, turn),
-                    partial(count, turn, model, engine, answer, len(asking)),
-                )
+                turn.answer(answered, foreseen(turn, further, self.engines, readings, len(asking)))
             except ModelError as error:
                 # A traceback would keep the cache alive together with the result.
                 turn.error = error.with_traceback(None)
@@ -226,25 +219,3 @@ def drive(
                     yield turn, None
                 return
             yield from loop.step()
-
-
-def _penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -> Logits:
-    """The rows of a pass, changed by each request's penalties for the text ending at each node."""
-    rows = answers[0].rows
-    if not any(turn.request.penalties for turn in asking):
-        return rows
-    rows = rows.clone()
-    for turn, (tree, nodes), answer in zip(asking, wants, answers, strict=True):
-        if turn.request.penalties and answer.part is not None and not turn.unstarted:
-            for place, node in zip(range(len(rows))[answer.part], nodes, strict=True):
-                rows[place] = applied(turn.request.penalties, tree.text(node), rows[place])
-    return rows
-
-
-def _foreseen(readings: Readings, answer: Answer, turn: Turn) -> Iterator[tuple[TokenId, Reading]]:
-    """The tokens that were guessed for a turn, each with the reading after it."""
-    for token, row in zip(answer.guessed, answer.later, strict=True):
-        if not readings.sound(slice(row, row + 1)):
-            return  # the loop comes to it, and says so
-        (reading,) = readings.of(slice(row, row + 1), turn.held)
-        yield token, reading

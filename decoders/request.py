@@ -36,6 +36,8 @@ class Ask:
             the token would be drawn from
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
+        again: of the target's verification of a chain, how many tokens the draft model will draw in
+            each round after this one; 0 if nobody knows
     """
 
     model: str
@@ -45,6 +47,7 @@ class Ask:
     until: Callable[[Reading], bool] | None = None
     features: tuple[int, ...] = ()
     more: int = 0
+    again: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +154,9 @@ class Request:
         nodes: Sequence[NodeId],
         likeliest: int = 0,
         features: tuple[int, ...] = (),
+        again: int = 0,
     ) -> Ask:
-        return Ask(model, tuple(nodes), likeliest, features=features)
+        return Ask(model, tuple(nodes), likeliest, features=features, again=again)
 
     def draw(
         self,

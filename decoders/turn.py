@@ -1,21 +1,22 @@
 """A request in the loop (Turn): its open ask, the readings of its nodes, and its new rounds."""
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
+from types import MappingProxyType
 
 import torch
 
 from decoders.distribution import Distribution
 from decoders.engine.answers import Outlook
-from decoders.engine.kernels.loading import scan_for
 from decoders.errors import ModelError
+from decoders.foreseen import Foreseen
 from decoders.randomness import RandomSource, SeededSource
-from decoders.reading import MOST, NUCLEUS, Reading, Readings, held
+from decoders.reading import MOST, NUCLEUS, Reading, held
 from decoders.request import Ask, Drawn, Request
 from decoders.settings import Decoding
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.shapes import NodeId, TokenId
 from decoders.trace import Round
 
 ALTERNATIVES = 5
@@ -32,12 +33,10 @@ class Turn:
         rows: cache rows to reserve for it in each model
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
-        foreseen: (token, reading) of tokens that its model has guessed and fed
+        foreseen: while it answers, passes that were made before it asks for them, by model
         waited: for how many passes of other models it has waited
         drawn: the tokens of a chain so far
         draw: draws the next token of that chain
-        fed: while it answers, the model that has guessed them, the node before the next one, and
-            whom to tell
         known: the readings of its live nodes, by model
         rounds: rounds that are committed but not yet yielded
         heeds: whether its draft reads the target's hidden states
@@ -51,11 +50,10 @@ class Turn:
     rows: int = 0
     models: Sequence[str] = ("target", "draft")
     waiting: Ask = field(init=False, repr=False)
-    foreseen: deque[tuple[TokenId, Reading]] = field(default_factory=deque)
+    foreseen: Mapping[str, Foreseen] = field(default_factory=dict)
     waited: int = 0
     drawn: list[Drawn] = field(default_factory=list)
     draw: Callable[[Distribution], TokenId] = field(init=False, repr=False)
-    fed: tuple[str, NodeId, Callable[[NodeId], None]] = field(init=False, repr=False)
     known: dict[str, dict[NodeId, Reading]] = field(default_factory=lambda: defaultdict(dict))
     rounds: deque[Round] = field(default_factory=deque)
     heeds: bool = False
@@ -79,13 +77,19 @@ class Turn:
 
     @property
     def held(self) -> int:
-        """How many of the likeliest tokens the readings that it waits for must have.
+        """`held_of` the model that it waits for."""
+        return self.held_of(self.waiting.model)
+
+    def held_of(self, model: str) -> int:
+        """How many of the likeliest tokens the readings of a model must have.
 
         It depends on this turn alone. If another turn in the pass needs more, this one does not get
         more, or its tokens could depend on that.
         """
-        needed = max(held(self.request.warping), self.waiting.likeliest)
-        return max(needed, ALTERNATIVES) if self.waiting.model == "target" else needed
+        needed = held(self.request.warping)
+        if model == self.waiting.model:
+            needed = max(needed, self.waiting.likeliest)
+        return max(needed, ALTERNATIVES) if model == "target" else needed
 
     def outlook(self, most: int) -> Outlook | None:
         """How it goes on if it draws from what it waits for; None if that is not known.
@@ -93,21 +97,37 @@ class Turn:
         Args:
             most: the most tokens of interest
         """
-        ask, request = self.waiting, self.request
+        ask, rounds = self.waiting, self.request.rounds
         # In the first round somebody waits for the first token.
-        if not ask.steps or not request.rounds or request.penalties:
+        if not ask.steps or not rounds:
             return None
         tokens = min(most, ask.steps - len(self.drawn) - 1 + ask.more)
         if ask.until:  # nobody knows how long it is: perhaps as long as the one before
-            tokens = min(tokens, request.rounds[-1].drafted - len(self.drawn))
-        warping = request.warping
-        numbers = self._numbers(max(0, tokens)) if warping.temperature else ()
-        if tokens < 1 or numbers is None or not warping.usual or warping.top_k > MOST:
+            tokens = min(tokens, rounds[-1].drafted - len(self.drawn))
+        return self._outlook(tokens, tokens)
+
+    def rounds_ahead(self, most: int) -> Outlook | None:
+        """How it goes on if its rounds are all like the one that the target now verifies.
+
+        Args:
+            most: the most rounds of interest
+        """
+        ask, request = self.waiting, self.request
+        if not request.rounds or self.heeds:
+            return None
+        return self._outlook(request.left, most * (1 + 2 * ask.again))
+
+    def _outlook(self, tokens: int, draws: int) -> Outlook | None:
+        warping, ends = self.request.warping, tuple(self.request.end_tokens)
+        if tokens < 1 or self.request.penalties or not warping.usual or warping.top_k > MOST:
+            return None
+        numbers = self._numbers(draws) if warping.temperature else [0.0] * draws
+        if numbers is None:
             return None
         few = warping.top_k or (NUCLEUS if warping.cuts else 0)
         return Outlook(
             tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p,
-            numbers, tuple(request.end_tokens),
+            numbers, ends,
         )  # fmt: skip
 
     def _numbers(self, count: int) -> Sequence[float] | None:
@@ -134,10 +154,7 @@ class Turn:
             self._resume(None)
 
     def answer(
-        self,
-        readings: Iterable[Reading],
-        foreseen: Iterable[tuple[TokenId, Reading]] = (),
-        fed: Callable[[NodeId], None] = lambda node: None,
+        self, readings: Iterable[Reading], foreseen: Mapping[str, Foreseen] = MappingProxyType({})
     ) -> None:
         """Take the readings of the missing nodes and continue the decoder.
 
@@ -146,10 +163,9 @@ class Turn:
 
         Args:
             readings: one for each missing node
-            foreseen: tokens that were guessed, each with the reading after it
-            fed: told that a node is such a token
+            foreseen: passes that were made in advance, by model
         """
-        self.foreseen, self.fed = deque(foreseen), (self.waiting.model, self.last, fed)
+        self.foreseen = foreseen
         self.known[self.waiting.model].update(zip(self.missing(), readings, strict=True))
         try:
             if self.unstarted:
@@ -158,17 +174,16 @@ class Turn:
             elif (answer := self._answer()) is not None:
                 self._resume(answer)
         finally:
-            self.foreseen.clear()
-            del self.fed  # whoever is told holds this turn and the memory of its rows
+            self.foreseen = {}  # it holds this turn and the memory of its rows
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""
-        known, ask = self.known[self.waiting.model], self.waiting
+        ask = self.waiting
         if not ask.steps:
-            readings = [known[n] for n in ask.nodes if n in known]
-            return readings if len(readings) == len(ask.nodes) else None
+            return self._readings(ask.nodes)
         tree, ends = self.request.tree, self.request.end_tokens
-        while len(self.drawn) < ask.steps and (reading := known.get(self.last) or self._foreseen()):
+        while len(self.drawn) < ask.steps and (found := self._readings([self.last])):
+            (reading,) = found
             if ask.until and ask.until(reading):
                 return self.drawn
             q = self.request.warp(reading)
@@ -178,20 +193,17 @@ class Turn:
                 return self.drawn
         return self.drawn if len(self.drawn) == ask.steps else None
 
-    def _foreseen(self) -> Reading | None:
-        """The reading after the last token, if its model has guessed this token and fed it."""
-        if not self.foreseen:
-            return None
-        (model, before, fed), node, tree = self.fed, self.last, self.request.tree
-        if model != self.waiting.model or tree.parents[node] != before:
-            return None
-        token, reading = self.foreseen.popleft()
-        if token != tree.tokens[node]:
-            self.foreseen.clear()
-            return None
-        fed(node)
-        self.known[model][node], self.fed = reading, (model, node, fed)
-        return reading
+    def _readings(self, nodes: Sequence[NodeId]) -> list[Reading] | None:
+        """The readings at some nodes; None unless they are known, or a pass was made for them."""
+        model = self.waiting.model
+        known = self.known[model]
+        if missing := self.missing():
+            made = self.foreseen.get(model)
+            found = made.take(self.request.tree, missing) if made else None
+            if found is None:
+                return None
+            known.update(zip(missing, found, strict=True))
+        return [known[node] for node in nodes]
 
     def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
         while not self.over:
@@ -235,16 +247,3 @@ class Turn:
 
 def one_by_one(source: RandomSource) -> Callable[[Distribution], TokenId]:
     return lambda probs: source.draw(probs)[0]
-
-
-def read(rows: Logits, asking: Sequence[Turn], ahead: bool = False) -> Readings:
-    """The readings of a pass.
-
-    Args:
-        rows: the logits of the pass, (nodes, V)
-        asking: the turns of the pass, which all wait for one model
-        ahead: whether most rows are of passes in advance; they will probably all be looked at
-    """
-    every = ahead or all(turn.waiting.model != "target" for turn in asking)
-    temperatures = {turn.request.warping.temperature for turn in asking}
-    return Readings(rows, max(t.held for t in asking), temperatures, every, scan_for(rows))

@@ -1,7 +1,8 @@
-"""What passes give (Output, Answer), and what they may be told of the next ones (Outlook)."""
+"""What passes give (Output, Answer, Further), and what they may be told of others (Outlook)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 
@@ -90,8 +91,7 @@ class Answer:
         passes: forward passes that the answer took
         features: hidden states of every node that was fed, parts of a prompt included; None unless
             layers were requested
-        guessed: tokens that were fed in advance, each after the one before
-        later: the row that follows each of them
+        further: passes that were made in advance, whose rows are among `rows`
     """
 
     rows: Logits
@@ -101,8 +101,7 @@ class Answer:
     waste: Waste | None = None
     passes: int = 1
     features: Features | None = None
-    guessed: Sequence[TokenId] = ()
-    later: Sequence[int] = ()
+    further: "Further | None" = None
 
     @property
     def logits(self) -> Logits | None:
@@ -129,12 +128,14 @@ class Outlook:
     """How a request will probably go on: it draws tokens, each after the one before.
 
     Attributes:
-        tokens: how many of them the model may feed before it is asked
+        tokens: how many of them the model may feed before it is asked; of rounds, how many tokens
+            the text may grow by
         temperature: 0 takes the likeliest token
         likeliest: number of the likeliest tokens that are drawn from; 0 for all
         known: whether top-p is a part of their mass alone, as after a top-k
         top_p, min_p: as in a Warping
-        numbers: the uniform number that will draw each token; empty at temperature 0
+        numbers: the uniform numbers that will draw, and of rounds test, in their order; at
+            temperature 0 any
         ends: tokens that end the text
     """
 
@@ -146,3 +147,41 @@ class Outlook:
     min_p: float
     numbers: Sequence[float]
     ends: Sequence[int]
+
+    @property
+    def warping(self) -> tuple[float, ...]:
+        """As the kernels want it."""
+        few, known = float(self.likeliest), float(self.known)
+        return self.temperature, few, known, self.top_p, self.min_p
+
+
+class Made(NamedTuple):
+    """A pass that was made before it was asked for.
+
+    Attributes:
+        after: which token its first one follows, of those fed in advance; counted from 1, since 0
+            is the node that all of them follow
+        tokens: the tokens that it fed, each after the one before
+        rows: the logits that follow the last of them
+    """
+
+    after: int
+    tokens: Sequence[TokenId]
+    rows: slice
+
+
+@dataclass(frozen=True, slots=True)
+class Further:
+    """Passes of one model for one request that were made before they were asked for.
+
+    Attributes:
+        node: the node that their tokens follow
+        rows: the raw logits of all of them, (n, V)
+        passes: the passes, in order
+        weight_bytes: bytes of weights that each has read
+    """
+
+    node: NodeId
+    rows: Logits
+    passes: Sequence[Made]
+    weight_bytes: int

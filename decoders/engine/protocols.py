@@ -5,8 +5,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import torch
 
-from decoders.engine.answers import Answer, Features, Outlook
-from decoders.shapes import NodeId
+from decoders.engine.answers import Answer, Features, Further, Outlook
+from decoders.shapes import Logits, NodeId
 from decoders.tree import TokenTree
 
 # For each request, the nodes whose logits it wants.
@@ -44,15 +44,39 @@ class Passes(Protocol):
         """
         return None
 
-    def fed(self, tree: TokenTree, node: NodeId) -> int:
-        """Give a node the cache row of a guessed token: the request has drawn the same one.
+    def rounds(
+        self,
+        draft: "Passes",
+        tree: TokenTree,
+        nodes: Sequence[NodeId],
+        logits: Logits,
+        drawn: Callable[[], Logits],
+        foresee: Foresee,
+    ) -> tuple[Further, Further] | None:
+        """Make further rounds of a request that drafts and verifies chains.
+
+        Args:
+            draft: the passes of the draft model, which drew each token after the one before
+            tree: the request's tree
+            nodes: those of the target's last pass: the tip, and the draft after it
+            logits: the target's logits there, (nodes, V)
+            drawn: the draft model's logits at all of them but the last
+            foresee: tells how it goes on, for a number of rounds at most
+
+        Returns:
+            this model's passes and those of the draft model; None if there are none
+        """
+        return None
+
+    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
+        """Give nodes the cache rows of guessed tokens: the request has come to the same ones.
 
         Args:
             tree: the request's tree
-            node: the node, after the last one that was fed
+            nodes: the nodes, each after the one before
 
         Returns:
-            bytes read from the request's cache in the pass of this token
+            bytes read from the request's cache in the pass of these tokens
         """
         return 0
 

@@ -45,6 +45,8 @@ class Drafting(NamedTuple):
         learn: is given the readings of the target at the nodes of each draft
         likeliest: how many of the likeliest tokens it looks at in those
         pause: how many more empty drafts will probably follow an empty one; None if nobody knows
+        length: how many tokens the draft model draws in each round, one after another; 0 if that is
+            not what it does
     """
 
     propose: Propose
@@ -52,6 +54,7 @@ class Drafting(NamedTuple):
     learn: Callable[[Draft, Sequence[Reading]], None] | None = None
     likeliest: int = 0
     pause: Callable[[], int] | None = None
+    length: int = 0
 
 
 class Source(Checked, ABC):
@@ -96,6 +99,8 @@ class Rule(Checked, ABC):
         window: it does nothing of its own in drafts of at most this length
         beyond: whether it needs q after the last draft token too, for the bonus token
         backwards: whether it tests the last draft token first
+        stepwise: whether it is speculative sampling: it takes one number for each test and one for
+            the target's own token
     """
 
     law: ClassVar[Law | None] = Law.TARGET
@@ -103,6 +108,7 @@ class Rule(Checked, ABC):
     judges: ClassVar[frozenset[Kind]]
     beyond: ClassVar[bool] = False
     backwards: ClassVar[bool] = False
+    stepwise: ClassVar[bool] = False
 
     @abstractmethod
     def judge(self, request: Request, draft: Draft, readings: Sequence[Reading]) -> Verdict:
@@ -138,7 +144,10 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict, learn, likeliest, pause = drafting
+    propose, predict, learn, likeliest, pause, length = drafting
+    # At temperature 0 the exact rules keep the same tokens.
+    alike = rule.stepwise or not request.warping.temperature
+    again = length if alike and rule.law is Law.TARGET and not rule.beyond else 0
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
@@ -147,7 +156,7 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
-        readings = yield request.ask("target", draft.nodes, likeliest)
+        readings = yield request.ask("target", draft.nodes, likeliest, again=again)
         if learn:
             learn(draft, readings)
         yield request.advance(*rule.judge(request, draft, readings))

@@ -55,6 +55,7 @@ class Tokenwise(Rule):
 
     name = "tokenwise"
     judges = CHAINS
+    stepwise = True
 
     lenience: float = LENIENCE
 
@@ -92,7 +93,8 @@ class Chain(Source):
         fixed, predict = self.draft_length, partial(said, model=self.drafter)
         until = self.hesitates if self.confidence or self.gate else None
         if not isinstance(fixed, str):
-            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict)
+            length = 0 if until or self.uses_head else fixed
+            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict, length=length)
         auto = AutoLength(request)
         return Drafting(
             lambda r: chain(r, auto(), until, self.drafter), predict, pause=lambda: auto.left

@@ -15,6 +15,7 @@ import torch
 
 from decoders.distribution import Distribution
 from decoders.ledger import Ledger
+from decoders.passing import read
 from decoders.reading import Readings
 from decoders.request import Request
 from decoders.settings import Law, Method
@@ -29,7 +30,7 @@ from decoders.testing.situations import (
     variation,
 )
 from decoders.trace import KEPT, Round, Trial, Trials
-from decoders.turn import Turn, read
+from decoders.turn import Turn
 
 NOTHING = 1e-14  # an outcome less likely than this is a rounding error
 

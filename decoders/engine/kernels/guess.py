@@ -1,4 +1,7 @@
-"""The token that will probably follow a row of logits, for numba to compile."""
+"""The token that will probably follow a row of logits, for numba to compile.
+
+Ties and roundings may differ from those of `decoders.warp`: whoever asks compares.
+"""
 
 import math
 
@@ -9,48 +12,52 @@ UNDER_ONE = 1 - 2**-52  # as in `decoders.randomness`
 
 
 @njit(error_model="numpy")
-def guess(row, temperature, held, known, top_p, min_p, number):
-    """The token that a uniform number draws from a row's warped distribution.
-
-    Ties and roundings may differ from those of `decoders.warp`: whoever asks compares.
+def weigh(row, warping, masses):
+    """Write a row's warped distribution.
 
     Args:
         row: the logits (V,)
-        temperature: 0 takes the likeliest token
-        held: number of the likeliest tokens to look at; 0 for all of them
-        known: whether they are all of top-k's, so that top-p is a part of their mass alone
-        top_p, min_p: as in a Warping
-        number: 0 <= number < 1
+        warping: temperature, where 0 leaves the likeliest token; number of the likeliest tokens to
+            look at, or 0 for all of them; whether these are all of top-k's, so that top-p is a part
+            of their mass alone; top-p and min-p, as in a Warping
+        masses: the distribution (V,)
     """
-    best = 0
-    for i in range(len(row)):
-        if row[i] > row[best]:
-            best = i
+    temperature, held, known = warping[0], np.int64(warping[1]), warping[2] > 0
+    best = likeliest(row, 1)[0]
     if temperature == 0.0:
-        return best
-    highest = row[best]
+        masses[:] = 0.0
+        masses[best] = 1.0
+        return
+    highest, whole = row[best], 0.0
     if held == 0 or not known:
-        whole = 0.0
         for i in range(len(row)):
-            whole += math.exp((row[i] - highest) / temperature)
+            masses[i] = math.exp((row[i] - highest) / temperature)
+            whole += masses[i]
     if held == 0:
-        left = number * whole * UNDER_ONE
-        for i in range(len(row)):
-            left -= math.exp((row[i] - highest) / temperature)
-            if left < 0.0:
-                return i
-        return best
+        masses /= whole
+        return
     ids = likeliest(row, held)
-    masses = np.empty(len(ids))
+    few = np.empty(len(ids))
     for j in range(len(ids)):
-        masses[j] = math.exp((row[ids[j]] - highest) / temperature)
-    kept = cut(masses, masses.sum() if known else whole, top_p, min_p)
-    left = number * masses[:kept].sum() * UNDER_ONE
-    for j in np.argsort(ids[:kept]):
-        left -= masses[j]
-        if left < 0.0:
-            return ids[j]
-    return best
+        few[j] = math.exp((row[ids[j]] - highest) / temperature)
+    kept = cut(few, few.sum() if known else whole, warping[3], warping[4])
+    whole = few[:kept].sum()
+    masses[:] = 0.0
+    for j in range(kept):
+        masses[ids[j]] = few[j] / whole
+
+
+@njit(error_model="numpy")
+def draw(masses, number):
+    """The token that a uniform number, 0 <= number < 1, draws from masses (V,)."""
+    left, last = number * masses.sum() * UNDER_ONE, 0
+    for i in range(len(masses)):
+        if masses[i] > 0.0:
+            last = i
+            left -= masses[i]
+            if left < 0.0:
+                break
+    return last
 
 
 @njit(error_model="numpy")

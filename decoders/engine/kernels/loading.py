@@ -56,7 +56,7 @@ def _made() -> SimpleNamespace:
     import numba
     from platformdirs import user_cache_dir
 
-    from decoders.engine.kernels import program, scan, team, tiles
+    from decoders.engine.kernels import entries, scan, team, tiles
 
     sources = [f for f in files("decoders.engine.kernels").iterdir() if f.name.endswith(".py")]
     stamp = zlib.crc32(b"".join(f.read_bytes() for f in sorted(sources, key=lambda f: f.name)))
@@ -65,15 +65,16 @@ def _made() -> SimpleNamespace:
     before = config.CACHE_DIR
     config.CACHE_DIR = before or user_cache_dir("decoding-workbench")
     try:
-        functions = program.compiled(stamp, cache=True)
+        functions = entries.compiled(stamp, cache=True)
     except (RuntimeError, OSError):  # the folder is not writable
-        functions = program.compiled(stamp)
+        functions = entries.compiled(stamp)
     finally:
         config.CACHE_DIR = before
-    run, ahead, multiply, serve, *scans = functions
+    run, ahead, rounds, multiply, serve, *scans = functions
     return SimpleNamespace(
         run=team.shared(run, serve),
         ahead=team.shared(ahead, serve),
+        rounds=team.shared(rounds, serve),
         multiply=team.shared(multiply, serve),
         in_blocks=tiles.in_blocks,
         scan=scan.CompiledScan(*scans),

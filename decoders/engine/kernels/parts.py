@@ -72,7 +72,8 @@ def multiply_block(block, x, n, weights, size, width, out, bias, factor, scratch
         if count < BLOCK:
             for i in range(rows):
                 target = carray(pointer(out + 4 * ((row + i) * width + start)), (count,))
-                target[:] = spare[i * BLOCK : i * BLOCK + count]
+                for j in range(count):
+                    target[j] = spare[i * BLOCK + j]
         row += rows
     if bias != 0:
         shift = carray(pointer(bias + 4 * start), (count,))

@@ -25,9 +25,9 @@ def find(rows: Any, values: Any, ids: Any) -> None:
         row, strange = rows[r], 0
         for i in range(len(row)):
             strange += row[i] != row[i]
-        ids[r] = likeliest(row, ids.shape[1])
-        for j in range(ids.shape[1]):
-            values[r, j] = row[ids[r, j]]
+        best = likeliest(row, ids.shape[1])
+        for j in range(len(best)):
+            ids[r, j], values[r, j] = best[j], row[best[j]]
         if strange:
             values[r, 0] = np.nan
 

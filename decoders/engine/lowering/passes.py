@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -17,6 +17,16 @@ from decoders.engine.recording.recorder import Step, Value
 Keys = tuple[Sequence[torch.Tensor], ...]
 
 
+class Cached(Protocol):
+    """What has the keys and the values of each layer."""
+
+    @property
+    def keys(self) -> Sequence[torch.Tensor]: ...
+
+    @property
+    def values(self) -> Sequence[torch.Tensor]: ...
+
+
 class Lowered:
     """A recorded pass that compiled kernels carry out in one call.
 
@@ -24,6 +34,11 @@ class Lowered:
         steps: the recording, for passes of any size
         answers: what it returns
         given: further inputs of the pass by name, each with how many numbers a token has in it
+
+    Attributes:
+        rounds: makes rounds in advance, see `decoders.engine.kernels.rounds`
+        logits_alone: whether it returns logits and nothing else
+        size: V
 
     Raises:
         CannotLower: if the kernels do not do all of it, or cannot be had
@@ -38,7 +53,7 @@ class Lowered:
         found = kernels()
         if found is None:
             raise CannotLower("there are no kernels")
-        self._run, self._ahead = found.run, found.ahead
+        self._run, self._ahead, self.rounds = found.run, found.ahead, found.rounds
         lowering = Lowering(steps, answers, given)
         self._kept = lowering.kept
         results = list(dict.fromkeys(rows.number for rows in lowering.answers))
@@ -61,6 +76,7 @@ class Lowered:
         self._order = [results.index(rows.number) for rows in lowering.answers]
         self._caches: tuple[Keys, np.ndarray] = (), np.empty((0, 3), np.int64)
         self.logits_alone = [each for each, _ in self._sizes] == [False] and not given
+        self.size = self._sizes[0][1]
 
     def __call__(
         self,
@@ -120,7 +136,18 @@ class Lowered:
         )  # fmt: skip
         return every.flatten(0, 1)[: (1 + made) * requests], tokens[:made]
 
-    def _addresses(self, packing: Packing | Layered, packings: Sequence[Packing]) -> np.ndarray:
+    def program(self, arena: Cached, base: int, tokens: int) -> tuple[Any, ...]:
+        """What the kernels' rounds need of a model whose rows are of one arena.
+
+        Args:
+            arena: the memory of its caches
+            base: the first row of the request
+            tokens: the most of a pass
+        """
+        work, pack = np.empty(self._width * tokens, np.float32), np.zeros((1, 5), np.int64)
+        return self._lines, self._reals, work, self._addresses(arena, (arena,)), pack, base
+
+    def _addresses(self, cached: Cached | Layered, packings: Sequence[Cached]) -> np.ndarray:
         """For each layer its keys' and values' addresses and its packing, (layers, 3)."""
         keys, found = self._caches
         if len(keys) == len(packings) and all(
@@ -128,9 +155,9 @@ class Lowered:
         ):
             return found
         places = (
-            packing.places
-            if isinstance(packing, Layered)
-            else [(0, layer) for layer in range(len(packing.keys))]
+            cached.places
+            if isinstance(cached, Layered)
+            else [(0, layer) for layer in range(len(cached.keys))]
         )
         found = np.array(
             [

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from decoders.engine.answers import Further, Made
 from decoders.engine.attention.interface import Packing
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Foresee
-from decoders.shapes import Logits, TokenId
+from decoders.shapes import Logits, NodeId, TokenId
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
 # is half as much): the first token of a call waits for the last one.
@@ -72,16 +73,34 @@ def ahead(
     if len(known) < len(feeds):
         return nothing
     steps = min(outlook.tokens for outlook in known)
-    warpings = [
-        (o.temperature, float(o.likeliest), float(o.known), o.top_p, o.min_p) for o in known
-    ]
-    numbers = [[o.numbers[step] if o.numbers else 0.0 for o in known] for step in range(steps)]
+    numbers = [[o.numbers[step] for o in known] for step in range(steps)]
     rows, tokens = lowered.ahead(
         logits,
         inputs.position_ids,
         packing,
-        np.array(warpings),
+        np.array([o.warping for o in known]),
         np.array(numbers),
         np.array([*{end for o in known for end in o.ends}], dtype=np.int64),
     )
     return rows, tokens.T.tolist()
+
+
+def following(
+    node: NodeId, rows: Logits, tokens: Sequence[Sequence[TokenId]], place: int, weight_bytes: int
+) -> Further | None:
+    """What was made in advance for one request of a pass; None if nothing was.
+
+    Args:
+        node: the last one that it fed
+        rows, tokens: see `ahead`
+        place: which of the requests it is
+        weight_bytes: bytes of weights that a pass reads
+    """
+    if not tokens[place]:
+        return None
+    own = range(place, len(rows), len(tokens))[1:]
+    made = [
+        Made(after, [token], slice(row, row + 1))
+        for after, (token, row) in enumerate(zip(tokens[place], own, strict=True))
+    ]
+    return Further(node, rows, made, weight_bytes)

@@ -1,18 +1,19 @@
 """The packed passes of one model in one run (PackedPasses)."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
-from decoders.engine.answers import Answer, Features
+from decoders.engine.answers import Answer, Features, Further
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.arenas import Arenas, Caches
 from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
-from decoders.engine.passes.foresight import ahead, most
+from decoders.engine.passes.foresight import ahead, following, most
+from decoders.engine.passes.rounds import Fed, rounds
 from decoders.engine.protocols import Foresee, Layers, Passes, Wants
-from decoders.shapes import NodeId, TokenId
+from decoders.shapes import Logits, NodeId, TokenId
 from decoders.tree import TokenTree
 
 
@@ -82,8 +83,23 @@ class PackedPasses(Passes):
     def expect(self, tree: TokenTree, foresee: Foresee) -> None:
         self._foresee[tree] = foresee
 
-    def fed(self, tree: TokenTree, node: NodeId) -> int:
-        self.caches[tree][0].append(tree, [node])
+    def rounds(
+        self,
+        draft: Passes,
+        tree: TokenTree,
+        nodes: Sequence[NodeId],
+        logits: Logits,
+        drawn: Callable[[], Logits],
+        foresee: Foresee,
+    ) -> tuple[Further, Further] | None:
+        if not (isinstance(draft, PackedPasses) and self.ahead and draft.ahead):
+            return None
+        target, drafts = (Fed(p.model, p.arena, p.caches[tree][0]) for p in (self, draft))
+        return rounds(target, drafts, tree, nodes, logits, drawn, foresee)
+
+    def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
+        self.arenas.sync([(self.caches[tree], tree)])
+        self.caches[tree][0].append(tree, nodes)
         return self.arenas.bytes(self.caches[tree])
 
     @torch.inference_mode()
@@ -114,8 +130,7 @@ class PackedPasses(Passes):
                     self.arenas.bytes(self.caches[feed.tree]),
                     weights,
                     features=seen,
-                    guessed=guessed[place],
-                    later=[place + len(feeds) * (1 + i) for i in range(len(guessed[place]))],
+                    further=following(feed.nodes[-1], logits, guessed, place, weights),
                 )
             )
         return answers

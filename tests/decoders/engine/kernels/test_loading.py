@@ -47,17 +47,17 @@ def test_one_sentence_and_the_same_tokens(reason, fresh, monkeypatch, caplog):
 
 def test_a_folder_that_cannot_be_written(fresh, monkeypatch, caplog):
     """numba raises where it finds no folder for its cache; then nothing is kept."""
-    program = pytest.importorskip("decoders.engine.kernels.program")
+    entries = pytest.importorskip("decoders.engine.kernels.entries")
     asked = []
 
     def compiled(stamp, **options):
         asked.append(options)
         if options:
             raise RuntimeError("cannot cache function 'run': no locator available")
-        names = "run", "ahead", "multiply", "serve", "find", "spread"
+        names = "run", "ahead", "rounds", "multiply", "serve", "find", "spread"
         return [lambda *arguments, name=name: name for name in names]
 
-    monkeypatch.setattr(program, "compiled", compiled)
+    monkeypatch.setattr(entries, "compiled", compiled)
     assert loading.kernels().run() == "run"
     assert asked == [{"cache": True}, {}]
     assert not caplog.records
@@ -67,15 +67,16 @@ def test_what_was_compiled_once_is_read_from_the_cache(monkeypatch, tmp_path):
     """Passes in advance were compiled in every process, for 5 s: each closed over another
     function."""
     numba = pytest.importorskip("numba")
-    program = pytest.importorskip("decoders.engine.kernels.program")
-    monkeypatch.setattr(program, "carry_out", numba.njit(lambda *_: None))
-    monkeypatch.setattr(program, "guess", numba.njit(lambda *_: 0))
-    monkeypatch.setattr(program, "product", numba.njit(lambda *_: None))
-    monkeypatch.setattr(program, "help_others", numba.njit(lambda *_: None))
-    monkeypatch.setattr(program, "find", numba.njit(lambda *_: None))
-    monkeypatch.setattr(program, "spread", numba.njit(lambda *_: None))
+    entries = pytest.importorskip("decoders.engine.kernels.entries")
+    monkeypatch.setattr(entries, "carry_out", numba.njit(lambda *_: None))
+    monkeypatch.setattr(entries, "passes_ahead", numba.njit(lambda *_: 0))
+    monkeypatch.setattr(entries, "further_rounds", numba.njit(lambda *_: 0))
+    monkeypatch.setattr(entries, "product", numba.njit(lambda *_: None))
+    monkeypatch.setattr(entries, "help_others", numba.njit(lambda *_: None))
+    monkeypatch.setattr(entries, "find", numba.njit(lambda *_: None))
+    monkeypatch.setattr(entries, "spread", numba.njit(lambda *_: None))
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
-    program.compiled(1, cache=True)
-    for function in program.compiled(1, cache=True):
+    entries.compiled(1, cache=True)
+    for function in entries.compiled(1, cache=True):
         assert function.stats.cache_hits
         assert not function.stats.cache_misses

@@ -9,6 +9,7 @@ from decoders import ModelPair, catalog, generate
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes.foresight import PASSES, most
 from decoders.engine.passes.packed import PackedPasses
+from decoders.foreseen import Foreseen
 from decoders.ledger import Ledger
 from decoders.randomness import SeededSource
 from decoders.trace import Round, Trials
@@ -83,7 +84,7 @@ def calls(monkeypatch):
 
     def counted(self, *args, **options):
         answers = run(self, *args, **options)
-        seen.append(sum(len(answer.guessed) for answer in answers))
+        seen.append(sum(len(answer.further.passes) for answer in answers if answer.further))
         return answers
 
     monkeypatch.setattr(PackedPasses, "run", counted)
@@ -99,7 +100,7 @@ def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
     passes = len(calls)
     assert sum(calls) > 0
     calls.clear()
-    monkeypatch.setattr(Turn, "outlook", lambda self, most: None)
+    monkeypatch.setattr(Turn, "_outlook", lambda *_: None)
     assert found == decode(pair, METHODS[method], **options)
     assert sum(calls) == 0
     assert len(calls) > passes
@@ -109,40 +110,38 @@ def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
 def test_guesses_that_are_wrong_change_nothing(pair, method, calls, monkeypatch):
     """Here the uniform numbers are not those that draw."""
     options = {"max_new_tokens": 24, "seed": 1, "temperature": 1.0}
-    monkeypatch.setattr(Turn, "outlook", lambda self, most: None)
+    monkeypatch.setattr(Turn, "_outlook", lambda *_: None)
     expected = told(generate(pair, PROMPTS[0], METHODS[method], **options))
     monkeypatch.undo()
-    outlook = Turn.outlook
+    outlook = Turn._outlook
 
-    def wrong(self, most):
-        found = outlook(self, most)
+    def wrong(self, *args):
+        found = outlook(self, *args)
         return found and replace(found, numbers=[1 - n for n in found.numbers])
 
-    monkeypatch.setattr(Turn, "outlook", wrong)
+    monkeypatch.setattr(Turn, "_outlook", wrong)
     assert told(generate(pair, PROMPTS[0], METHODS[method], **options)) == expected
 
 
 def test_guesses_are_nearly_always_right(pair, monkeypatch):
     """A wrong one costs a pass."""
-    made = right = 0
-    answer = Turn.answer
+    made, right = [], []
+    init, take = Foreseen.__init__, Foreseen.take
 
-    def counted(self, readings, foreseen=(), fed=None):
-        nonlocal made
-        foreseen = list(foreseen)
-        made += len(foreseen)
+    def counted(self, further, *args):
+        made.extend(further.passes)
+        init(self, further, *args)
 
-        def known(node):
-            nonlocal right
-            right += 1
-            fed(node)
+    def taken(self, *args):
+        found = take(self, *args)
+        right.extend([found] if found else [])
+        return found
 
-        answer(self, readings, foreseen, known)
-
-    monkeypatch.setattr(Turn, "answer", counted)
+    monkeypatch.setattr(Foreseen, "__init__", counted)
+    monkeypatch.setattr(Foreseen, "take", taken)
     for warping in WARPINGS:
         generate(pair, PROMPTS, "multinomial", max_new_tokens=24, ignore_eos=True, **warping)
-    assert right > 0.99 * made > 200
+    assert len(right) > 0.99 * len(made) > 200
 
 
 def test_a_call_is_as_long_as_somebody_may_wait_for_it(pair, calls):
@@ -175,10 +174,10 @@ def test_time_is_shared_among_passes_that_were_made_together():
     """Else a race would show four tokens of greedy decoding at once."""
     ledger, rounds = Ledger(clock=iter([0.0, 4.0, 4.0, 4.5, 5.0]).__next__), []
     ledger.start()
-    ledger.charge_pass("target", 3)
+    ledger.charge_pass("target", [("target", 1.0)] * 3)
     for i in range(3):
         if i:
-            ledger.charge_ahead()
+            ledger.charge_ahead("target")
         rounds.append(Round(i, Trials.of([])))
         ledger.settle(rounds[-1])
     assert [r.verify_seconds for r in rounds] == [1.0, 1.5, 1.5]
@@ -197,8 +196,8 @@ def test_drafts_that_were_not_asked_for_are_the_drafts_time():
     """It was the target's when a draft hesitated before it came to them."""
     ledger = Ledger(clock=iter([0.0, 4.0, 5.0, 5.0]).__next__)
     ledger.start()
-    ledger.charge_pass("draft", 3)
-    ledger.charge_pass("target", 0)
+    ledger.charge_pass("draft", [("draft", 1.0)] * 3)
+    ledger.charge_pass("target")
     entry = Round(0, Trials.of([]))
     ledger.settle(entry)
     assert (entry.draft_seconds, entry.verify_seconds) == (4.0, 1.0)

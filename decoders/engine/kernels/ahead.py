@@ -1,0 +1,79 @@
+"""Passes of one token a request, made before they are asked for (ahead)."""
+
+import numpy as np
+from numba import carray, njit
+
+from decoders.engine.kernels.guess import draw, weigh
+from decoders.engine.kernels.program import carry_out
+from decoders.engine.kernels.tiles import pointer, pointer_to_integers
+
+
+@njit
+def first(packing, requests, positions, rows, segments):
+    """Write positions, rows and segments of a pass of the tokens after each request's last one."""
+    lines = carray(pointer_to_integers(segments), (requests, 7))
+    tokens = lines[requests - 1, 1]
+    places = carray(pointer_to_integers(positions), (tokens,))
+    kept = carray(pointer_to_integers(rows), (tokens,))
+    for r in range(requests):
+        line, last = lines[r], lines[r, 1] - 1
+        packing[r], packing[requests + r] = places[last] + 1, kept[last] + 1
+        segment = packing[2 * requests + 7 * r : 2 * requests + 7 * r + 7]
+        segment[0], segment[1], segment[2] = r, r + 1, line[2]
+        segment[3], segment[4], segment[5], segment[6] = line[3] + line[1] - line[0], -1, -1, 0
+
+
+@njit
+def ahead(
+    lines, reals, work, before, logits, tokens, positions, caches, packs, warpings, numbers,
+    ends, team,
+):  # fmt: skip
+    """Passes of one token a request, each guessed from the logits of the pass before.
+
+    Args:
+        lines, reals, work, caches: those of `run`
+        before: address of the logits of the pass that is over, which each request's last token
+            wants, (requests, V)
+        logits: of all passes, that one included, (1 + passes, requests, V)
+        tokens: the tokens guessed, (passes, requests)
+        positions: address of the positions of the pass that is over
+        packs: one line, that of the pass that is over, without masks
+        warpings: see `weigh`, (requests, 5)
+        numbers: the uniform numbers of the guesses, (passes, requests)
+        ends: tokens that end a text; passes after which all texts have ended are left out
+        team: that of `decoders.engine.kernels.parts.share`
+
+    Returns:
+        the number of passes made
+    """
+    steps, requests = tokens.shape
+    answers, wanted = np.empty(1, np.int64), np.arange(requests)
+    masses = np.empty(logits.shape[2])
+    packing = np.empty(9 * requests, np.int64)  # positions, rows and segments
+    line, pack = np.int64(packing.ctypes.data), packs.copy()
+    first(packing, requests, positions, packs[0, 0], packs[0, 1])
+    pack[0, 0], pack[0, 1] = line + 8 * requests, line + 16 * requests
+    rows = carray(pointer(before), (requests, logits.shape[2]))
+    for r in range(requests):
+        for i in range(logits.shape[2]):  # numba compiles an assignment of rows for a second
+            logits[0, r, i] = rows[r, i]
+    for step in range(steps):
+        ended = 0
+        for r in range(requests):
+            weigh(logits[step, r], warpings[r], masses)
+            token = draw(masses, numbers[step, r])
+            tokens[step, r] = token
+            for end in ends:
+                ended += token == end
+        if ended == requests:
+            return step
+        answers[0] = logits[step + 1].ctypes.data
+        carry_out(
+            lines, reals, work, answers, np.int64(tokens[step].ctypes.data), line,
+            np.int64(wanted.ctypes.data), requests, requests, caches, pack, team,
+        )  # fmt: skip
+        for r in range(requests):
+            packing[r] += 1
+            packing[requests + r] += 1
+            packing[2 * requests + 7 * r + 3] += 1
+    return steps

@@ -1,0 +1,107 @@
+"""The kernels that Python calls (compiled)."""
+
+from typing import Any
+
+from numba import njit, types
+
+from decoders.engine.kernels.ahead import ahead as passes_ahead
+from decoders.engine.kernels.parts import help_others, product
+from decoders.engine.kernels.program import carry_out
+from decoders.engine.kernels.rounds import rounds as further_rounds
+from decoders.engine.kernels.scan import find, spread
+
+LINES = types.Array(types.int64, 2, "C", readonly=False)
+RUN = types.void(
+    LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.int64, 1, "C"),
+    types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES, types.int64,
+)  # fmt: skip
+AHEAD = types.int64(
+    LINES, types.Array(types.float64, 2, "C"), types.int64, types.int64,
+    types.Array(types.float32, 3, "C"), LINES, types.int64, LINES, LINES,
+    types.Array(types.float64, 2, "C"), types.Array(types.float64, 2, "C"),
+    types.Array(types.int64, 1, "C"), types.int64,
+)  # fmt: skip
+ROWS = types.Array(types.float32, 2, "C")
+PROGRAM = types.Tuple((
+    LINES, types.Array(types.float64, 2, "C"), types.Array(types.float32, 1, "C"), LINES, LINES,
+    types.int64,
+))  # fmt: skip
+INTEGERS = types.Array(types.int64, 1, "C")
+NUMBERS = types.Array(types.float64, 1, "C")
+ROUNDS = types.int64(
+    PROGRAM, PROGRAM, INTEGERS, ROWS, ROWS, types.Array(types.float32, 3, "C"),
+    types.Array(types.float32, 3, "C"), LINES, INTEGERS, INTEGERS, NUMBERS, NUMBERS, types.int64,
+    types.int64, types.int64,
+)  # fmt: skip
+MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
+SERVE = types.void(types.int64, types.int64)
+FIND = types.void(ROWS, ROWS, LINES)
+SPREAD = types.void(ROWS, NUMBERS, types.float64, NUMBERS)
+
+
+def compiled(stamp: int, **options: Any) -> tuple[Any, ...]:
+    """Compile, or read from numba's cache, the functions that Python calls.
+
+    Args:
+        stamp: a number that differs when the source does: numba itself looks at one function alone
+        options: those of njit
+
+    Returns:
+        `run`, which carries out a program, `ahead` and `rounds`, which make passes in advance,
+        `multiply`, a product alone, `serve`, which helps others, and the two of
+        `decoders.engine.kernels.scan`
+    """
+
+    @njit(MULTIPLY, nogil=True, **options)
+    def multiply(x, n, weights, size, width, out, bias, factor, team):
+        if stamp:
+            product(x, n, weights, size, width, out, bias, factor, team)
+
+    @njit(SERVE, nogil=True, **options)
+    def serve(team, thread):
+        if stamp:
+            help_others(team, thread)
+
+    @njit(RUN, nogil=True, **options)
+    def run(lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs, team):
+        if stamp:
+            carry_out(
+                lines, reals, work, answers, ids, positions, wanted, n, n_wanted, caches, packs,
+                team,
+            )  # fmt: skip
+
+    @njit(AHEAD, nogil=True, **options)
+    def ahead(
+        lines, reals, work, before, logits, tokens, positions, caches, packs, warpings, numbers,
+        ends, team,
+    ):  # fmt: skip
+        if stamp:
+            return passes_ahead(
+                lines, reals, work, before, logits, tokens, positions, caches, packs, warpings,
+                numbers, ends, team,
+            )  # fmt: skip
+        return 0
+
+    @njit(ROUNDS, nogil=True, **options)
+    def rounds(
+        draft, target, drafted, asked, before, judged, drawn, tokens, kept, ends, warping, numbers,
+        place, left, team,
+    ):  # fmt: skip
+        if stamp:
+            return further_rounds(
+                draft, target, drafted, asked, before, judged, drawn, tokens, kept, ends, warping,
+                numbers, place, left, team,
+            )  # fmt: skip
+        return 0
+
+    @njit(FIND, nogil=True, **options)
+    def find_in(rows, values, ids):
+        if stamp:
+            find(rows, values, ids)
+
+    @njit(SPREAD, nogil=True, **options)
+    def spread_of(rows, highest, temperature, out):
+        if stamp:
+            spread(rows, highest, temperature, out)
+
+    return run, ahead, rounds, multiply, serve, find_in, spread_of

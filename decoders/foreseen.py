@@ -1,0 +1,62 @@
+"""Passes that a model has made for a request before they are asked for (Foreseen)."""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from decoders.engine.answers import Further
+from decoders.reading import Reading, Readings
+from decoders.shapes import NodeId
+from decoders.tree import TokenTree
+
+
+class Foreseen:
+    """The passes of one model for one request, in the order in which they were made.
+
+    A pass is taken if the request comes to the tokens that it fed. If it comes to others, that pass
+    and those after it are forgotten.
+
+    Args:
+        further: the passes
+        readings: those of all their rows
+        held: how many of the likeliest tokens each reading has at most
+        fed: told the nodes that a pass has fed, when it is taken
+    """
+
+    def __init__(
+        self,
+        further: Further,
+        readings: Readings,
+        held: int,
+        fed: Callable[[Sequence[NodeId]], None],
+    ):
+        self._passes, self._nodes = deque(further.passes), [further.node]
+        self._readings, self._held, self._fed = readings, held, fed
+
+    def take(self, tree: TokenTree, nodes: Sequence[NodeId]) -> list[Reading] | None:
+        """The readings at these nodes, if the next pass has fed them and all that they follow.
+
+        Args:
+            tree: the request's tree
+            nodes: the nodes whose readings it waits for, each after the one before
+        """
+        if not self._passes:
+            return None
+        after, tokens, rows = self._passes.popleft()
+        path, node = list[NodeId](), nodes[-1]
+        for token in reversed(tokens):
+            if tree.tokens[node] != token:
+                break
+            path.append(node)
+            node = tree.parents[node]
+        path.reverse()
+        if (
+            len(path) < len(tokens)
+            or node != self._nodes[after]
+            or path[rows.start - rows.stop :] != list(nodes)
+            or not self._readings.sound(rows)  # the loop comes to it, and says so
+        ):
+            self._passes.clear()
+            return None
+        self._nodes += path
+        self._fed(path)
+        return self._readings.of(rows, self._held)
