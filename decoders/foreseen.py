@@ -20,6 +20,7 @@ class Foreseen:
         readings: those of all their rows
         held: how many of the likeliest tokens each reading has at most
         fed: told the nodes that a pass has fed, when it is taken
+        forget: told from which place on the cache rows hold tokens of passes that are forgotten
     """
 
     def __init__(
@@ -28,9 +29,10 @@ class Foreseen:
         readings: Readings,
         held: int,
         fed: Callable[[Sequence[NodeId]], None],
+        forget: Callable[[int], None],
     ):
         self._passes, self._nodes = deque(further.passes), [further.node]
-        self._readings, self._held, self._fed = readings, held, fed
+        self._readings, self._held, self._fed, self._forget = readings, held, fed, forget
 
     def take(self, tree: TokenTree, nodes: Sequence[NodeId]) -> list[Reading] | None:
         """The readings at these nodes, if the next pass has fed them and all that they follow.
@@ -41,7 +43,7 @@ class Foreseen:
         """
         if not self._passes:
             return None
-        after, tokens, rows = self._passes.popleft()
+        after, _, tokens, rows = self._passes[0]
         path, node = list[NodeId](), nodes[-1]
         for token in reversed(tokens):
             if tree.tokens[node] != token:
@@ -55,8 +57,15 @@ class Foreseen:
             or path[rows.start - rows.stop :] != list(nodes)
             or not self._readings.sound(rows)  # the loop comes to it, and says so
         ):
-            self._passes.clear()
+            self.close()
             return None
+        self._passes.popleft()
         self._nodes += path
         self._fed(path)
         return self._readings.of(rows, self._held)
+
+    def close(self) -> None:
+        """Forget the passes that are left, which may have overwritten rows of the text."""
+        if self._passes:
+            self._forget(min(made.place for made in self._passes))
+            self._passes.clear()

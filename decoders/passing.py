@@ -95,7 +95,12 @@ def foreseen(
         if rows is not readings.rows:
             temperatures = {turn.request.warping.temperature}
             own = Readings(rows, most, temperatures, True, scan_for(rows))
-        share = made.weight_bytes / sharing
-        fed = partial(count_ahead, turn, model, engines[model], share)
-        found[model] = Foreseen(made, readings if rows is readings.rows else own, most, fed)
+        engine, share = engines[model], made.weight_bytes / sharing
+        found[model] = Foreseen(
+            made,
+            readings if rows is readings.rows else own,
+            most,
+            partial(count_ahead, turn, model, engine, share),
+            partial(engine.forget, turn.request.tree),
+        )
     return found

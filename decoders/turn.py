@@ -33,7 +33,7 @@ class Turn:
         rows: cache rows to reserve for it in each model
         models: the models that it asks
         waiting: the ask that it waits for, once it has started
-        foreseen: while it answers, passes that were made before it asks for them, by model
+        foreseen: while it answers, passes made in advance, by model
         waited: for how many passes of other models it has waited
         drawn: the tokens of a chain so far
         draw: draws the next token of that chain
@@ -112,13 +112,12 @@ class Turn:
         Args:
             most: the most rounds of interest
         """
-        ask, request = self.waiting, self.request
-        if not request.rounds or self.heeds:
+        if not self.request.rounds or self.heeds:
             return None
-        return self._outlook(request.left, most * (1 + 2 * ask.again))
+        return self._outlook(self.request.left, most * (1 + 2 * self.waiting.again))
 
     def _outlook(self, tokens: int, draws: int) -> Outlook | None:
-        warping, ends = self.request.warping, tuple(self.request.end_tokens)
+        warping = self.request.warping
         if tokens < 1 or self.request.penalties or not warping.usual or warping.top_k > MOST:
             return None
         numbers = self._numbers(draws) if warping.temperature else [0.0] * draws
@@ -127,7 +126,7 @@ class Turn:
         few = warping.top_k or (NUCLEUS if warping.cuts else 0)
         return Outlook(
             tokens, warping.temperature, few, bool(warping.top_k), warping.top_p, warping.min_p,
-            numbers, ends,
+            numbers, tuple(self.request.end_tokens),
         )  # fmt: skip
 
     def _numbers(self, count: int) -> Sequence[float] | None:
@@ -174,7 +173,9 @@ class Turn:
             elif (answer := self._answer()) is not None:
                 self._resume(answer)
         finally:
-            self.foreseen = {}  # it holds this turn and the memory of its rows
+            for passes in foreseen.values():
+                passes.close()
+            self.foreseen = {}  # they hold this turn and the memory of its rows
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""

@@ -161,11 +161,13 @@ class Made(NamedTuple):
     Attributes:
         after: which token its first one follows, of those fed in advance; counted from 1, since 0
             is the node that all of them follow
+        place: the place of its first token in the text, and the cache row that this has overwritten
         tokens: the tokens that it fed, each after the one before
         rows: the logits that follow the last of them
     """
 
     after: int
+    place: int
     tokens: Sequence[TokenId]
     rows: slice
 

@@ -80,6 +80,15 @@ class Passes(Protocol):
         """
         return 0
 
+    def forget(self, tree: TokenTree, place: int) -> None:
+        """Give the cache rows from a place of the text on to other tokens.
+
+        Args:
+            tree: the request's tree
+            place: the place
+        """
+        return None
+
     def admit(self, tree: TokenTree, rows: int) -> bool:
         """Reserve cache rows for a request, which gets more when it needs them.
 

@@ -16,7 +16,7 @@ from decoders.engine.answers import Further, Made
 from decoders.engine.attention.interface import Packing
 from decoders.engine.memory.feeds import Feed, PackedInputs
 from decoders.engine.protocols import Foresee
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.shapes import Logits, TokenId
 
 # The most passes of a call, and the most bytes of float32 weights that they read (as float16, which
 # is half as much): the first token of a call waits for the last one.
@@ -86,21 +86,22 @@ def ahead(
 
 
 def following(
-    node: NodeId, rows: Logits, tokens: Sequence[Sequence[TokenId]], place: int, weight_bytes: int
+    feed: Feed, rows: Logits, tokens: Sequence[Sequence[TokenId]], place: int, weight_bytes: int
 ) -> Further | None:
     """What was made in advance for one request of a pass; None if nothing was.
 
     Args:
-        node: the last one that it fed
+        feed: what it fed
         rows, tokens: see `ahead`
         place: which of the requests it is
         weight_bytes: bytes of weights that a pass reads
     """
     if not tokens[place]:
         return None
-    own = range(place, len(rows), len(tokens))[1:]
+    node, own = feed.nodes[-1], range(place, len(rows), len(tokens))[1:]
+    first = feed.tree.depths[node] + 1
     made = [
-        Made(after, [token], slice(row, row + 1))
+        Made(after, first + after, [token], slice(row, row + 1))
         for after, (token, row) in enumerate(zip(tokens[place], own, strict=True))
     ]
     return Further(node, rows, made, weight_bytes)

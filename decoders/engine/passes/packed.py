@@ -102,6 +102,9 @@ class PackedPasses(Passes):
         self.caches[tree][0].append(tree, nodes)
         return self.arenas.bytes(self.caches[tree])
 
+    def forget(self, tree: TokenTree, place: int) -> None:
+        self.caches[tree][0].cut(place)
+
     @torch.inference_mode()
     def run(self, wants: Wants, chunk: int | None = None, features: Layers = ()) -> list[Answer]:
         foresee = [self._foresee.pop(tree, None) for tree, _ in wants]
@@ -130,7 +133,7 @@ class PackedPasses(Passes):
                     self.arenas.bytes(self.caches[feed.tree]),
                     weights,
                     features=seen,
-                    further=following(feed.nodes[-1], logits, guessed, place, weights),
+                    further=following(feed, logits, guessed, place, weights),
                 )
             )
         return answers

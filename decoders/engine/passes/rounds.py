@@ -40,11 +40,6 @@ class Fed(NamedTuple):
         """Whether the rows are those of this node and of all before it, in order."""
         return self.cache.nodes[-1] == node and len(self.cache) == tree.depths[node] + 1
 
-    def forget_after(self, node: NodeId) -> None:
-        """Give the rows after this node to other tokens."""
-        while self.cache.nodes[-1] != node:
-            self.cache.drop_last()
-
 
 def rounds(
     target: Fed,
@@ -90,36 +85,39 @@ def rounds(
     if not made:
         return None
     last = nodes[kept[0]], nodes[min(kept[0], length - 1)]
-    for fed, node in zip((target, draft), last, strict=True):
-        fed.forget_after(node)
-    judgements, draws = told([text, *tokens[:made].tolist()], kept[:made].tolist())
+    texts = [text, *tokens[:made].tolist()]
+    judgements, draws = told(texts, kept[:made].tolist(), tree.depths[nodes[0]])
     return (
         Further(last[0], judged.flatten(0, 1), judgements, target.model.bytes_read(1 + length)),
         Further(last[1], asked.flatten(0, 1), draws, draft.model.bytes_read(1)),
     )
 
 
-def told(texts: Sequence[Sequence[TokenId]], kept: Sequence[int]) -> tuple[list[Made], list[Made]]:
+def told(
+    texts: Sequence[Sequence[TokenId]], kept: Sequence[int], place: int
+) -> tuple[list[Made], list[Made]]:
     """The passes of the target and those of the draft model in some rounds.
 
     Args:
         texts: for the round that is over and for each of these, the last token of the text and the
             draft after it
         kept: for each of these, how many draft tokens of the one before are in its text
+        place: the place of the last token of the text in the round that is over
     """
     length = len(texts[0]) - 1
     judged, drawn = list[Made](), list[Made]()
     tip = fed = 0  # of the tokens that the draft model was fed: the last one of the text, and all
     for step, (count, before, text) in enumerate(zip(kept, texts, texts[1:], strict=False)):
+        place += count + 1
         first = step * (1 + length)
         after = first - length + count if step else 0
-        judged.append(Made(after, text, slice(first, first + 1 + length)))
-        after, row = (tip + min(count, length - 1) if step else 0), step * length
+        judged.append(Made(after, place, text, slice(first, first + 1 + length)))
         # The draft model has not seen the last token of its draft.
         late = before[length:] if count == length else []
-        drawn.append(Made(after, [*late, text[0]], slice(row, row + 1)))
+        after, row = (tip + min(count, length - 1) if step else 0), step * length
+        drawn.append(Made(after, place - len(late), [*late, text[0]], slice(row, row + 1)))
         tip = fed = fed + len(late) + 1
         for i in range(1, length):
-            drawn.append(Made(fed, [text[i]], slice(row + i, row + i + 1)))
+            drawn.append(Made(fed, place + i, [text[i]], slice(row + i, row + i + 1)))
             fed += 1
     return judged, drawn

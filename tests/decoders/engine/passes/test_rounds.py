@@ -1,0 +1,192 @@
+"""Rounds made in advance: fewer calls of the kernels, and the same tokens, traces and counts."""
+
+from dataclasses import replace
+from random import Random
+
+import pytest
+
+from decoders import ModelPair, catalog, generate
+from decoders.engine.kernels.loading import kernels
+from decoders.engine.passes.packed import PackedPasses
+from decoders.foreseen import Foreseen
+from decoders.ledger import Ledger
+from decoders.trace import Round, Trials
+from decoders.turn import Turn
+from tests.decoders.engine.passes.test_foresight import PROMPTS, WARPINGS, build_pair, halved, told
+from tests.models import build
+
+pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
+OPTIONS = {"max_new_tokens": 40, "ignore_eos": True, "seed": 5}
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return build_pair()
+
+
+@pytest.fixture
+def made(monkeypatch):
+    """The target's passes of each call that made rounds."""
+    seen, rounds = [], PackedPasses.rounds
+
+    def counted(self, *args):
+        found = rounds(self, *args)
+        if found:
+            seen.append(len(found[0].passes))
+        return found
+
+    monkeypatch.setattr(PackedPasses, "rounds", counted)
+    return seen
+
+
+def decoded(pair, prompt, length=3, rule="tokenwise", **options):
+    method = catalog["speculative"](draft_length=length, rule=rule)
+    return generate(pair, prompt, method, **{**OPTIONS, **options})
+
+
+@pytest.mark.parametrize("warping", WARPINGS)
+@pytest.mark.parametrize("length", [1, 2, 5])
+def test_the_same_result(pair, length, warping, made, monkeypatch):
+    found = [told(decoded(pair, p, length, **warping)) for p in PROMPTS]
+    assert sum(made) > 0
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    made.clear()
+    assert found == [told(decoded(pair, p, length, **warping)) for p in PROMPTS]
+    assert not made
+
+
+@pytest.mark.parametrize("rule", ["match", "block", "traversal"])
+def test_exact_rules_keep_the_same_tokens_at_temperature_0(pair, rule, made, monkeypatch):
+    found = told(decoded(pair, PROMPTS[0], rule=rule, temperature=0))
+    assert sum(made) > 0
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == told(decoded(pair, PROMPTS[0], rule=rule, temperature=0))
+
+
+@pytest.mark.parametrize("wrong", [1.0, 0.2])
+@pytest.mark.parametrize("warping", WARPINGS[1:])
+def test_guesses_that_are_wrong_change_nothing(pair, warping, wrong, made, monkeypatch):
+    """Here some of the uniform numbers are not those that draw and test: the kernels give the cache
+    rows of tokens that stay to others."""
+    rounds_ahead, random = Turn.rounds_ahead, Random(3)
+
+    def changed(self, most):
+        found = rounds_ahead(self, most)
+        return found and replace(
+            found, numbers=[1 - n if random.random() < wrong else n for n in found.numbers]
+        )
+
+    monkeypatch.setattr(Turn, "rounds_ahead", changed)
+    found = [told(decoded(pair, p, **warping)) for p in PROMPTS]
+    assert sum(made) > 0
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == [told(decoded(pair, p, **warping)) for p in PROMPTS]
+
+
+@pytest.mark.parametrize("warping", WARPINGS)
+def test_guesses_from_the_logits_of_other_nodes_change_nothing(pair, warping, made, monkeypatch):
+    """At temperature 0 numbers alone make no wrong guess."""
+    rounds = PackedPasses.rounds
+
+    def astray(self, draft, tree, nodes, logits, *more):
+        return rounds(self, draft, tree, nodes, logits.roll(1, 0).contiguous(), *more)
+
+    monkeypatch.setattr(PackedPasses, "rounds", astray)
+    found = [told(decoded(pair, p, **warping)) for p in PROMPTS]
+    assert sum(made) > 0
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == [told(decoded(pair, p, **warping)) for p in PROMPTS]
+
+
+@pytest.mark.parametrize("length", [1, 3])
+def test_guesses_are_nearly_always_right(pair, length, monkeypatch):
+    """A wrong one costs up to eight passes of the target."""
+    made, right = [], []
+    init, take = Foreseen.__init__, Foreseen.take
+
+    def counted(self, further, *args):
+        made.extend(further.passes)
+        init(self, further, *args)
+
+    def taken(self, *args):
+        found = take(self, *args)
+        right.extend([found] if found else [])
+        return found
+
+    monkeypatch.setattr(Foreseen, "__init__", counted)
+    monkeypatch.setattr(Foreseen, "take", taken)
+    for warping in WARPINGS:
+        for prompt in PROMPTS:
+            decoded(pair, prompt, length, **warping)
+    assert len(right) > 0.99 * len(made) > 200
+
+
+@pytest.mark.parametrize("warping", [{"temperature": 0}, {}])
+def test_a_text_that_ends_among_guesses(warping, made, monkeypatch):
+    """Whatever token ends it, drafted or not, early in a round or late."""
+    pair = build_pair()
+    whole = decoded(pair, PROMPTS[0], **warping).tokens
+    for end in dict.fromkeys(whole):
+        pair.target.generation_config.eos_token_id = end
+        found = decoded(pair, PROMPTS[0], ignore_eos=False, **warping)
+        assert found.tokens == whole[: whole.index(end) + 1]
+        with monkeypatch.context() as patch:
+            patch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+            again = decoded(pair, PROMPTS[0], ignore_eos=False, **warping)
+        assert told(found) == told(again)
+    assert sum(made) > 0
+
+
+def test_the_time_of_a_call_is_in_its_rounds(pair):
+    result = decoded(pair, PROMPTS[0], temperature=0)
+    spent = sum(r.draft_seconds + r.verify_seconds for r in result.rounds)
+    assert spent == pytest.approx(result.metrics.seconds, rel=0.01)
+    assert all(r.draft_seconds > 0 for r in result.rounds if r.drafted)
+
+
+def test_time_is_shared_by_what_passes_read():
+    """Else a race would show the tokens of eight rounds at once."""
+    ledger, rounds = Ledger(clock=iter([0.0, 6.0, 6.0, 6.0]).__next__), []
+    ledger.start()
+    ledger.charge_pass("target", [("target", 1.0), ("draft", 0.5), ("draft", 0.5)])
+    for i in range(2):
+        if i:
+            for model in ("draft", "draft", "target"):
+                ledger.charge_ahead(model)
+        rounds.append(Round(i, Trials.of([])))
+        ledger.settle(rounds[-1])
+    assert [(r.draft_seconds, r.verify_seconds) for r in rounds] == [(0.0, 2.0), (2.0, 2.0)]
+
+
+def test_none_are_made_where_they_would_be_wrong(made):
+    pair = build_pair()
+    for rule in ("match", "block"):  # they take other numbers
+        decoded(pair, PROMPTS[0], rule=rule)
+    pair.target.generation_config.repetition_penalty = 1.2
+    decoded(pair, PROMPTS[0], penalties=True)
+    decoded(pair, PROMPTS[0], top_k=300)
+    decoded(pair, PROMPTS[0], top_n_sigma=1.0)
+    for settings in ({"confidence": 0.1}, {"draft_length": "auto"}, {"lenience": 0.5}):
+        generate(pair, PROMPTS[0], catalog["speculative"](**settings), **OPTIONS)
+    kinds = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 8}
+    models = [
+        halved(build("qwen3", use_sliding_window=True, seed=seed, **kinds)) for seed in (0, 1)
+    ]
+    decoded(ModelPair(*models), PROMPTS[0])
+    assert not made
+
+
+def test_requests_together_get_their_tokens(pair):
+    """The last one of a batch is alone at the end, and its rounds are made in advance."""
+    for warping in WARPINGS[:3]:
+        alone = [decoded(pair, p, seed=5 + i, **warping) for i, p in enumerate(PROMPTS)]
+        assert [r.tokens for r in decoded(pair, PROMPTS, **warping)] == [r.tokens for r in alone]
+
+
+def test_the_last_rounds_are_not_made_in_advance(pair, made):
+    """Their drafts are shorter, and nobody would ask for what comes after them."""
+    for budget in range(1, 12):
+        result = decoded(pair, PROMPTS[0], max_new_tokens=budget, temperature=0)
+        assert len(result.tokens) == budget
+        assert sum(made) <= max(0, budget - 3)
+        made.clear()
