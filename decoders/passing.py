@@ -53,10 +53,10 @@ def made_ahead(
         engines: the passes of each model
         alone: whether no other turn is active
     """
-    model, nodes, again = turn.waiting.model, turn.waiting.nodes, turn.waiting.again
+    model, nodes = turn.waiting.model, turn.waiting.nodes
     if answer.further:
         return {model: answer.further}
-    if not (alone and again and len(nodes) == 1 + again) or answer.logits is None:
+    if not (alone and turn.waiting.again and len(nodes) > 1) or answer.logits is None:
         return {}
 
     def drawn() -> Logits:

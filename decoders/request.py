@@ -36,8 +36,8 @@ class Ask:
             the token would be drawn from
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
-        again: of the target's verification of a chain, how many tokens the draft model will draw in
-            each round after this one; 0 if nobody knows
+        again: of the target's verification of a chain of the draft model, in how many rounds after
+            this one that model will probably draw as many tokens
     """
 
     model: str

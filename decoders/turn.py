@@ -107,14 +107,11 @@ class Turn:
         return self._outlook(tokens, tokens)
 
     def rounds_ahead(self, most: int) -> Outlook | None:
-        """How it goes on if its rounds are all like the one that the target now verifies.
-
-        Args:
-            most: the most rounds of interest
-        """
+        """How it goes on if rounds, `most` at most, are like the one that is now verified."""
         if not self.request.rounds or self.heeds:
             return None
-        return self._outlook(self.request.left, most * (1 + 2 * self.waiting.again))
+        rounds, draws = min(most, self.waiting.again), 2 * len(self.waiting.nodes) - 1
+        return self._outlook(self.request.left, rounds * draws)
 
     def _outlook(self, tokens: int, draws: int) -> Outlook | None:
         warping = self.request.warping

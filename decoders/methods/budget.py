@@ -7,6 +7,7 @@ Source:
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from decoders.methods.line import Line
 from decoders.request import Request
 from decoders.trace import Round
 
@@ -17,39 +18,9 @@ LONG = 128  # rounds of the longest rest, and of any where drafts would not even
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain: times vary, and early ones of plain rounds are too high
 PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
-
-
-@dataclass
-class Line:
-    """Seconds as a line in the size of a pass, from measurements that fade."""
-
-    n: float = 0.0
-    x: float = 0.0
-    y: float = 0.0
-    xx: float = 0.0
-    xy: float = 0.0
-
-    def add(self, x: float, y: float) -> None:
-        kept = 0.95
-        if self.n > 3:
-            y = min(y, 2 * self.at(x))  # a pause of the machine says nothing of a pass
-        elif self.n and y < self.at(x) / 2:
-            kept = 0.2  # then what was noted so far was such a pause
-        old, new = (self.n, self.x, self.y, self.xx, self.xy), (1, x, y, x * x, x * y)
-        faded = (kept * a + b for a, b in zip(old, new, strict=True))
-        self.n, self.x, self.y, self.xx, self.xy = faded
-
-    @property
-    def spread(self) -> float:
-        """The variance of the sizes; 0 if there is only one."""
-        square = (self.x / self.n) ** 2
-        found = self.xx / self.n - square
-        return found if found > 1e-6 * square else 0.0
-
-    def at(self, x: float) -> float:
-        mean, y, spread = self.x / self.n, self.y / self.n, self.spread
-        slope = (self.xy / self.n - mean * y) / spread if spread else 0.0
-        return max(y + max(slope, 0.0) * (x - mean), 0.05 * y)
+# Rounds of one length if a request is alone: all but the first may be made in advance, which takes
+# less. So a length is tried for some rounds if a single one of it gained this at least.
+TRIED, KEPT, HOPEFUL = 4, 8, 0.8
 
 
 @dataclass(frozen=True)
@@ -60,7 +31,7 @@ class Plan:
         tokens: tokens of the target's pass
         most: draft passes
         drafting: mean number of requests in a draft pass
-        rounds: how many rounds it is for; one, if anything is drafted
+        rounds: how many rounds it is for; one, if several requests draft
         usual: whether no draft model must first read what it has missed
     """
 
@@ -148,6 +119,7 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
+        several: whether rounds of one length were tried in a row
         patience: rounds of the newest rest, were the text long enough; 0 while drafts pay
     """
 
@@ -158,6 +130,7 @@ class Budget:
     plan: Plan = BEFORE
     timed: Plan = BEFORE
     news: bool = True
+    several: bool = False
     patience: int = 0
 
     @property
@@ -183,10 +156,10 @@ class Budget:
             if member is next(self.live, None):
                 count = sum(not m.request.finished for m in self.members)
                 self.plain.add(count, entry.verify_seconds)
-        elif plan is not self.timed:
+        elif plan is not self.timed or len(self.members) == 1:
             self.timed = plan
             self.target.add(plan.tokens, entry.verify_seconds)
-            if plan.usual:
+            if plan.usual or member.left < plan.rounds - 1:
                 self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
     def renew(self, first: AutoLength) -> None:
@@ -201,8 +174,12 @@ class Budget:
         elif self.news or self.plan.most:
             if not self.target.spread:  # one size says nothing of others
                 self.target.add(count, self.plain.at(count))
-            lengths, self.news = self._best(self._alphas()), False
+            untried = count == 1 and not self.several
+            gain = HOPEFUL if untried else MARGIN
+            lengths, self.news = self._best(self._alphas(), gain), False
             rounds = self._rounds(lengths)
+            if untried and any(lengths.values()):
+                rounds, self.several = TRIED, True
         else:
             # Text may have become easier: one request tries, and ever less often while it has not.
             lengths[first] = 2 if count == 1 else 1
@@ -216,7 +193,7 @@ class Budget:
         """How many rounds these lengths are for."""
         if any(lengths.values()):
             self.patience = 0
-            return 1
+            return KEPT if len(lengths) == 1 else 1
         easy = self._best(dict.fromkeys(self.members, EASY))
         hopeless = self.target.n > 2.5 and not any(easy.values())  # one time may have been a pause
         # The trial of one request takes time of all, and pays only by what follows it.
@@ -229,7 +206,7 @@ class Budget:
         usual = sum(m.accepted for m in self.members) / sum(m.tested for m in self.members)
         return {m: m.alpha(usual) for m in self.members}
 
-    def _best(self, alphas: dict[AutoLength, float]) -> dict[AutoLength, int]:
+    def _best(self, alphas: dict[AutoLength, float], gain: float = MARGIN) -> dict[AutoLength, int]:
         places = sorted(
             ((a**i, -i, m) for m, a in alphas.items() for i in range(1, LONGEST + 1)),
             key=lambda place: place[:2],
@@ -239,7 +216,7 @@ class Budget:
         expected, seconds = float(count), 0.0
         lengths, best = dict.fromkeys(self.members, 0), dict.fromkeys(self.members, 0)
         drafting = [0] * (LONGEST + 1)  # requests in each draft pass
-        rate = MARGIN * expected / self.plain.at(count)
+        rate = gain * expected / self.plain.at(count)
         for tokens, (worth, depth, member) in enumerate(places, count + 1):
             drafts = drafting[-depth]
             seconds += self.draft.at(drafts + 1) - (self.draft.at(drafts) if drafts else 0.0)

@@ -93,11 +93,17 @@ class Chain(Source):
         fixed, predict = self.draft_length, partial(said, model=self.drafter)
         until = self.hesitates if self.confidence or self.gate else None
         if not isinstance(fixed, str):
-            length = 0 if until or self.uses_head else fixed
-            return Drafting(lambda r: chain(r, fixed, until, self.drafter), predict, length=length)
+            return Drafting(
+                lambda r: chain(r, fixed, until, self.drafter),
+                predict,
+                again=None if until or self.uses_head else lambda: request.left,
+            )
         auto = AutoLength(request)
         return Drafting(
-            lambda r: chain(r, auto(), until, self.drafter), predict, pause=lambda: auto.left
+            lambda r: chain(r, auto(), until, self.drafter),
+            predict,
+            pause=lambda: auto.left,
+            again=None if until or self.uses_head else lambda: auto.left,
         )
 
     def hesitates(self, reading: Reading) -> bool:

@@ -62,6 +62,7 @@ def rounds(
     outlook = foresee(most) if most > 0 else None
     if outlook is None:
         return None
+    most = len(outlook.numbers) // (1 + 2 * length)
     judged = torch.empty(most, 1 + length, verifies.size)
     asked = torch.empty(most, length, drafts.size)
     tokens, kept = np.empty((most, 1 + length), np.int64), np.empty(most, np.int64)

@@ -166,7 +166,7 @@ def test_none_are_made_where_they_would_be_wrong(made):
     decoded(pair, PROMPTS[0], penalties=True)
     decoded(pair, PROMPTS[0], top_k=300)
     decoded(pair, PROMPTS[0], top_n_sigma=1.0)
-    for settings in ({"confidence": 0.1}, {"draft_length": "auto"}, {"lenience": 0.5}):
+    for settings in ({"confidence": 0.1}, {"gate": 0.4}, {"lenience": 0.5}):
         generate(pair, PROMPTS[0], catalog["speculative"](**settings), **OPTIONS)
     kinds = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 8}
     models = [
@@ -181,6 +181,16 @@ def test_requests_together_get_their_tokens(pair):
     for warping in WARPINGS[:3]:
         alone = [decoded(pair, p, seed=5 + i, **warping) for i, p in enumerate(PROMPTS)]
         assert [r.tokens for r in decoded(pair, PROMPTS, **warping)] == [r.tokens for r in alone]
+
+
+def test_a_budget_of_one_request_drafts_one_length_for_some_rounds(pair, made):
+    """It chose anew in each round: the slowest of all lengths, where rounds can be made ahead."""
+    now = iter(range(10**6)).__next__  # a pass takes as long as any other
+    method = catalog["speculative"](draft_length="auto")
+    options = {**OPTIONS, "max_new_tokens": 80, "temperature": 0}
+    found = generate(pair, PROMPTS[0], method, clock=now, **options)
+    assert found.tokens == generate(pair, PROMPTS[0], "greedy", **options).tokens
+    assert max(made) > 2
 
 
 def test_the_last_rounds_are_not_made_in_advance(pair, made):
