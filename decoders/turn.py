@@ -176,32 +176,34 @@ class Turn:
 
     def _answer(self) -> list[Reading] | list[Drawn] | None:
         """What is sent to the decoder for its ask; None if it must wait for more readings."""
-        ask = self.waiting
+        known, ask = self.known[self.waiting.model], self.waiting
         if not ask.steps:
-            return self._readings(ask.nodes)
+            missing = self.missing()
+            ready = not missing or self._made(missing)
+            return [known[node] for node in ask.nodes] if ready else None
         tree, ends = self.request.tree, self.request.end_tokens
-        while len(self.drawn) < ask.steps and (found := self._readings([self.last])):
-            (reading,) = found
+        while len(self.drawn) < ask.steps:
+            parent = self.last
+            if parent not in known and not self._made([parent]):
+                return None
+            reading = known[parent]
             if ask.until and ask.until(reading):
-                return self.drawn
+                break
             q = self.request.warp(reading)
-            token, parent = self.draw(q), self.last
+            token = self.draw(q)
             self.drawn.append(Drawn(tree.add(parent, token), parent, token, q, reading))
             if token in ends:
-                return self.drawn
-        return self.drawn if len(self.drawn) == ask.steps else None
+                break
+        return self.drawn
 
-    def _readings(self, nodes: Sequence[NodeId]) -> list[Reading] | None:
-        """The readings at some nodes; None unless they are known, or a pass was made for them."""
+    def _made(self, nodes: Sequence[NodeId]) -> bool:
+        """Take the readings at these nodes from a pass that was made in advance, if one was."""
         model = self.waiting.model
-        known = self.known[model]
-        if missing := self.missing():
-            made = self.foreseen.get(model)
-            found = made.take(self.request.tree, missing) if made else None
-            if found is None:
-                return None
-            known.update(zip(missing, found, strict=True))
-        return [known[node] for node in nodes]
+        passes = self.foreseen.get(model)
+        found = passes.take(self.request.tree, nodes) if passes else None
+        if found:
+            self.known[model].update(zip(nodes, found, strict=True))
+        return bool(found)
 
     def _resume(self, answer: list[Reading] | list[Drawn] | None) -> None:
         while not self.over:

@@ -53,17 +53,23 @@ Results = Sequence[decoders.Result]
 
 def apart(run: Callable[[], Results]) -> tuple[float, float, Results]:
     """Processor seconds outside of the models' passes and within them, and what the run found."""
-    inside, passes = 0.0, PackedPasses.run
+    inside = 0.0
 
-    def timed(*args, **options):
-        nonlocal inside
-        began = time.process_time()
-        try:
-            return passes(*args, **options)
-        finally:
-            inside += time.process_time() - began
+    def timed(passes):
+        def measured(*args, **options):
+            nonlocal inside
+            began = time.process_time()
+            try:
+                return passes(*args, **options)
+            finally:
+                inside += time.process_time() - began
 
-    with mock.patch.object(PackedPasses, "run", timed):
+        return measured
+
+    with (
+        mock.patch.object(PackedPasses, "run", timed(PackedPasses.run)),
+        mock.patch.object(PackedPasses, "rounds", timed(PackedPasses.rounds)),
+    ):
         began = time.process_time()
         found = run()
         whole = time.process_time() - began

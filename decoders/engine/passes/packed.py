@@ -98,9 +98,11 @@ class PackedPasses(Passes):
         return rounds(target, drafts, tree, nodes, logits, drawn, foresee)
 
     def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
-        self.arenas.sync([(self.caches[tree], tree)])
-        self.caches[tree][0].append(tree, nodes)
-        return self.arenas.bytes(self.caches[tree])
+        caches = self.caches[tree]
+        if len(caches[0]) != tree.depths[nodes[0]]:  # there are rows of refused tokens
+            self.arenas.sync([(caches, tree)])
+        caches[0].append(tree, nodes)
+        return self.arenas.bytes(caches)
 
     def forget(self, tree: TokenTree, place: int) -> None:
         self.caches[tree][0].cut(place)
