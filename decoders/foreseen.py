@@ -46,7 +46,7 @@ class Foreseen:
         after, _, tokens, rows = self._passes[0]
         path, node = list[NodeId](), nodes[-1]
         for token in reversed(tokens):
-            if tree.tokens[node] != token:
+            if node < 0 or tree.tokens[node] != token:
                 break
             path.append(node)
             node = tree.parents[node]

@@ -65,7 +65,11 @@ def made_ahead(
     rounds = engines[model].rounds(
         engines["draft"], turn.request.tree, nodes, answer.logits, drawn, turn.rounds_ahead
     )
-    return dict(zip(("target", "draft"), rounds, strict=True)) if rounds else {}
+    return {
+        role: made
+        for role, made in zip(("target", "draft"), rounds or (), strict=False)
+        if made.passes
+    }
 
 
 def shares(answer: Answer, further: Mapping[str, Further]) -> list[tuple[str, float]]:
@@ -88,19 +92,21 @@ def foreseen(
     readings: Readings,
     sharing: int,
 ) -> dict[str, Foreseen]:
-    """What was made in advance for a turn, with the readings of the pass that it was made with."""
-    found = {}
+    """What was made in advance for a turn, by model.
+
+    Args:
+        turn: the turn
+        further: see `made_ahead`
+        engines: the passes of each model
+        readings: those of the pass that it answers, and of passes made with it
+        sharing: the number of turns that share it
+    """
+    found, warping = {}, turn.request.warping
     for model, made in further.items():
-        rows, most = made.rows, turn.held_of(model)
-        if rows is not readings.rows:
-            temperatures = {turn.request.warping.temperature}
-            own = Readings(rows, most, temperatures, True, scan_for(rows))
-        engine, share = engines[model], made.weight_bytes / sharing
-        found[model] = Foreseen(
-            made,
-            readings if rows is readings.rows else own,
-            most,
-            partial(count_ahead, turn, model, engine, share),
-            partial(engine.forget, turn.request.tree),
-        )
+        most, own = turn.held_of(model), readings
+        if made.rows is not readings.rows:
+            own = Readings(made.rows, most, {warping.temperature}, True, scan_for(made.rows))
+        engine, weight_bytes = engines[model], made.weight_bytes / sharing
+        fed = partial(count_ahead, turn, model, engine, weight_bytes)
+        found[model] = Foreseen(made, own, most, fed, partial(engine.forget, turn.request.tree))
     return found

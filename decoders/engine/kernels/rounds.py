@@ -27,7 +27,8 @@ def rounds(
         drawn: those of the draft model, (rounds, length, V)
         tokens: what the target was fed, the last token of the text and the draft after it,
             (rounds, 1 + length)
-        kept: how many draft tokens of the round before are in the text of each, (rounds,)
+        kept: how many draft tokens of the round before are in the text of each, (rounds,); -1 of
+            those that are not begun
         ends: tokens that end a text
         warping: see `weigh`
         numbers: the uniform numbers: of each round those of the tests and of the target's token,
@@ -37,7 +38,8 @@ def rounds(
         team: that of `decoders.engine.kernels.parts.share`
 
     Returns:
-        the number of rounds made; none is in which the draft is shorter, or the text ends
+        the number of rounds made; none is in which the draft is shorter, or the text ends, but the
+            draft of one more may have been begun, up to an end token
 
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
@@ -75,9 +77,9 @@ def rounds(
         for i in range(length):
             weigh(drawn[step, i], warping, q[i])
             token = draw(q[i], numbers[used + 1 + i])
+            tokens[step, i + 1] = known[i] = token
             if token in ends:
                 return step
-            tokens[step, i + 1] = known[i] = token
             if i + 1 < length:
                 fed = np.int64(tokens[step, i + 1 :].ctypes.data)
                 after = np.int64(drawn[step, i + 1].ctypes.data)

@@ -65,7 +65,7 @@ def rounds(
     most = len(outlook.numbers) // (1 + 2 * length)
     judged = torch.empty(most, 1 + length, verifies.size)
     asked = torch.empty(most, length, drafts.size)
-    tokens, kept = np.empty((most, 1 + length), np.int64), np.empty(most, np.int64)
+    tokens, kept = np.empty((most, 1 + length), np.int64), np.full(most, -1)
     text = [tree.tokens[node] for node in nodes]
     made = verifies.rounds(
         drafts.program(draft.arena, draft.cache.base, 2),
@@ -83,19 +83,24 @@ def rounds(
         tree.depths[nodes[0]],
         outlook.tokens,
     )
-    if not made:
+    begun = int((kept >= 0).sum())
+    if not begun:
         return None
     last = nodes[kept[0]], nodes[min(kept[0], length - 1)]
-    texts = [text, *tokens[:made].tolist()]
-    judgements, draws = told(texts, kept[:made].tolist(), tree.depths[nodes[0]])
+    texts = [text, *tokens[:begun].tolist()]
+    if begun > made:  # an end token in the draft
+        end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
+        texts[-1] = texts[-1][: end + 1]
+    judgements, draws = passes_of(texts, kept[:begun].tolist(), made, tree.depths[nodes[0]])
+    weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
-        Further(last[0], judged.flatten(0, 1), judgements, target.model.bytes_read(1 + length)),
-        Further(last[1], asked.flatten(0, 1), draws, draft.model.bytes_read(1)),
+        Further(last[0], judged[:made].flatten(0, 1), judgements, weight_bytes[0]),
+        Further(last[1], asked[:begun].flatten(0, 1), draws, weight_bytes[1]),
     )
 
 
-def told(
-    texts: Sequence[Sequence[TokenId]], kept: Sequence[int], place: int
+def passes_of(
+    texts: Sequence[Sequence[TokenId]], kept: Sequence[int], verified: int, place: int
 ) -> tuple[list[Made], list[Made]]:
     """The passes of the target and those of the draft model in some rounds.
 
@@ -103,6 +108,7 @@ def told(
         texts: for the round that is over and for each of these, the last token of the text and the
             draft after it
         kept: for each of these, how many draft tokens of the one before are in its text
+        verified: how many of them the target has verified, perhaps not the last one
         place: the place of the last token of the text in the round that is over
     """
     length = len(texts[0]) - 1
@@ -112,13 +118,14 @@ def told(
         place += count + 1
         first = step * (1 + length)
         after = first - length + count if step else 0
-        judged.append(Made(after, place, text, slice(first, first + 1 + length)))
+        if step < verified:
+            judged.append(Made(after, place, text, slice(first, first + 1 + length)))
         # The draft model has not seen the last token of its draft.
         late = before[length:] if count == length else []
         after, row = (tip + min(count, length - 1) if step else 0), step * length
         drawn.append(Made(after, place - len(late), [*late, text[0]], slice(row, row + 1)))
         tip = fed = fed + len(late) + 1
-        for i in range(1, length):
+        for i in range(1, len(text) - 1):
             drawn.append(Made(fed, place + i, [text[i]], slice(row + i, row + i + 1)))
             fed += 1
     return judged, drawn
