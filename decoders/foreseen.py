@@ -51,10 +51,11 @@ class Foreseen:
             path.append(node)
             node = tree.parents[node]
         path.reverse()
+        count = rows.stop - rows.start  # of its last tokens, those with logits
         if (
             len(path) < len(tokens)
             or node != self._nodes[after]
-            or path[rows.start - rows.stop :] != list(nodes)
+            or path[-count:] != list(nodes)
             or not self._readings.sound(rows)  # the loop comes to it, and says so
         ):
             self.close()

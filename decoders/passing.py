@@ -45,7 +45,7 @@ def penalised(answers: Sequence[Answer], asking: Sequence[Turn], wants: Wants) -
 def made_ahead(
     turn: Turn, answer: Answer, engines: Mapping[str, Passes], alone: bool
 ) -> dict[str, Further]:
-    """What was made in advance for a turn, by model: passes like its own, or whole rounds.
+    """The passes made in advance for a turn, by model: those of its own model, or whole rounds.
 
     Args:
         turn: the turn
@@ -56,7 +56,7 @@ def made_ahead(
     model, nodes = turn.waiting.model, turn.waiting.nodes
     if answer.further:
         return {model: answer.further}
-    if not (alone and turn.waiting.again and len(nodes) > 1) or answer.logits is None:
+    if not (alone and turn.waiting.rounds_left and len(nodes) > 1) or answer.logits is None:
         return {}
 
     def drawn() -> Logits:
@@ -92,7 +92,7 @@ def foreseen(
     readings: Readings,
     sharing: int,
 ) -> dict[str, Foreseen]:
-    """What was made in advance for a turn, by model.
+    """What a turn takes passes made in advance from, by model.
 
     Args:
         turn: the turn

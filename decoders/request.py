@@ -36,8 +36,8 @@ class Ask:
             the token would be drawn from
         features: layers whose hidden states come with each reading, numbered as in transformers'
             `hidden_states`: 0 is the embedding, the last comes after the final norm
-        again: of the target's verification of a chain of the draft model, in how many rounds after
-            this one that model will probably draw as many tokens
+        rounds_left: of the target's verification of a chain of the draft model, in how many rounds
+            after this one that model will probably draw as many tokens
     """
 
     model: str
@@ -47,7 +47,7 @@ class Ask:
     until: Callable[[Reading], bool] | None = None
     features: tuple[int, ...] = ()
     more: int = 0
-    again: int = 0
+    rounds_left: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +154,9 @@ class Request:
         nodes: Sequence[NodeId],
         likeliest: int = 0,
         features: tuple[int, ...] = (),
-        again: int = 0,
+        rounds_left: int = 0,
     ) -> Ask:
-        return Ask(model, tuple(nodes), likeliest, features=features, again=again)
+        return Ask(model, tuple(nodes), likeliest, features=features, rounds_left=rounds_left)
 
     def draw(
         self,

@@ -108,10 +108,12 @@ class Turn:
 
     def rounds_ahead(self, most: int) -> Outlook | None:
         """How it goes on if rounds, `most` at most, are like the one that is now verified."""
-        if not self.request.rounds or self.heeds:
+        request, nodes = self.request, self.waiting.nodes
+        ended = request.tree.tokens[nodes[-1]] in request.end_tokens  # perhaps a shorter draft
+        if ended or not request.rounds or self.heeds:
             return None
-        rounds, draws = min(most, self.waiting.again), 2 * len(self.waiting.nodes) - 1
-        return self._outlook(self.request.left, rounds * draws)
+        rounds = min(most, self.waiting.rounds_left)
+        return self._outlook(request.left, rounds * (2 * len(nodes) - 1))
 
     def _outlook(self, tokens: int, draws: int) -> Outlook | None:
         warping = self.request.warping
@@ -145,9 +147,9 @@ class Turn:
         self.heeds, self.unstarted = heeds, heeds and before >= 0
         if self.unstarted:
             self.waiting = self.request.ask("target", [before])
-            return
-        with torch.inference_mode():
-            self._resume(None)
+        else:
+            with torch.inference_mode():
+                self._resume(None)
 
     def answer(
         self, readings: Iterable[Reading], foreseen: Mapping[str, Foreseen] = MappingProxyType({})

@@ -18,9 +18,11 @@ LONG = 128  # rounds of the longest rest, and of any where drafts would not even
 EASY = 0.95  # the chance that a draft token is kept there
 MARGIN = 1.06  # what drafts must gain: times vary, and early ones of plain rounds are too high
 PLAIN = 4  # early rounds without a draft, to learn what those take: one pass and three in advance
-# Rounds of one length if a request is alone: all but the first may be made in advance, which takes
-# less. So a length is tried for some rounds if a single one of it gained this at least.
-TRIED, KEPT, HOPEFUL = 4, 8, 0.8
+# If a request is alone, one length is for several rounds: all but the first may be made in advance,
+# which takes less time.
+KEPT = 8  # rounds, when drafts pay
+TRIED = 4  # rounds, to learn what they take
+HOPEFUL = 0.8  # how fast a single round, over plain decoding, is worth that trial
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,8 @@ class AutoLength:
         if rounds := self.request.rounds:
             self.learn(rounds[-1])
         if not self.left:
-            others = [m.left for m in budget.live]
             budget.join(self)
+            others = [m.left for m in budget.live]
             # The first to come back plans for all.
             if self.plan is budget.plan or not others:
                 budget.renew(self)
@@ -119,7 +121,7 @@ class Budget:
         plan: the newest plan
         timed: the plan whose times were noted last
         news: whether a draft was judged since lengths were weighed
-        several: whether rounds of one length were tried in a row
+        several: whether rounds with one length in a row were timed
         patience: rounds of the newest rest, were the text long enough; 0 while drafts pay
     """
 
@@ -142,6 +144,8 @@ class Budget:
         """Count a request in, which begins or was not in step."""
         self.members = [*(m for m in self.live if m is not member), member]
         if member.plan is BEFORE:
+            for other in self.live if self.plan.most else ():
+                other.left = 0  # a length for fewer requests
             # Of a larger batch, the first rounds tell more; one request is enough to time a draft.
             share = len(self.members)
             member.length = START if share == 1 else 0
@@ -159,7 +163,9 @@ class Budget:
         elif plan is not self.timed or len(self.members) == 1:
             self.timed = plan
             self.target.add(plan.tokens, entry.verify_seconds)
-            if plan.usual or member.left < plan.rounds - 1:
+            later = member.left < plan.rounds - 1
+            self.several |= later
+            if plan.usual or later:
                 self.draft.add(plan.drafting, entry.draft_seconds / entry.draft_calls)
 
     def renew(self, first: AutoLength) -> None:
@@ -179,7 +185,7 @@ class Budget:
             lengths, self.news = self._best(self._alphas(), gain), False
             rounds = self._rounds(lengths)
             if untried and any(lengths.values()):
-                rounds, self.several = TRIED, True
+                rounds = TRIED
         else:
             # Text may have become easier: one request tries, and ever less often while it has not.
             lengths[first] = 2 if count == 1 else 1

@@ -45,8 +45,8 @@ class Drafting(NamedTuple):
         learn: is given the readings of the target at the nodes of each draft
         likeliest: how many of the likeliest tokens it looks at in those
         pause: how many more empty drafts will probably follow an empty one; None if nobody knows
-        again: after a draft, in how many more rounds the draft model will probably draw a chain of
-            the same length; None if it draws no chains, or nobody knows
+        rounds_left: after a draft, in how many more rounds the draft model will probably draw a
+            chain of the same length; None if it draws no chains, or nobody knows
     """
 
     propose: Propose
@@ -54,7 +54,7 @@ class Drafting(NamedTuple):
     learn: Callable[[Draft, Sequence[Reading]], None] | None = None
     likeliest: int = 0
     pause: Callable[[], int] | None = None
-    again: Callable[[], int] | None = None
+    rounds_left: Callable[[], int] | None = None
 
 
 class Source(Checked, ABC):
@@ -144,11 +144,11 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
     Source:
         Leviathan et al. 2023 (arXiv 2211.17192), algorithm 1.
     """
-    propose, predict, learn, likeliest, pause, again = drafting
+    propose, predict, learn, likeliest, pause, rounds_left = drafting
     # At temperature 0 the exact rules keep the same tokens.
     stepwise = (rule.stepwise or not request.warping.temperature) and not rule.beyond
     if not (stepwise and rule.law is Law.TARGET):
-        again = None
+        rounds_left = None
     while not request.finished:
         draft = yield from propose(request)
         if pause and not draft.draws and rule.law is Law.TARGET:
@@ -157,8 +157,8 @@ def speculate(request: Request, drafting: Drafting, rule: Rule) -> Decoding:
         if rule.beyond and predict:
             (last,) = draft.nodes[-1:]
             draft.q.update(zip([last], (yield from predict(request, [last])), strict=True))
-        rounds = again() if again else 0
-        readings = yield request.ask("target", draft.nodes, likeliest, again=rounds)
+        left = rounds_left() if rounds_left else 0
+        readings = yield request.ask("target", draft.nodes, likeliest, rounds_left=left)
         if learn:
             learn(draft, readings)
         yield request.advance(*rule.judge(request, draft, readings))

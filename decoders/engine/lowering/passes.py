@@ -120,7 +120,7 @@ class Lowered:
             logits: those of the pass before, of the last token of each request, (requests, V)
             position_ids: those of the pass before
             packing: that of the pass before, without masks
-            warpings, numbers, ends: see `decoders.engine.kernels.program`
+            warpings, numbers, ends: see `decoders.engine.kernels.ahead`
 
         Returns:
             the logits of all passes, that one included, (passes * requests, V), and the tokens of

@@ -94,6 +94,8 @@ class PackedPasses(Passes):
     ) -> tuple[Further, Further] | None:
         if not (isinstance(draft, PackedPasses) and self.ahead and draft.ahead):
             return None
+        if not (self.arenas.simple and draft.arenas.simple) or len(logits) != len(nodes):
+            return None
         target, drafts = (Fed(p.model, p.arena, p.caches[tree][0]) for p in (self, draft))
         return rounds(target, drafts, tree, nodes, logits, drawn, foresee)
 

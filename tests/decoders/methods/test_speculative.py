@@ -408,6 +408,29 @@ def test_a_length_that_nearly_pays_is_tried_for_some_rounds():
     assert sum(length > 0 for length in lengths[2:]) <= 1  # far too slow
 
 
+@pytest.mark.parametrize("rounds", [7, 8])
+def test_a_trial_that_was_cut_short_is_made_again(rounds):
+    """A text that ended within it left the next ones without drafts, though those paid."""
+    shared = {}
+    first = InAdvance(shared)
+    played([first], rounds)
+    first.request.finished = "budget"
+    (lengths,) = zip(*played([InAdvance(shared)], 60), strict=True)
+    assert min(lengths[20:]) > 0
+
+
+@pytest.mark.parametrize("before", range(8, 20))
+def test_who_joins_a_request_that_drafts_waits_for_one_round(before):
+    """It followed a plan for one request, without a draft, for up to seven rounds."""
+    shared = {}
+    requests = [Scripted(shared, target=1.01, draft=0.01) for _ in range(2)]
+    played(requests[:1], before)
+    assert requests[0].length.plan.most
+    joint = played(requests, 3)
+    assert joint[0][1] == 0
+    assert min(joint[-1]) > 0
+
+
 # ---- Traps
 
 

@@ -1,9 +1,14 @@
 """Rounds made in advance: fewer calls of the kernels, and the same tokens, traces and counts."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 
 import pytest
+import torch
 
 from decoders import ModelPair, catalog, generate
 from decoders.engine.kernels.loading import kernels
@@ -170,17 +175,47 @@ def test_none_are_made_where_they_would_be_wrong(made):
         generate(pair, PROMPTS[0], catalog["speculative"](**settings), **OPTIONS)
     kinds = {"layer_types": ["sliding_attention"] * 2, "sliding_window": 8}
     models = [
-        halved(build("qwen3", use_sliding_window=True, seed=seed, **kinds)) for seed in (0, 1)
+        halved(build("qwen3", torch.float32, use_sliding_window=True, seed=seed, **kinds))
+        for seed in (0, 1)
     ]
     decoded(ModelPair(*models), PROMPTS[0])
     assert not made
 
 
-def test_requests_together_get_their_tokens(pair):
-    """The last one of a batch is alone at the end, and its rounds are made in advance."""
-    for warping in WARPINGS[:3]:
-        alone = [decoded(pair, p, seed=5 + i, **warping) for i, p in enumerate(PROMPTS)]
-        assert [r.tokens for r in decoded(pair, PROMPTS, **warping)] == [r.tokens for r in alone]
+@pytest.mark.parametrize("warping", WARPINGS[:3])
+def test_who_is_left_of_a_batch_is_alone(warping, made, monkeypatch):
+    """The other one ends early; from then on rounds are made in advance."""
+    pair = build_pair()
+    texts = [r.tokens for r in decoded(pair, PROMPTS[:2], **warping)]
+    end = next(token for token in texts[1] if token not in texts[0])
+    pair.target.generation_config.eos_token_id = end
+    made.clear()
+    found = [told(r) for r in decoded(pair, PROMPTS[:2], ignore_eos=False, **warping)]
+    assert sum(made) > 0
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == [told(r) for r in decoded(pair, PROMPTS[:2], ignore_eos=False, **warping)]
+
+
+def test_nothing_is_made_after_a_draft_that_ends_the_text(monkeypatch):
+    """A whole call was, at the end of most texts."""
+    model = halved(build("qwen3", torch.float32))
+    pair = ModelPair(model, halved(build("qwen3", torch.float32)))  # all drafts are kept
+    nodes, rounds = [], PackedPasses.rounds
+
+    def noted(self, draft, tree, asked, *more):
+        found = rounds(self, draft, tree, asked, *more)
+        if found:
+            nodes.append(tree.tokens[asked[-1]])
+        return found
+
+    monkeypatch.setattr(PackedPasses, "rounds", noted)
+    whole = decoded(pair, PROMPTS[0], temperature=0).tokens
+    assert nodes
+    for end in dict.fromkeys(whole):
+        nodes.clear()
+        pair.target.generation_config.eos_token_id = end
+        decoded(pair, PROMPTS[0], ignore_eos=False, temperature=0)
+        assert end not in nodes
 
 
 def test_a_budget_of_one_request_drafts_one_length_for_some_rounds(pair, made):
@@ -200,3 +235,14 @@ def test_the_last_rounds_are_not_made_in_advance(pair, made):
         assert len(result.tokens) == budget
         assert sum(made) <= max(0, budget - 3)
         made.clear()
+
+
+@pytest.mark.skipif("EVERYWHERE" not in os.environ, reason="it compiles anew; EVERYWHERE=1")
+def test_memory_lives_as_long_as_a_pass_reads_it(tmp_path):
+    """A pass read positions and rows of memory that numba may give back before, and does if it
+    leaves out one of its own steps."""
+    changed = {"NUMBA_LLVM_REFPRUNE_PASS": "0", "NUMBA_CACHE_DIR": str(tmp_path)}
+    test = f"{__file__}::test_the_same_result"
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test]
+    run = subprocess.run(command, env={**os.environ, **changed}, cwd=Path(__file__).parents[4])
+    assert run.returncode == 0
