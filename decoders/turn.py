@@ -119,8 +119,7 @@ class Turn:
         warping = self.request.warping
         if tokens < 1 or self.request.penalties or not warping.usual or warping.top_k > MOST:
             return None
-        numbers = self._numbers(draws) if warping.temperature else [0.0] * draws
-        if numbers is None:
+        if (numbers := self._numbers(draws) if warping.temperature else [0.0] * draws) is None:
             return None
         few = warping.top_k or (NUCLEUS if warping.cuts else 0)
         return Outlook(

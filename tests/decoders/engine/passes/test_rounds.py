@@ -142,6 +142,24 @@ def test_a_text_that_ends_among_guesses(warping, made, monkeypatch):
     assert sum(made) > 0
 
 
+@pytest.mark.parametrize("length", range(2, 14))
+def test_a_text_that_is_stopped_among_guesses(pair, length, made, monkeypatch):
+    stop = {"stop": lambda request, tokens: len(tokens) >= length}
+    found = told(decoded(pair, PROMPTS[0], temperature=0, **stop))
+    assert made
+    monkeypatch.setattr(Turn, "rounds_ahead", lambda self, most: None)
+    assert found == told(decoded(pair, PROMPTS[0], temperature=0, **stop))
+
+
+def test_a_call_that_is_cancelled_between_two_calls_of_the_kernels(pair, made):
+    whole = decoded(pair, PROMPTS[0], temperature=0).tokens
+    made.clear()
+    result = decoded(pair, PROMPTS[0], temperature=0, cancel=lambda: bool(made))
+    assert result.finished == "cancelled"
+    assert 0 < len(result.tokens) < len(whole)
+    assert result.tokens == whole[: len(result.tokens)]
+
+
 def test_the_time_of_a_call_is_in_its_rounds(pair):
     result = decoded(pair, PROMPTS[0], temperature=0)
     spent = sum(r.draft_seconds + r.verify_seconds for r in result.rounds)
