@@ -64,7 +64,7 @@ class Ledger:
 
         Args:
             model: "target", or who drafts
-            ahead: for each of those, who made it, and what it took over what this one took
+            ahead: for each of those, who made it, and its time as a multiple of that of this pass
         """
         self._charge_rest()
         part = _part(model)

@@ -73,7 +73,7 @@ def made_ahead(
 
 
 def shares(answer: Answer, further: Mapping[str, Further]) -> list[tuple[str, float]]:
-    """For each pass made in advance, who made it, and its time over that of the pass before.
+    """For each pass made in advance, who made it, and its time as a multiple of that of `answer`.
 
     Passes made in one call are not timed apart; mostly they wait for weights, so a share of the
     time goes by the bytes of weights that each reads.

@@ -22,7 +22,7 @@ PLAIN = 4  # early rounds without a draft, to learn what those take: one pass an
 # which takes less time.
 KEPT = 8  # rounds, when drafts pay
 TRIED = 4  # rounds, to learn what they take
-HOPEFUL = 0.8  # how fast a single round, over plain decoding, is worth that trial
+HOPEFUL = 0.8  # times as fast as plain decoding, as a single round is: then it is tried
 
 
 @dataclass(frozen=True)
