@@ -8,7 +8,7 @@ import torch
 from decoders.costs import count_ahead
 from decoders.engine.answers import Answer, Further
 from decoders.engine.kernels.loading import scan_for
-from decoders.engine.protocols import Passes, Wants
+from decoders.engine.protocols import Passes, Verified, Wants
 from decoders.foreseen import Foreseen
 from decoders.penalties import applied
 from decoders.reading import Readings
@@ -62,9 +62,8 @@ def made_ahead(
     def drawn() -> Logits:
         return torch.stack([turn.known["draft"][node].row for node in nodes[:-1]])
 
-    rounds = engines[model].rounds(
-        engines["draft"], turn.request.tree, nodes, answer.logits, drawn, turn.rounds_ahead
-    )
+    last = Verified(turn.request.tree, nodes, answer.logits, drawn, turn.rounds_ahead)
+    rounds = engines[model].rounds(engines["draft"], last)
     return {
         role: made
         for role, made in zip(("target", "draft"), rounds or (), strict=False)

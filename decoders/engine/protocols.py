@@ -1,7 +1,7 @@
 """The loop's view of a model (Model) and of its passes (Passes)."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 
@@ -16,6 +16,24 @@ Wants = Sequence[tuple[TokenTree, Sequence[NodeId]]]
 Layers = tuple[int, ...]
 # Tells how a request goes on, for a number of tokens at most; None if it is not known.
 Foresee = Callable[[int], Outlook | None]
+
+
+class Verified(NamedTuple):
+    """A round whose draft, a chain, the target has just read.
+
+    Attributes:
+        tree: the request's tree
+        nodes: those of the target's pass: the tip, and the draft after it
+        logits: the target's logits there, (nodes, V)
+        drawn: the draft model's logits at all of them but the last
+        foresee: tells how the request goes on, for a number of rounds at most
+    """
+
+    tree: TokenTree
+    nodes: Sequence[NodeId]
+    logits: Logits
+    drawn: Callable[[], Logits]
+    foresee: Foresee
 
 
 class Passes(Protocol):
@@ -44,24 +62,12 @@ class Passes(Protocol):
         """
         return None
 
-    def rounds(
-        self,
-        draft: "Passes",
-        tree: TokenTree,
-        nodes: Sequence[NodeId],
-        logits: Logits,
-        drawn: Callable[[], Logits],
-        foresee: Foresee,
-    ) -> tuple[Further, Further] | None:
+    def rounds(self, draft: "Passes", last: Verified) -> tuple[Further, Further] | None:
         """Make further rounds of a request that drafts and verifies chains.
 
         Args:
             draft: the passes of the draft model, which drew each token after the one before
-            tree: the request's tree
-            nodes: those of the target's last pass: the tip, and the draft after it
-            logits: the target's logits there, (nodes, V)
-            drawn: the draft model's logits at all of them but the last
-            foresee: tells how it goes on, for a number of rounds at most
+            last: the round that this model has just verified
 
         Returns:
             this model's passes and those of the draft model; None if there are none

@@ -1,6 +1,6 @@
 """The packed passes of one model in one run (PackedPasses)."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,8 +12,8 @@ from decoders.engine.memory.feeds import Feed, PackedInputs, missing_ancestors
 from decoders.engine.memory.rows import CacheRows, Layout
 from decoders.engine.passes.foresight import ahead, following, most
 from decoders.engine.passes.rounds import Fed, rounds
-from decoders.engine.protocols import Foresee, Layers, Passes, Wants
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.engine.protocols import Foresee, Layers, Passes, Verified, Wants
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 
@@ -83,21 +83,13 @@ class PackedPasses(Passes):
     def expect(self, tree: TokenTree, foresee: Foresee) -> None:
         self._foresee[tree] = foresee
 
-    def rounds(
-        self,
-        draft: Passes,
-        tree: TokenTree,
-        nodes: Sequence[NodeId],
-        logits: Logits,
-        drawn: Callable[[], Logits],
-        foresee: Foresee,
-    ) -> tuple[Further, Further] | None:
+    def rounds(self, draft: Passes, last: Verified) -> tuple[Further, Further] | None:
         if not (isinstance(draft, PackedPasses) and self.ahead and draft.ahead):
             return None
-        if not (self.arenas.simple and draft.arenas.simple) or len(logits) != len(nodes):
+        if not (self.arenas.simple and draft.arenas.simple):
             return None
-        target, drafts = (Fed(p.model, p.arena, p.caches[tree][0]) for p in (self, draft))
-        return rounds(target, drafts, tree, nodes, logits, drawn, foresee)
+        target, drafts = (Fed(p.model, p.arena, p.caches[last.tree][0]) for p in (self, draft))
+        return rounds(target, drafts, last)
 
     def fed(self, tree: TokenTree, nodes: Sequence[NodeId]) -> int:
         caches = self.caches[tree]

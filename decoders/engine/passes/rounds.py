@@ -6,7 +6,7 @@ finds their passes there. If it comes to others, what was made is forgotten. So 
 advance change no token.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,8 +16,8 @@ from decoders.engine.answers import Further, Made
 from decoders.engine.memory.arena import Arena
 from decoders.engine.memory.rows import CacheRows
 from decoders.engine.passes.foresight import BYTES
-from decoders.engine.protocols import Foresee
-from decoders.shapes import Logits, NodeId, TokenId
+from decoders.engine.protocols import Verified
+from decoders.shapes import NodeId, TokenId
 from decoders.tree import TokenTree
 
 ROUNDS = 8  # the most of a call
@@ -41,19 +41,13 @@ class Fed(NamedTuple):
         return self.cache.nodes[-1] == node and len(self.cache) == tree.depths[node] + 1
 
 
-def rounds(
-    target: Fed,
-    draft: Fed,
-    tree: TokenTree,
-    nodes: Sequence[NodeId],
-    logits: Logits,
-    drawn: Callable[[], Logits],
-    foresee: Foresee,
-) -> tuple[Further, Further] | None:
+def rounds(target: Fed, draft: Fed, last: Verified) -> tuple[Further, Further] | None:
     """Make further rounds, see `decoders.engine.protocols.Passes.rounds`."""
+    tree, nodes, logits, drawn, foresee = last
     length = len(nodes) - 1
     verifies, drafts = target.model.lowered(1 + length), draft.model.lowered(2)
     known = target.ends_with(tree, nodes[-1]) and draft.ends_with(tree, nodes[-2])
+    known &= len(logits) == len(nodes)
     if verifies is None or drafts is None or not known or verifies.size != drafts.size:
         return None
     bytes_read = target.model.weight_bytes + length * draft.model.weight_bytes
@@ -86,7 +80,7 @@ def rounds(
     begun = int((kept >= 0).sum())
     if not begun:
         return None
-    last = nodes[kept[0]], nodes[min(kept[0], length - 1)]
+    roots = nodes[kept[0]], nodes[min(kept[0], length - 1)]  # of what each model has seen
     texts = [text, *tokens[:begun].tolist()]
     if begun > made:  # an end token in the draft
         end = next(i for i, token in enumerate(texts[-1][1:], 1) if token in outlook.ends)
@@ -94,8 +88,8 @@ def rounds(
     judgements, draws = passes_of(texts, kept[:begun].tolist(), made, tree.depths[nodes[0]])
     weight_bytes = target.model.bytes_read(1 + length), draft.model.bytes_read(1)
     return (
-        Further(last[0], judged[:made].flatten(0, 1), judgements, weight_bytes[0]),
-        Further(last[1], asked[:begun].flatten(0, 1), draws, weight_bytes[1]),
+        Further(roots[0], judged[:made].flatten(0, 1), judgements, weight_bytes[0]),
+        Further(roots[1], asked[:begun].flatten(0, 1), draws, weight_bytes[1]),
     )
 
 

@@ -31,6 +31,7 @@ METHODS = {
     "speculative": catalog["speculative"](draft_length=5),
     "hesitating": catalog["speculative"](draft_length=5, confidence=0.05),
 }
+OUTLOOKS = "outlook", "rounds_ahead"
 COUNTS = (
     "target_calls", "draft_calls", "target_passes", "draft_passes", "bytes_read",
     "peak_cache_rows", "peak_cache_bytes",
@@ -77,6 +78,31 @@ def told(result):
     )
 
 
+def unforeseen(monkeypatch):
+    """Nobody says how a request goes on, so nothing is made in advance."""
+    for name in OUTLOOKS:
+        monkeypatch.setattr(Turn, name, lambda self, most: None)
+
+
+def watched(monkeypatch):
+    """The passes that are made in advance, and the readings of those that are taken."""
+    made, right = [], []
+    init, take = Foreseen.__init__, Foreseen.take
+
+    def counted(self, further, *args):
+        made.extend(further.passes)
+        init(self, further, *args)
+
+    def taken(self, *args):
+        found = take(self, *args)
+        right.extend([found] if found else [])
+        return found
+
+    monkeypatch.setattr(Foreseen, "__init__", counted)
+    monkeypatch.setattr(Foreseen, "take", taken)
+    return made, right
+
+
 @pytest.fixture
 def calls(monkeypatch):
     """The number of tokens that each pass has fed in advance."""
@@ -100,7 +126,7 @@ def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
     passes = len(calls)
     assert sum(calls) > 0
     calls.clear()
-    monkeypatch.setattr(Turn, "_outlook", lambda *_: None)
+    unforeseen(monkeypatch)
     assert found == decode(pair, METHODS[method], **options)
     assert sum(calls) == 0
     assert len(calls) > passes
@@ -110,35 +136,25 @@ def test_the_same_result(pair, decode, method, warping, calls, monkeypatch):
 def test_guesses_that_are_wrong_change_nothing(pair, method, calls, monkeypatch):
     """Here the uniform numbers are not those that draw."""
     options = {"max_new_tokens": 24, "seed": 1, "temperature": 1.0}
-    monkeypatch.setattr(Turn, "_outlook", lambda *_: None)
+    unforeseen(monkeypatch)
     expected = told(generate(pair, PROMPTS[0], METHODS[method], **options))
     monkeypatch.undo()
-    outlook = Turn._outlook
 
-    def wrong(self, *args):
-        found = outlook(self, *args)
-        return found and replace(found, numbers=[1 - n for n in found.numbers])
+    def wrong(outlook):
+        def told_wrong(self, most):
+            found = outlook(self, most)
+            return found and replace(found, numbers=[1 - n for n in found.numbers])
 
-    monkeypatch.setattr(Turn, "_outlook", wrong)
+        return told_wrong
+
+    for name in OUTLOOKS:
+        monkeypatch.setattr(Turn, name, wrong(getattr(Turn, name)))
     assert told(generate(pair, PROMPTS[0], METHODS[method], **options)) == expected
 
 
 def test_guesses_are_nearly_always_right(pair, monkeypatch):
     """A wrong one costs a pass."""
-    made, right = [], []
-    init, take = Foreseen.__init__, Foreseen.take
-
-    def counted(self, further, *args):
-        made.extend(further.passes)
-        init(self, further, *args)
-
-    def taken(self, *args):
-        found = take(self, *args)
-        right.extend([found] if found else [])
-        return found
-
-    monkeypatch.setattr(Foreseen, "__init__", counted)
-    monkeypatch.setattr(Foreseen, "take", taken)
+    made, right = watched(monkeypatch)
     for warping in WARPINGS:
         generate(pair, PROMPTS, "multinomial", max_new_tokens=24, ignore_eos=True, **warping)
     assert len(right) > 0.99 * len(made) > 200

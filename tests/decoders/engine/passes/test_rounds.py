@@ -13,11 +13,17 @@ import torch
 from decoders import ModelPair, catalog, generate
 from decoders.engine.kernels.loading import kernels
 from decoders.engine.passes.packed import PackedPasses
-from decoders.foreseen import Foreseen
 from decoders.ledger import Ledger
 from decoders.trace import Round, Trials
 from decoders.turn import Turn
-from tests.decoders.engine.passes.test_foresight import PROMPTS, WARPINGS, build_pair, halved, told
+from tests.decoders.engine.passes.test_foresight import (
+    PROMPTS,
+    WARPINGS,
+    build_pair,
+    halved,
+    told,
+    watched,
+)
 from tests.models import build
 
 pytestmark = pytest.mark.skipif(kernels() is None, reason="no kernels here")
@@ -93,8 +99,8 @@ def test_guesses_from_the_logits_of_other_nodes_change_nothing(pair, warping, ma
     """At temperature 0 numbers alone make no wrong guess."""
     rounds = PackedPasses.rounds
 
-    def astray(self, draft, tree, nodes, logits, *more):
-        return rounds(self, draft, tree, nodes, logits.roll(1, 0).contiguous(), *more)
+    def astray(self, draft, last):
+        return rounds(self, draft, last._replace(logits=last.logits.roll(1, 0)))
 
     monkeypatch.setattr(PackedPasses, "rounds", astray)
     found = [told(decoded(pair, p, **warping)) for p in PROMPTS]
@@ -106,20 +112,7 @@ def test_guesses_from_the_logits_of_other_nodes_change_nothing(pair, warping, ma
 @pytest.mark.parametrize("length", [1, 3])
 def test_guesses_are_nearly_always_right(pair, length, monkeypatch):
     """A wrong one costs up to eight passes of the target."""
-    made, right = [], []
-    init, take = Foreseen.__init__, Foreseen.take
-
-    def counted(self, further, *args):
-        made.extend(further.passes)
-        init(self, further, *args)
-
-    def taken(self, *args):
-        found = take(self, *args)
-        right.extend([found] if found else [])
-        return found
-
-    monkeypatch.setattr(Foreseen, "__init__", counted)
-    monkeypatch.setattr(Foreseen, "take", taken)
+    made, right = watched(monkeypatch)
     for warping in WARPINGS:
         for prompt in PROMPTS:
             decoded(pair, prompt, length, **warping)
@@ -218,22 +211,22 @@ def test_nothing_is_made_after_a_draft_that_ends_the_text(monkeypatch):
     """A whole call was, at the end of most texts."""
     model = halved(build("qwen3", torch.float32))
     pair = ModelPair(model, halved(build("qwen3", torch.float32)))  # all drafts are kept
-    nodes, rounds = [], PackedPasses.rounds
+    ends, rounds = [], PackedPasses.rounds
 
-    def noted(self, draft, tree, asked, *more):
-        found = rounds(self, draft, tree, asked, *more)
+    def noted(self, draft, last):
+        found = rounds(self, draft, last)
         if found:
-            nodes.append(tree.tokens[asked[-1]])
+            ends.append(last.tree.tokens[last.nodes[-1]])
         return found
 
     monkeypatch.setattr(PackedPasses, "rounds", noted)
     whole = decoded(pair, PROMPTS[0], temperature=0).tokens
-    assert nodes
+    assert ends
     for end in dict.fromkeys(whole):
-        nodes.clear()
+        ends.clear()
         pair.target.generation_config.eos_token_id = end
         decoded(pair, PROMPTS[0], ignore_eos=False, temperature=0)
-        assert end not in nodes
+        assert end not in ends
 
 
 def test_a_budget_of_one_request_drafts_one_length_for_some_rounds(pair, made):
