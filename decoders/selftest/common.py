@@ -43,8 +43,9 @@ def llama(dtype: torch.dtype = torch.float64, **sizes: float) -> Any:
         "max_position_embeddings": 512,
         "initializer_range": 0.3,
     } | sizes
-    model: Any = LlamaForCausalLM(LlamaConfig(**given, bos_token_id=None, eos_token_id=None))
-    return model.to(default_device(), dtype).eval()
+    with default_device():  # seven billion random numbers take a CPU minutes
+        model: Any = LlamaForCausalLM(LlamaConfig(**given, bos_token_id=None, eos_token_id=None))
+    return model.to(dtype).eval()
 
 
 def recorded() -> tuple[str, torch.dtype]:
