@@ -73,9 +73,13 @@ def whole() -> Iterator[str]:
     if default_device().type == "cpu":
         yield "A comparison of tokens with the CPU needs a GPU: left out."
         return
-    there, here = llama(), llama().cpu()
+    # If the draft is the target itself, chances are equal but for rounding, which then decides.
+    there, here = (
+        ModelPair(*(llama(num_hidden_layers=layers).to(place) for layers in (2, 1)))
+        for place in (default_device(), "cpu")
+    )
     for name in catalog:
-        if tokens_of(ModelPair(there, there), name) != tokens_of(ModelPair(here, here), name):
+        if tokens_of(there, name) != tokens_of(here, name):
             raise Wrong(f"{name} gives other tokens on {default_device()} than on the CPU")
     yield f"{len(catalog)} decoders, {len(PROMPTS)} requests each: the tokens of the CPU"
 

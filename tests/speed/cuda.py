@@ -19,12 +19,12 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM, OPTConfig
 from decoders import ModelPair, generate, load_pair
 from decoders.engine.attention import operator as attention
 from decoders.engine.memory import feeds as packing
-from decoders.engine.models.packed import PASSES, PackedModel
+from decoders.engine.models.packed import PackedModel
 from decoders.engine.passes.packed import PackedPasses
 from decoders.selftest import SIZES, llama
 from decoders.tree import TokenTree
 
-PAST, REPEATS = 400, 20
+PAST, REPEATS = 400, 10
 OPT = {
     "opt-6.7b": {
         "hidden_size": 4096,
@@ -66,7 +66,7 @@ def whole_texts(name: str, rate: float) -> None:
     ms per target pass and share of the floor."""
     target = random_llama(**SIZES[LLAMA[name]])
     draft = random_llama(**{**SIZES[LLAMA[name]], "num_hidden_layers": 2})
-    for passes in PASSES:
+    for passes in ("plain", "graphs"):
         pair = ModelPair(target, draft, passes=passes)
         for decoder in DECODERS:
 

@@ -176,12 +176,12 @@ def kernel(
         highest = higher
     stored = real[:, None] & (v < VALUE_SIZE)[None, :]
     if (splits == 1) | (n > SHORT):
-        places = (
+        goals = (
             out
             + ((start + token) * KEY_HEADS * GROUPS + query_head)[:, None] * VALUE_SIZE
             + v[None, :]
         )
-        tl.store(places, result / weight[:, None], mask=stored)
+        tl.store(goals, result / weight[:, None], mask=stored)
     else:
         slot = (first_slot(table, request) + token) * KEY_HEADS * GROUPS + query_head
         place = (slot.to(tl.int64) * splits + split) * (VALUE_SIZE + 2)

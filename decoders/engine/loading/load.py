@@ -72,8 +72,9 @@ def load_pair(
         device_map: "auto" spreads models over all GPUs as the package accelerate does, except for a
             draft that has its `draft_device`
         dtype: a torch dtype or its name; "auto" is `default_dtype(device)`
-        passes: "recorded"; "plain", which runs the models' own modules; "compiled", which takes
-            about a minute and is announced; or, on CUDA and not yet tried on a device, "graphs"
+        passes: "recorded", on CUDA from CUDA graphs; "plain", which runs the models' own modules;
+            "compiled", which takes about a minute and is announced; or "graphs", which says so if
+            there can be no CUDA graphs
         safetensors: True refuses weights in any other format. By default other formats are read, as
             plain tensors only, if there are no safetensors.
         quantization: "int8" or, on CUDA, "int4": weights of linear layers are stored in this form

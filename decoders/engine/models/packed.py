@@ -23,9 +23,8 @@ from decoders.engine.weights.linear import COPIED_BYTES, BytesRead, hasten
 from decoders.errors import NotPackedError
 from decoders.tree import TokenTree
 
-# How passes run: replayed from recordings (small models on a CPU; others plainly), module by
-# module, compiled by Inductor, or replayed from CUDA graphs on a GPU, which has not been tried on a
-# device yet.
+# How passes run: replayed from recordings (of small models on a CPU, and from CUDA graphs on a GPU;
+# others plainly), module by module, compiled by Inductor, or from CUDA graphs alone.
 PASSES = "recorded", "plain", "compiled", "graphs"
 
 
@@ -89,13 +88,14 @@ class PackedModel(Loaded):
 
     def _replayed(self, passes: str) -> Pass:
         """What replays `plain`, if passes are to be replayed and can be; else `plain`."""
+        graphs = passes == "graphs" or (passes == "recorded" and not self.spread)
+        if graphs and not self.by_request:
+            return Graphs(self.plain, self._weights, self.name)
         small = device_of(self.device).on_host and self.weight_bytes <= COPIED_BYTES
         if passes == "recorded" and small:
             return Recorded(
                 self.plain, self._example, self._weights, self.name, self.positions, Lowered
             )
-        if passes == "graphs" and not self.by_request:
-            return Graphs(self.plain, self._weights, self.name)
         if passes == "graphs":
             run_plainly(self.name, "recorded", "its attention has no kernel here")
         return self.plain

@@ -3,8 +3,7 @@
 A replay is seven small copies and one launch. A graph freezes addresses and Python numbers. So a
 pass is copied into buffers of its shape, which are filled up with tokens that belong to no request
 and write to the arena's scratch row, and its attention is the one kernel that reads everything from
-the buffers. This is tested on a CPU with a stand-in for graphs, not on a device;
-`load_pair(passes="graphs")` selects it.
+the buffers.
 """
 
 import threading

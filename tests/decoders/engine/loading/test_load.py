@@ -24,7 +24,7 @@ def save(folder, seed=0, words=(), **changes):
 
 def test_load_a_folder_with_two_models(tmp_path):
     save(tmp_path / "target"), save(tmp_path / "draft", seed=1)
-    pair = load_pair(tmp_path)
+    pair = load_pair(tmp_path, device="cpu")
     assert pair.target.dtype == pair.draft.dtype == torch.float32
     assert not torch.equal(pair.target.lm_head.weight, pair.draft.lm_head.weight)
     assert generate(pair, "abc", "speculative", max_new_tokens=6).text
@@ -461,7 +461,7 @@ def test_an_adapter_is_loaded_with_its_base(tmp_path):
     missing."""
     base = save(tmp_path / "base")
     adapted = adapter(tmp_path / "adapter", base)
-    pair = load_pair(tmp_path / "adapter", base)
+    pair = load_pair(tmp_path / "adapter", base, device="cpu")
     assert not pair.plain
     ids = torch.tensor([[5, 6, 7]])
     with torch.inference_mode():
@@ -481,7 +481,7 @@ def test_two_adapters_on_one_base(tmp_path, quantization):
         pytest.importorskip("torchao")
     base, ids = save(tmp_path / "base"), torch.tensor([[5, 6, 7]])
     adapted = [adapter(tmp_path / name, base, seed) for name, seed in (("a", 0), ("b", 1))]
-    pair = load_pair(tmp_path / "a", tmp_path / "b", quantization=quantization)
+    pair = load_pair(tmp_path / "a", tmp_path / "b", device="cpu", quantization=quantization)
     allowed = 0.3 if quantization else 1e-5
     with torch.inference_mode():
         for ours, theirs in zip((pair.target, pair.draft), adapted, strict=True):

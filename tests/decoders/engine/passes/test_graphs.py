@@ -114,12 +114,13 @@ def kernels(monkeypatch):
 
 @pytest.fixture(scope="module")
 def pairs():
-    """Plain and with graphs, for all decoders: each records the shapes that those before had
-    not."""
+    """Plain and with graphs, as they are by default where attention has a kernel.
+
+    For all decoders: each records the shapes that those before had not."""
     with pytest.MonkeyPatch.context() as patch:
         with_kernels(patch)
         made = models()
-        return [ModelPair(*made, passes=passes) for passes in ("plain", "graphs")]
+        return [ModelPair(*made, passes=passes) for passes in ("plain", "recorded")]
 
 
 def tokens(pair, decoder="greedy", prompts=PROMPTS, **options):
@@ -147,6 +148,7 @@ def test_the_same_tokens(kernels, pairs, decoder, caplog):
         assert tokens(recorded, decoder, prompts, seed=4) == expected
     assert not warnings(caplog)
     assert not recorded.plain
+    assert "CUDA graphs" in recorded.packed["target"].engine_name
 
 
 def test_a_limit_on_memory_leaves_no_room_for_a_row_of_graphs(kernels):
