@@ -1,6 +1,6 @@
 """Patterns of recorded operators: what a norm, a rotation or a gate looks like in a recording."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,7 +42,11 @@ TURNED = call(aten.cat.default, [SECOND, call(aten.slice.Tensor, X, AXIS, 0, HAL
 ROTATION = call(aten.add.Tensor, call(aten.mul.Tensor, X, COS), call(aten.mul.Tensor, TURNED, SIN))
 PLACES = call(aten.unsqueeze.default, Value("position_ids"), 2)
 HALVES = call(aten.mul.Tensor, PLACES, WEIGHT)
-ANGLES = call(aten.cat.default, [HALVES, HALVES], -1)
+# Until transformers 5.18: a product of matrices whose inner size is 1, so the numbers are the same.
+COLUMN = call(aten.unsqueeze.default, call(aten.unsqueeze.default, WEIGHT, 0), 2)
+SPEEDS = call(aten.expand.default, COLUMN, [1, -1, 1])
+LINE = call(aten.unsqueeze.default, Value("position_ids"), 1)
+OUTER = call(aten.transpose.int, call(aten.matmul.default, SPEEDS, LINE), 1, 2)
 GATED = call(aten.mul.Tensor, call(aten.silu.default, X), Y)
 SUM = call(aten.add.Tensor, X, Y)
 WANTED = call(aten.index.Tensor, X, [None, Value("wanted")])
@@ -50,11 +54,12 @@ LOOKED_UP = call(aten.embedding.default, WEIGHT, Value("input_ids"))
 LOOKED_UP_PADDED = call(aten.embedding.default, WEIGHT, Value("input_ids"), AXIS)
 
 
-def angles(function: torch._ops.OpOverload) -> tuple[Call, Call]:
+def angles(function: torch._ops.OpOverload) -> Iterator[Call]:
     """The cosines or sines of all positions, with and without a scale, for all heads."""
-    bare = call(function, ANGLES)
-    scaled = call(aten.mul.Tensor, bare, SCALE)
-    return call(aten.unsqueeze.default, scaled, 1), call(aten.unsqueeze.default, bare, 1)
+    for halves in (HALVES, OUTER):
+        bare = call(function, call(aten.cat.default, [halves, halves], -1))
+        for made in (call(aten.mul.Tensor, bare, SCALE), bare):
+            yield call(aten.unsqueeze.default, made, 1)
 
 
 def matched(pattern: Any, item: Any, makers: Mapping[Value, Step]) -> dict[str, Any] | None:

@@ -468,15 +468,14 @@ def test_a_way_that_fails_at_its_first_launch(monkeypatch, caplog, grouped):
         {"max_new_tokens": 12, "ignore_eos": True},
     )
     model = build(num_key_value_heads=grouped)
-    expected = [
-        r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)
-    ]
+    pair = partial(ModelPair, model, model, passes="plain")
+    expected = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     caplog.clear()
     monkeypatch.setattr(attention, "FAILED", set())
     monkeypatch.setattr(attention, "takes_kernels", lambda device, dtype: True)
     monkeypatch.setattr(attention, "TRITON", True)
     monkeypatch.setattr(attention, "choose_way", partial(choose_way, flash=True, triton=True))
-    found = [r.tokens for r in generate(ModelPair(model, model), prompts, "specinfer", **options)]
+    found = [r.tokens for r in generate(pair(), prompts, "specinfer", **options)]
     said = [r.getMessage() for r in caplog.records if r.name == "decoders"]
     assert {m.split(" does not run here (")[0] for m in said} == {"FlashAttention", "Triton"}
     assert len(said) == 2

@@ -4,6 +4,7 @@ import random
 
 import pytest
 import torch
+from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
 
 from decoders import ModelPair, catalog, generate
 from decoders.engine.lowering.passes import Lowered
@@ -50,6 +51,28 @@ def test_these_are_one_call(family):
     run, why = pass_of(model_of(family))
     assert isinstance(run, Lowered)
     assert not why
+
+
+def test_angles_that_are_a_product_of_matrices(monkeypatch):
+    """As transformers had them until 5.18: the kernels were never used there.
+
+    A machine with a GPU, which had 5.17, showed it."""
+
+    def angles(self, x, position_ids):
+        speeds = self.inv_freq[None, :, None].expand(position_ids.shape[0], -1, 1)
+        speeds = speeds.to(dtype=torch.float, device=x.device)
+        turns = (speeds @ position_ids[:, None, :].float()).transpose(1, 2)
+        both = torch.cat((turns, turns), dim=-1)
+        scale = self.attention_scaling
+        return (both.cos() * scale).to(dtype=x.dtype), (both.sin() * scale).to(dtype=x.dtype)
+
+    monkeypatch.setattr(LlamaRotaryEmbedding, "forward", torch.no_grad()(angles))
+    model = model_of("llama")
+    run, why = pass_of(model)
+    assert isinstance(run, Lowered)
+    assert not why
+    for found, plain in both_ways(PackedModel(model, "target")):
+        torch.testing.assert_close(found, plain, rtol=2e-4, atol=2e-4)
 
 
 @pytest.mark.parametrize("family", ["opt", "gpt2", "gpt_neox", "gemma", "gemma2"])
